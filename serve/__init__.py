@@ -1,0 +1,1 @@
+"""Everything that runs in production; imports neither torch nor transformers."""

@@ -1,0 +1,104 @@
+"""The Ray Serve app: one ingress deployment whose replicas own the engines.
+
+`serve.app:build` is the import path for Ray Serve configs; its arguments are `ServerConfig`.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import ValidationError
+from ray import serve as ray_serve
+from ray.serve import Application
+
+from serve.assembly import assemble
+from serve.config import ServerConfig, UserConfig
+from serve.explain import explain
+from serve.ray_replicas import RayReplicas
+from serve.ray_store import RayStore
+from serve.web.application import build_http_app
+from serve.web.replicas import Ack
+from serve.web.site import Site
+
+log = logging.getLogger(__name__)
+
+# Repairs replicas that a broadcast has missed: those that were just starting, mostly.
+POLL_EVERY_S = 2.0
+# Above what the engine admits, so that the engine sheds load and knows when to come back.
+MAX_ONGOING_REQUESTS = 8192
+
+
+class Classifiers:
+    """A replica: models, their engines, and the HTTP app over them."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        context = ray_serve.get_replica_context()
+        self._replica = context.replica_id.unique_id
+        assembly = assemble(config.bundles, config.engine_options, RayStore(context.app_name))
+        self._catalog, self._metrics = assembly.catalog, assembly.metrics
+        replicas = RayReplicas(context.deployment, context.app_name)
+        self._site = Site(self._catalog, self._metrics, replicas, config.web_limits)
+        self._poll: asyncio.Task[None] | None = None
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return build_http_app(self._site)
+
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """Take up baseline policies. What is wrong is logged, and changes nothing."""
+        try:
+            config = UserConfig.model_validate(user_config)
+        except ValidationError as error:
+            log.error("user_config is ignored: %s", explain(error))
+            config = UserConfig()
+            if self._poll is not None:
+                return
+        for problem in await asyncio.to_thread(self._catalog.set_baselines, config.policies):
+            log.error("user_config: %s", problem)
+        if self._poll is None:
+            self._poll = asyncio.create_task(self._poll_policies())
+
+    def check_health(self) -> None:
+        """Raise if an engine has died, so that Serve replaces the replica."""
+        faults = self._catalog.faults()
+        if faults:
+            raise RuntimeError(f"no engine runs for {', '.join(faults)}")
+
+    async def apply_policy(self, model: str) -> Ack:
+        """Take up the newest stored policy of a model."""
+        policy = self._catalog.find(model).policy
+        entry = await asyncio.to_thread(policy.refresh)
+        return Ack(self._replica, entry.version)
+
+    async def metrics_page(self) -> tuple[str, str]:
+        """Return this replica's id and its metrics as Prometheus text."""
+        return self._replica, self._metrics.page().decode()
+
+    async def _poll_policies(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_EVERY_S)
+            try:
+                for classifier in self._catalog:
+                    await asyncio.to_thread(classifier.policy.refresh)
+            except Exception:
+                log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
+
+
+def build(config: ServerConfig) -> Application:
+    """Return the Ray Serve application over the configured bundles."""
+    return bind(config)
+
+
+def bind(config: ServerConfig, **options: Any) -> Application:
+    """Return the application with other deployment options than the defaults."""
+    # Not as decorators: replicas then import the class instead of unpickling its code.
+    deploy = ray_serve.deployment(
+        name="Classifiers",
+        **{
+            "max_ongoing_requests": MAX_ONGOING_REQUESTS,
+            "user_config": {"policies": {}},
+            **options,
+        },
+    )
+    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config)
+    return application

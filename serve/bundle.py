@@ -1,0 +1,110 @@
+"""Reading a bundle: everything is verified before anything is loaded."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from serve.calibration import Calibration
+from serve.errors import InvalidBundle, InvalidRule
+from serve.explain import explain
+from serve.manifest import FORMAT_VERSION, Manifest, Precision
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+MANIFEST, TOKENIZER, CALIBRATION = "manifest.json", "tokenizer.json", "calibration.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified bundle on disk.
+
+    Attributes:
+        name: the folder's name, under which the model is served.
+        folder: where it lies.
+        manifest: its contents.
+        calibration: its figures; empty if none were shipped.
+    """
+
+    name: str
+    folder: Path
+    manifest: Manifest
+    calibration: Calibration
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The `tokenizers` file."""
+        return self.folder / TOKENIZER
+
+    def segment_paths(self, precision: Precision) -> list[Path]:
+        """Return the segments' files of one precision, first to last."""
+        return [self.folder / s.file for s in self.manifest.variants[precision].segments]
+
+
+def load_bundle(folder: str | Path) -> Bundle:
+    """Read and verify a bundle.
+
+    Raises:
+        InvalidBundle: in one sentence, what is missing, damaged or of another version.
+    """
+    folder = Path(folder).resolve()
+    if not folder.is_dir():
+        raise InvalidBundle(f"{folder}: no such folder; `offramp export` writes one")
+    manifest = _read_manifest(folder)
+    for name, expected in manifest.files.items():
+        _verify(folder, name, expected)
+    if TOKENIZER not in manifest.files:
+        raise InvalidBundle(f"{folder}/{MANIFEST}: files does not list {TOKENIZER}")
+    calibration = Calibration()
+    if CALIBRATION in manifest.files:
+        calibration = _parse(Calibration, _read_json(folder / CALIBRATION), folder / CALIBRATION)
+    return Bundle(folder.name, folder, manifest, calibration)
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's sha256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise InvalidBundle(f"{folder} is no bundle: {MANIFEST} is missing")
+    document = _read_json(path)
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise InvalidBundle(
+            f"{path}: format_version is {version!r}, this server reads {FORMAT_VERSION}; "
+            "export the model again with this version of offramp"
+        )
+    return _parse(Manifest, document, path)
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InvalidBundle(f"{path} is not JSON: {error}") from None
+
+
+def _parse(model: type[_Model], document: object, path: Path) -> _Model:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise InvalidBundle(f"{path}: {explain(error)}") from None
+    except InvalidRule as error:
+        raise InvalidBundle(f"{path}: policy: {error}") from None
+
+
+def _verify(folder: Path, name: str, expected: str) -> None:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise InvalidBundle(f"{folder}/{MANIFEST} names {name!r}, which lies outside the bundle")
+    if not path.is_file():
+        raise InvalidBundle(f"{folder}: {name} is missing")
+    if sha256_of(path) != expected:
+        raise InvalidBundle(f"{folder}: {name} is damaged: its sha256 is not the manifest's")

@@ -1,0 +1,54 @@
+"""`calibration.json`: what each threshold costs and saves, measured per variant."""
+
+from pydantic import BaseModel, ConfigDict
+
+from serve.manifest import Precision
+from serve.rules import ExitRule
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(_Frozen):
+    """The data the figures were measured on."""
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class ExitFigures(_Frozen):
+    """Accuracy (0 to 1) when every row is answered at this layer."""
+
+    layer: int
+    accuracy: float
+
+
+class OperatingPoint(_Frozen):
+    """What one rule gives.
+
+    Attributes:
+        accuracy: share of rows labelled right, 0 to 1.
+        agreement: share of rows with the last exit's label, 0 to 1.
+        mean_exit_layer: mean number of transformer layers executed.
+    """
+
+    rule: ExitRule
+    accuracy: float
+    agreement: float
+    mean_exit_layer: float
+
+
+class VariantCalibration(_Frozen):
+    """Figures of one precision."""
+
+    data: Data
+    exits: tuple[ExitFigures, ...]
+    operating_points: tuple[OperatingPoint, ...]
+
+
+class Calibration(_Frozen):
+    """Figures by precision; a variant that was not measured is absent."""
+
+    variants: dict[Precision, VariantCalibration] = {}

@@ -1,0 +1,80 @@
+"""The `offramp` command: `serve` here, everything else from the packages that provide it.
+
+Packages register their commands under the entry-point group `offramp.commands`; so this
+module imports none of them, and torch is loaded only by the command that needs it.
+"""
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from serve.errors import OfframpError
+from serve.version import __version__
+
+# What `pip install offramp` leaves out.
+EXPORT_MODULES = {"torch", "transformers", "onnx", "onnxscript", "safetensors"}
+
+app = typer.Typer(
+    name="offramp",
+    help="Serve transformer classifiers that may stop early.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def offramp(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Serve transformer classifiers that may stop early."""
+    if version:
+        typer.echo(f"offramp {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    bundles: Annotated[
+        list[Path], typer.Argument(help="Bundles; each is served under its folder's name.")
+    ],
+    standalone: Annotated[
+        bool, typer.Option(help="One process, without Ray.", show_default="Ray Serve")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
+    replicas: Annotated[
+        int, typer.Option(help="Replicas; more than one needs Ray.", min=1, max=256)
+    ] = 1,
+    precision: Annotated[
+        Literal["auto", "fp32", "int8", "fp16"],
+        typer.Option(help="Variant; auto is int8 where the processor has VNNI."),
+    ] = "auto",
+) -> None:
+    """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
+    from serve.launch import Launch, launch
+
+    launch(Launch(tuple(bundles), host, port, precision, replicas), standalone)
+
+
+def main() -> None:
+    """Run the command line; expected errors become one line on stderr and exit status 2."""
+    for entry in entry_points(group="offramp.commands"):
+        app.command(entry.name)(entry.load())
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OfframpError as error:
+        typer.echo(f"offramp: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in EXPORT_MODULES:
+            raise
+        typer.echo(
+            f"offramp: this command needs {error.name}; pip install 'offramp[export]'", err=True
+        )
+        sys.exit(2)

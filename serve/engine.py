@@ -1,0 +1,154 @@
+"""The engine's thread: rows in from any thread, outcomes out the moment they exist."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from serve.admission import Admission, QueueLimits
+from serve.core import EngineCore, ModelShape
+from serve.errors import OfframpError, Unavailable
+from serve.row import Deliver, Outcome, Row, WaveStats
+from serve.runner import Runner
+from serve.scheduler import WaveLimits
+
+log = logging.getLogger(__name__)
+
+
+class Backlog(NamedTuple):
+    """What is admitted and unanswered: rows, their tokens, estimated seconds to answer them."""
+
+    rows: int
+    tokens: int
+    seconds: float
+
+
+class Engine:
+    """Runs rows through the segments until their rules let them leave.
+
+    Every admitted row gets exactly one outcome: an answer or an error.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        shape: ModelShape,
+        deliver: Deliver,
+        observe: Callable[[WaveStats], None] = lambda stats: None,
+        wave_limits: WaveLimits = WaveLimits(),
+        queue_limits: QueueLimits = QueueLimits(),
+    ) -> None:
+        """Prepare an engine; `start` makes it run.
+
+        Args:
+            runner: the segments.
+            shape: the model's exits.
+            deliver: gets outcomes, on the engine's thread; must neither block nor raise.
+            observe: gets figures of each segment run, likewise.
+            wave_limits: how large a wave may grow.
+            queue_limits: how much is admitted.
+        """
+        self._core = EngineCore(runner, shape, wave_limits, self.clock, observe)
+        self._deliver = deliver
+        self._admission = Admission(queue_limits)
+        self._inbox: list[Row] = []
+        self._wake = threading.Condition()
+        self._accepting = False
+        self._aborting = False
+        self._thread = threading.Thread(target=self._live, name="engine", daemon=True)
+
+    @staticmethod
+    def clock() -> float:
+        """Return monotonic seconds; rows' deadlines are on this clock."""
+        return time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine's thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def backlog(self) -> Backlog:
+        """What is admitted and unanswered."""
+        return Backlog(self._admission.rows, self._admission.tokens, self._admission.backlog_s)
+
+    def start(self) -> None:
+        """Start the engine's thread."""
+        self._accepting = True
+        self._thread.start()
+
+    def submit(self, rows: Sequence[Row]) -> None:
+        """Admit rows, all or none. Any thread.
+
+        Raises:
+            Overloaded: the queue is full.
+            Unavailable: the engine is stopping or has died.
+        """
+        with self._wake:
+            if not self._accepting:
+                raise Unavailable("the server is stopping; try again")
+            self._admission.admit(rows)
+            now = self.clock()
+            for row in rows:
+                row.admitted_s = now
+            self._inbox.extend(rows)
+            self._wake.notify()
+
+    def stop(self, drain_s: float) -> bool:
+        """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.
+
+        Args:
+            drain_s: how long to wait; what is unanswered then gets `Unavailable`.
+
+        Returns:
+            Whether everything was answered in time.
+        """
+        with self._wake:
+            self._accepting = False
+            self._wake.notify()
+        if not self.alive:
+            return True
+        self._thread.join(drain_s)
+        drained = not self.alive
+        self._aborting = True
+        self._thread.join()
+        return drained
+
+    def _live(self) -> None:
+        failure: OfframpError = Unavailable("the server has stopped; try again")
+        try:
+            while self._take_in():
+                began = time.perf_counter()
+                self._send(self._core.turn(), began)
+        except BaseException:
+            log.exception("the engine has died")
+            failure = Unavailable("the engine has died and will be replaced; try again")
+        finally:
+            self._abandon(failure)
+
+    def _take_in(self) -> bool:
+        """Wait for work and pass new rows to the core; False when it is time to end."""
+        with self._wake:
+            while self._accepting and not (self._inbox or self._core):
+                self._wake.wait()
+            self._core.add(self._inbox)
+            self._inbox = []
+        return bool(self._core) and not self._aborting
+
+    def _send(self, outcomes: list[Outcome], began: float) -> None:
+        rows = [outcome.row for outcome in outcomes]
+        with self._wake:
+            self._admission.release(rows)
+            self._admission.measure(time.perf_counter() - began, rows)
+        if outcomes:
+            self._deliver(outcomes)
+
+    def _abandon(self, failure: OfframpError) -> None:
+        with self._wake:
+            self._accepting = False
+            rows = [*self._inbox, *self._core.remove_all()]
+            self._inbox = []
+            self._admission.release(rows)
+        if rows:
+            self._deliver([Outcome(row, failure) for row in rows])

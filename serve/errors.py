@@ -1,0 +1,149 @@
+"""Every error a caller may see: one tree, each class with its HTTP status and a stable code.
+
+A message says what was wrong, where, and what would be right. Anything that is not an
+`OfframpError` reaches the client as a bare 500 and the log in full.
+"""
+
+
+class OfframpError(Exception):
+    """Base of all expected errors."""
+
+    status = 500
+    code = "internal"
+
+
+class InvalidRequest(OfframpError):
+    """The request is well-formed JSON but asks for something that cannot be."""
+
+    status = 422
+    code = "invalid_request"
+
+
+class MalformedBody(OfframpError):
+    """The body is not the JSON it should be."""
+
+    status = 400
+    code = "malformed_body"
+
+
+class InvalidRule(InvalidRequest):
+    """An exit rule that contradicts itself or that the model cannot follow."""
+
+    code = "invalid_rule"
+
+
+class UnknownProfile(InvalidRequest):
+    """The request names a profile the live policy does not have."""
+
+    code = "unknown_profile"
+
+
+class OverrideForbidden(OfframpError):
+    """The live policy does not let a request choose this exit rule."""
+
+    status = 403
+    code = "override_forbidden"
+
+
+class TextTooLong(InvalidRequest):
+    """The text has more tokens than the model takes."""
+
+    code = "text_too_long"
+
+
+class TooManyInputs(InvalidRequest):
+    """The request holds more inputs than one request may."""
+
+    code = "too_many_inputs"
+
+
+class UnknownModel(OfframpError):
+    """No model of that name is served."""
+
+    status = 404
+    code = "unknown_model"
+
+
+class NotFound(OfframpError):
+    """No such route."""
+
+    status = 404
+    code = "not_found"
+
+
+class MethodNotAllowed(OfframpError):
+    """The route exists but not for this method."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class VersionConflict(OfframpError):
+    """A policy was replaced by somebody else in the meantime."""
+
+    status = 409
+    code = "version_conflict"
+
+
+class BodyTooLarge(OfframpError):
+    """The body exceeds the configured limit."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(OfframpError):
+    """The body is declared as something other than JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
+class Overloaded(OfframpError):
+    """The queue is full; `retry_after_s` says when it is worth trying again."""
+
+    status = 429
+    code = "overloaded"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(OfframpError):
+    """The server is starting, stopping, or has lost its engine."""
+
+    status = 503
+    code = "unavailable"
+
+
+class DeadlineExceeded(OfframpError):
+    """The deadline came before the first exit, so there is no answer to give."""
+
+    status = 504
+    code = "deadline_exceeded"
+
+
+class ModelFailure(OfframpError):
+    """A segment failed, or its last head gave no finite answer."""
+
+    code = "model_failure"
+
+
+class Cancelled(OfframpError):
+    """The client left before its answer was ready (nginx's 499)."""
+
+    status = 499
+    code = "cancelled"
+
+
+class InvalidBundle(OfframpError):
+    """A bundle that cannot be loaded: missing, damaged, or of another format version."""
+
+    code = "invalid_bundle"
+
+
+class DeviceUnavailable(OfframpError):
+    """The requested precision or device cannot be had on this machine."""
+
+    code = "device_unavailable"

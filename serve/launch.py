@@ -1,0 +1,122 @@
+"""`offramp serve`: check, announce, run, and stop cleanly."""
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from serve.bundle import Bundle, load_bundle
+from serve.config import ServerConfig
+from serve.errors import InvalidRequest, OfframpError
+from serve.hardware import available_threads, choose_precision
+
+EXAMPLE = "The movie was awesome."
+
+
+class PortTaken(OfframpError):
+    """Something else listens there."""
+
+    code = "port_taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What the command line asked for."""
+
+    bundles: tuple[Path, ...]
+    host: str
+    port: int
+    precision: str
+    replicas: int
+
+
+def launch(wanted: Launch, standalone: bool) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+
+    Raises:
+        OfframpError: a bundle, the precision or the port cannot be had; nothing was started.
+    """
+    if standalone and wanted.replicas > 1:
+        raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
+    console = Console(soft_wrap=True, highlight=False)
+    bundles = [load_bundle(folder) for folder in wanted.bundles]
+    for bundle in bundles:
+        _announce(console, bundle, choose_precision(wanted.precision, bundle))
+    port = _free_port(wanted.host, wanted.port)
+    config = ServerConfig(
+        bundles=[str(bundle.folder) for bundle in bundles],
+        precision=wanted.precision,
+        num_threads=max(1, available_threads() // wanted.replicas),
+    )
+    curl = _curl_line(bundles, wanted.host, port)
+    if standalone:
+        _run_standalone(console, config, wanted.host, port, curl)
+    else:
+        _run_on_ray(console, config, wanted, port, curl)
+
+
+def _run_standalone(
+    console: Console, config: ServerConfig, host: str, port: int, curl: str
+) -> None:
+    from serve.standalone import build_standalone_app, serve_standalone
+
+    app = build_standalone_app(config.bundles, config.engine_options, config.web_limits)
+    serve_standalone(app, host, port, on_ready=lambda: _invite(console, host, port, curl))
+    console.print("stopped")
+
+
+def _run_on_ray(
+    console: Console, config: ServerConfig, wanted: Launch, port: int, curl: str
+) -> None:
+    from serve.ray_server import RayServer
+
+    console.print("starting Ray Serve ...")
+    with RayServer(wanted.host, port) as server:
+        server.deploy(config, wanted.replicas)
+        _invite(console, wanted.host, port, curl)
+        server.wait_for_signal()
+        console.print("stopping: answering what is in flight ...")
+    console.print("stopped")
+
+
+def _announce(console: Console, bundle: Bundle, precision: str) -> None:
+    manifest = bundle.manifest
+    console.print(
+        f"{bundle.name}: {manifest.num_layers} layers, "
+        f"exits at {', '.join(map(str, manifest.exit_layers))}, {precision}, "
+        f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens"
+    )
+
+
+def _invite(console: Console, host: str, port: int, curl: str) -> None:
+    console.print(f"serving on http://{_reachable(host)}:{port} (docs at /docs); try\n  {curl}")
+
+
+def _curl_line(bundles: list[Bundle], host: str, port: int) -> str:
+    body = {"inputs": EXAMPLE}
+    if len(bundles) > 1:
+        body = {"model": bundles[0].name, **body}
+    return (
+        f"curl http://{_reachable(host)}:{port}/v1/classify "
+        f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+    )
+
+
+def _reachable(host: str) -> str:
+    return "127.0.0.1" if host == "0.0.0.0" else host
+
+
+def _free_port(host: str, port: int) -> int:
+    """Return the port if it can be listened on, or any free one for 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortTaken(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+            ) from None
+        free: int = probe.getsockname()[1]
+        return free

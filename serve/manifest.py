@@ -1,0 +1,146 @@
+"""`manifest.json`: what a bundle holds, as export writes it and the server reads it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from serve.policy import Policy
+
+FORMAT_VERSION: Literal[1] = 1
+
+Precision = Literal["fp32", "int8", "fp16"]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
+HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
+# Not `hidden` again: in an ONNX graph no output may bear an input's name.
+HIDDEN_OUT = "hidden_out"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Exit(_Frozen):
+    """An exit head's place, and the temperature its confidence is read at."""
+
+    layer: PositiveInt
+    temperature: PositiveFloat = 1.0
+
+
+class Head(_Frozen):
+    """Kind of the exit heads: pooling over tokens, tanh pooler or none, linear classifier."""
+
+    pooling: Literal["first", "mean"]
+    pooler: bool
+
+
+class TrainedFor(_Frozen):
+    """The signal the heads were trained for and how it is compared with a threshold."""
+
+    signal: Literal["entropy", "confidence", "patience"] = "entropy"
+    comparison: Literal["<", ">="] = "<"
+
+
+class Segment(_Frozen):
+    """One ONNX graph, from the exit before to its own.
+
+    Attributes:
+        file: path inside the bundle.
+        exit_layer: transformer layers executed once this segment has run.
+        inputs: the first segment takes input_ids, attention_mask and, if the model has
+            them, token_type_ids; a later one takes hidden, keep and attention_mask.
+        outputs: hidden_out, the next segment's hidden, and logits.
+    """
+
+    file: str
+    exit_layer: PositiveInt
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
+
+
+class Parity(_Frozen):
+    """How far a variant is from the original model, measured at export.
+
+    Attributes:
+        max_logit_error: largest absolute difference of any logit at any exit.
+        label_agreement: share of (row, exit) pairs with the original's label, 0 to 1.
+        rows: how many rows were compared.
+    """
+
+    max_logit_error: float
+    label_agreement: float
+    rows: int
+
+
+class Variant(_Frozen):
+    """The segments of one precision, first to last, and their parity."""
+
+    segments: tuple[Segment, ...]
+    parity: Parity
+
+
+class Source(_Frozen):
+    """Where the bundle comes from."""
+
+    model: str
+    offramp_version: str
+    torch_version: str
+    transformers_version: str
+
+
+class Manifest(_Frozen):
+    """Everything the server needs to know of a bundle besides the files it names.
+
+    Attributes:
+        exits: ascending; the last one's layer is the model's depth.
+        labels: label names by id.
+        max_tokens: longest input, special tokens included.
+        policy: default rule and profiles until an operator replaces them.
+        files: sha256 of every other file in the bundle, by path.
+    """
+
+    format_version: Literal[1] = FORMAT_VERSION
+    task: Literal["single_label"] = "single_label"
+    labels: tuple[str, ...] = Field(min_length=2)
+    exits: tuple[Exit, ...] = Field(min_length=1)
+    width: PositiveInt
+    max_tokens: PositiveInt
+    pad_id: int = Field(ge=0)
+    token_types: bool
+    head: Head
+    trained_for: TrainedFor = TrainedFor()
+    policy: Policy = Policy()
+    variants: dict[Precision, Variant] = Field(min_length=1)
+    source: Source
+    files: dict[str, Sha256]
+
+    @property
+    def exit_layers(self) -> tuple[int, ...]:
+        """Exit layers, ascending."""
+        return tuple(e.layer for e in self.exits)
+
+    @property
+    def num_layers(self) -> int:
+        """The model's depth: the layers behind an answer at the last exit."""
+        return self.exits[-1].layer
+
+    @model_validator(mode="after")
+    def _check(self) -> "Manifest":
+        layers = self.exit_layers
+        if list(layers) != sorted(set(layers)):
+            raise ValueError(f"exits must be ascending and distinct, not {list(layers)}")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("labels must be distinct")
+        for precision, variant in self.variants.items():
+            found = tuple(s.exit_layer for s in variant.segments)
+            if found != layers:
+                raise ValueError(
+                    f"variants.{precision} has segments for layers {list(found)}, "
+                    f"but the exits are at {list(layers)}"
+                )
+            unlisted = [s.file for s in variant.segments if s.file not in self.files]
+            if unlisted:
+                raise ValueError(f"variants.{precision}: no sha256 for {unlisted[0]}")
+        self.policy.check(layers, len(self.labels))
+        return self

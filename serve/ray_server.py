@@ -1,0 +1,144 @@
+"""A Ray cluster of this machine's own, for as long as `offramp serve` runs."""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+
+from serve.config import ServerConfig
+from serve.hardware import available_threads
+
+APP_NAME = "offramp"
+
+# Read by Ray at import, in every process. Niceness 15, its default, starves replicas on a
+# busy machine; usage reports would leave the machine.
+ENVIRONMENT = {
+    "RAY_worker_niceness": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+# The smallest that Ray takes; nothing of ours goes through the object store.
+OBJECT_STORE_BYTES = 78_643_200
+DRAIN_S = 30.0
+# `ray.shutdown` returns while raylet and GCS server are still ending.
+CHILDREN_S = 10.0
+
+
+class RayServer:
+    """Ray and Ray Serve, started on entry and stopped on exit."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Prepare to listen on an address of this machine."""
+        self._host = host
+        self._port = port
+        self._signalled = threading.Event()
+        self._deploying = False
+
+    def __enter__(self) -> "RayServer":
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        self._catch_signals()
+        try:
+            self._start()
+            self._check_signalled()
+        except BaseException:
+            self._shut_down()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._shut_down()
+
+    def deploy(self, config: ServerConfig, replicas: int) -> None:
+        """Start the app and return once every replica is ready."""
+        from ray import serve as ray_serve
+        from ray.serve.schema import LoggingConfig
+
+        from serve.app import bind
+
+        share = available_threads() / replicas
+        options = {
+            "num_replicas": replicas,
+            "ray_actor_options": {"num_cpus": min(1.0, share)},
+            "graceful_shutdown_timeout_s": DRAIN_S,
+            "graceful_shutdown_wait_loop_s": 0.1,
+        }
+        self._deploying = True
+        ray_serve.run(
+            bind(config, **options),
+            name=APP_NAME,
+            route_prefix="/",
+            logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
+        )
+        self._deploying = False
+
+    def wait_for_signal(self) -> None:
+        """Return on SIGINT or SIGTERM."""
+        self._signalled.wait()
+
+    def _start(self) -> None:
+        import ray
+        from ray import serve as ray_serve
+
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        ray.init(
+            address="local",
+            num_cpus=available_threads(),
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        self._catch_signals()
+        ray_serve.start(
+            proxy_location="HeadOnly",
+            http_options={"host": self._host, "port": self._port},
+        )
+
+    def _catch_signals(self) -> None:
+        """Take SIGINT and SIGTERM; to be repeated after `ray.init`, which takes them too."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """End the wait, or the deployment.
+
+        Ray itself takes it badly to be interrupted while it starts; that takes seconds, after
+        which the signal is looked at.
+        """
+        self._signalled.set()
+        if self._deploying:
+            self._deploying = False
+            raise KeyboardInterrupt
+
+    def _check_signalled(self) -> None:
+        if self._signalled.is_set():
+            raise KeyboardInterrupt
+
+    def _shut_down(self) -> None:
+        """Let replicas answer what they have, then end every process that was started."""
+        import ray
+        from ray import serve as ray_serve
+
+        if ray.is_initialized():
+            ray_serve.delete(APP_NAME)
+            # Serve's own processes go with the cluster, which is ours alone.
+            ray.shutdown()
+            _await_children()
+
+
+def _await_children() -> None:
+    """Return once every process that Ray has started for us is gone."""
+    end_s = time.monotonic() + CHILDREN_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end_s:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.05)

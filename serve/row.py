@@ -1,0 +1,93 @@
+"""What travels through the engine: rows in, answers out."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.errors import OfframpError
+from serve.judge import Reason
+from serve.rules import ExitRule
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One text in flight.
+
+    Attributes:
+        input_ids: (tokens,) int64, special tokens included.
+        token_type_ids: (tokens,) int64.
+        rule: checked against the model; frozen for the row's whole life.
+        tag: the caller's own, handed back with the answer.
+        deadline_s: on the engine's clock; infinite for none.
+        cancelled: set by the caller, from any thread, when nobody waits any more.
+        admitted_s: set on admission.
+        started_s: set when the first segment starts.
+    """
+
+    input_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.int64]
+    rule: ExitRule
+    tag: Any = None
+    deadline_s: float = math.inf
+    cancelled: bool = False
+    admitted_s: float = math.nan
+    started_s: float = math.nan
+
+    @property
+    def num_tokens(self) -> int:
+        """Length, special tokens included."""
+        return len(self.input_ids)
+
+
+class Answer(NamedTuple):
+    """What a row leaves with.
+
+    Attributes:
+        logits: (labels,) float32, finite.
+        exit_index: which exit, counted from 0.
+        reason: why it left there.
+        signal: the rule's signal at that exit; NaN where the rule has none.
+        queue_s: from admission to the first segment.
+        compute_s: from the first segment to the answer, other waves' turns included.
+    """
+
+    logits: NDArray[np.float32]
+    exit_index: int
+    reason: Reason
+    signal: float
+    queue_s: float
+    compute_s: float
+
+
+class Outcome(NamedTuple):
+    """A row and the one answer or error it gets."""
+
+    row: Row
+    result: Answer | OfframpError
+
+
+Deliver = Callable[[Sequence[Outcome]], None]
+
+
+class WaveStats(NamedTuple):
+    """One segment run, for whoever counts.
+
+    Attributes:
+        exit_index: which segment, counted from 0.
+        num_rows: rows in the wave.
+        num_tokens: real tokens.
+        padded_tokens: rows times the longest row's tokens.
+        segment_s: time in the segment.
+        judge_s: time in judging and compacting.
+    """
+
+    exit_index: int
+    num_rows: int
+    num_tokens: int
+    padded_tokens: int
+    segment_s: float
+    judge_s: float

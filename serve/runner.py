@@ -1,0 +1,56 @@
+"""What the engine needs of whatever runs the segments."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids: TypeAlias = NDArray[np.int64]  # (rows, tokens)
+Hidden: TypeAlias = Any  # (rows, tokens, width), wherever the runner keeps it
+
+
+class Step(NamedTuple):
+    """What one segment gives.
+
+    Attributes:
+        hidden: hidden states for the next segment; None after the last.
+        logits: (rows, labels) float32.
+    """
+
+    hidden: Hidden
+    logits: NDArray[np.float32]
+
+
+class Runner(Protocol):
+    """Segments, first to last; for one caller at a time."""
+
+    def __len__(self) -> int:
+        """Number of segments."""
+        ...
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        """Run the first segment on padded ids, all (rows, tokens)."""
+        ...
+
+    def advance(
+        self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
+    ) -> Step:
+        """Run segment `index` (1 or more) on some rows of what the segment before it gave.
+
+        Args:
+            index: which segment, counted from 0.
+            hidden: (rows_in, tokens_in, width).
+            keep: (rows,) which rows of `hidden` go on, in this order.
+            attention_mask: (rows, tokens), tokens <= tokens_in; the rest is cut off.
+        """
+        ...
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        """Copy hidden states together.
+
+        Args:
+            parts: (hidden, keep, tokens) each: the rows to take, and to how many tokens
+                they may be cut. Rows are padded to the longest part.
+        """
+        ...

@@ -1,0 +1,69 @@
+"""The server in one process under uvicorn, without Ray."""
+
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from serve.assembly import assemble
+from serve.classifier import EngineOptions
+from serve.control import MemoryStore
+from serve.web.application import DRAIN_S, build_http_app
+from serve.web.replicas import OnlyReplica
+from serve.web.site import Site, WebLimits
+
+
+def build_standalone_app(
+    folders: Sequence[str | Path],
+    options: EngineOptions = EngineOptions(),
+    limits: WebLimits = WebLimits(),
+) -> FastAPI:
+    """Return the app over bundles; its lifespan starts and stops the engines.
+
+    Raises:
+        InvalidBundle: a bundle cannot be loaded.
+        DeviceUnavailable: a bundle lacks the wanted precision.
+    """
+    assembly = assemble(folders, options, MemoryStore())
+    catalog = assembly.catalog
+    catalog.set_baselines({})
+    replicas = OnlyReplica(catalog, assembly.metrics)
+    return build_http_app(Site(catalog, assembly.metrics, replicas, limits))
+
+
+def serve_standalone(app: FastAPI, host: str, port: int, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+
+    Args:
+        app: from `build_standalone_app`.
+        host: address to listen on.
+        port: port to listen on.
+        on_ready: called once, when the server answers.
+    """
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    # uvicorn handles signals while it runs and raises them once more when it has stopped;
+    # that must not end the process before it has said so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    _Server(config, on_ready).run()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()

@@ -1,0 +1,1 @@
+"""The HTTP app; knows nothing of Ray."""

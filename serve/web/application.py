@@ -1,0 +1,50 @@
+"""The HTTP app, put together."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+
+from serve.version import __version__
+from serve.web.classify import classify_routes
+from serve.web.edge import Edge
+from serve.web.models import model_routes, policy_routes
+from serve.web.operations import operation_routes
+from serve.web.problems import add_problem_handlers
+from serve.web.site import Site
+
+# How long a stopping server works on what it has admitted.
+DRAIN_S = 30
+
+DESCRIPTION = """
+Classifies texts with transformers that may stop early. Every request may say when a text leaves
+the model (`exit`); without it the live policy's default rule decides.
+"""
+
+
+def build_http_app(site: Site) -> FastAPI:
+    """Return the ASGI app over these models; its lifespan starts and stops their engines."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        site.catalog.start()
+        yield
+        # On a thread: the loop must stay free to pass on the last answers.
+        await asyncio.to_thread(site.catalog.stop, DRAIN_S)
+
+    app = FastAPIOffline(
+        title="Offramp",
+        version=__version__,
+        description=DESCRIPTION,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.include_router(classify_routes(site))
+    app.include_router(model_routes(site))
+    app.include_router(policy_routes(site))
+    app.include_router(operation_routes(site))
+    add_problem_handlers(app)
+    app.add_middleware(Edge, metrics=site.metrics, max_body_bytes=site.limits.max_body_bytes)
+    return app
