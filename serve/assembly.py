@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serve.bundle import load_bundle
+from serve.bundle import load_bundles
 from serve.catalog import Catalog
 from serve.classifier import Classifier, EngineOptions
 from serve.control import PolicyStore
@@ -31,7 +31,7 @@ def assemble(folders: Sequence[str | Path], options: EngineOptions, store: Polic
         InvalidBundle: a bundle cannot be loaded, or two have the same name.
         DeviceUnavailable: a bundle lacks the wanted precision.
     """
-    bundles = [load_bundle(folder) for folder in folders]
+    bundles = load_bundles(folders)
     metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
     catalog = Catalog([Classifier(b, options, store, metrics.observer(b.name)) for b in bundles])
     metrics.watch(catalog)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -64,6 +65,20 @@ def load_bundle(folder: str | Path) -> Bundle:
     return Bundle(folder.name, folder, manifest, calibration)
 
 
+def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:
+    """Read and verify the bundles that one server is to serve.
+
+    Raises:
+        InvalidBundle: one cannot be read, or two would be served under the same name.
+    """
+    bundles = [load_bundle(folder) for folder in folders]
+    if len({bundle.name for bundle in bundles}) < len(bundles):
+        raise InvalidBundle(
+            "two bundles have the same folder name, which is what they are served as; rename one"
+        )
+    return bundles
+
+
 def sha256_of(path: Path) -> str:
     """Return a file's sha256 in hexadecimal."""
     with path.open("rb") as file:
@@ -87,7 +102,7 @@ def _read_manifest(folder: Path) -> Manifest:
 def _read_json(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidBundle(f"{path} is not JSON: {error}") from None
 
 

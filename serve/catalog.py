@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from serve.classifier import Classifier
-from serve.errors import InvalidBundle, InvalidRequest, InvalidRule, UnknownModel
+from serve.errors import InvalidRequest, InvalidRule, UnknownModel
 from serve.policy import Policy
 
 log = logging.getLogger(__name__)
@@ -14,17 +14,8 @@ class Catalog:
     """The served models."""
 
     def __init__(self, classifiers: Sequence[Classifier]) -> None:
-        """Take models whose names differ.
-
-        Raises:
-            InvalidBundle: two have the same name.
-        """
+        """Take models whose names differ."""
         self._by_name = {c.name: c for c in classifiers}
-        if len(self._by_name) < len(classifiers):
-            raise InvalidBundle(
-                "two bundles have the same folder name, which is what they are served as; "
-                "rename one"
-            )
 
     def __iter__(self) -> Iterator[Classifier]:
         return iter(self._by_name.values())

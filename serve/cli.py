@@ -15,7 +15,7 @@ from serve.errors import OfframpError
 from serve.version import __version__
 
 # What `pip install offramp` leaves out.
-EXPORT_MODULES = {"torch", "transformers", "onnx", "onnxscript", "safetensors"}
+EXPORT_MODULES = {"torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"}
 
 app = typer.Typer(
     name="offramp",

@@ -40,8 +40,12 @@ class VersionedPolicy(BaseModel):
 class PolicyStore(Protocol):
     """A log of policies per model, shared by all replicas. Calls may block briefly."""
 
+    def newest_version(self, model: str) -> int:
+        """Return the highest version in the log, whether or not it is readable; 0 for none."""
+        ...
+
     def latest(self, model: str) -> VersionedPolicy | None:
-        """Return the entry with the highest version, or None for an empty log."""
+        """Return the entry with the highest version, or None if there is none to be read."""
         ...
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
@@ -54,6 +58,10 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, VersionedPolicy] = {}
+
+    def newest_version(self, model: str) -> int:
+        current = self._entries.get(model)
+        return current.version if current else 0
 
     def latest(self, model: str) -> VersionedPolicy | None:
         return self._entries.get(model)
@@ -114,13 +122,13 @@ class LivePolicy:
         self.ready = True
         baseline = hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
         while True:
-            stored = self._store.latest(self._model)
-            usable = self._stored()
-            if usable is not None and usable.baseline == baseline:
-                self.current = usable
+            newest = self._store.newest_version(self._model)
+            stored = self._stored()
+            if stored is not None and stored.baseline == baseline:
+                self.current = stored
                 return
             entry = VersionedPolicy(
-                version=stored.version + 1 if stored else 1,
+                version=newest + 1,
                 policy=policy,
                 source=source,
                 baseline=baseline,
@@ -141,11 +149,13 @@ class LivePolicy:
             VersionConflict: another version is current; nothing has changed.
         """
         self.check(policy)
+        # Before the refresh: whatever is appended after this line makes our append fail.
+        newest = self._store.newest_version(self._model)
         current = self.refresh()
         if based_on is not None and based_on != current.version:
             raise VersionConflict(_conflict(based_on, current.version))
         entry = VersionedPolicy(
-            version=current.version + 1, policy=policy, source="api", baseline=current.baseline
+            version=newest + 1, policy=policy, source="api", baseline=current.baseline
         )
         if not self._store.append(self._model, entry):
             raise VersionConflict(_conflict(current.version, self.refresh().version))

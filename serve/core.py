@@ -52,7 +52,6 @@ class EngineCore:
         self._clock = clock
         self._observe = observe
         self._scheduler = Scheduler(shape.exits, limits)
-        self._running: list[Row] = []
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
@@ -61,10 +60,6 @@ class EngineCore:
     def add(self, rows: list[Row]) -> None:
         """Take in admitted rows."""
         self._scheduler.add(rows)
-
-    def remove_all(self) -> list[Row]:
-        """Give up every row that has had no outcome yet."""
-        return [*self._running, *self._scheduler.remove_all()]
 
     def turn(self) -> list[Outcome]:
         """Run one segment on one wave and return the outcomes it brought.
@@ -75,14 +70,13 @@ class EngineCore:
         if not self._scheduler:
             return outcomes
         waves = self._scheduler.next_waves()
-        self._running = [row for wave in waves for row in wave.rows]
+        rows = [row for wave in waves for row in wave.rows]
         try:
             outcomes += self._advance(merge(waves, self._runner))
         except Exception:
             log.exception("a segment failed at depth %d", waves[0].depth)
             error = ModelFailure("the model failed on this input; the server's log has the cause")
-            outcomes += [Outcome(row, error) for row in self._running]
-        self._running = []
+            outcomes += [Outcome(row, error) for row in rows]
         return outcomes
 
     def _sweep(self) -> list[Outcome]:

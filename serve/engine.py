@@ -53,6 +53,7 @@ class Engine:
         self._deliver = deliver
         self._admission = Admission(queue_limits)
         self._inbox: list[Row] = []
+        self._owed: set[Row] = set()  # admitted, without an outcome yet
         self._wake = threading.Condition()
         self._accepting = False
         self._aborting = False
@@ -93,6 +94,7 @@ class Engine:
             for row in rows:
                 row.admitted_s = now
             self._inbox.extend(rows)
+            self._owed.update(rows)
             self._wake.notify()
 
     def stop(self, drain_s: float) -> bool:
@@ -139,6 +141,7 @@ class Engine:
     def _send(self, outcomes: list[Outcome], began: float) -> None:
         rows = [outcome.row for outcome in outcomes]
         with self._wake:
+            self._owed.difference_update(rows)
             self._admission.release(rows)
             self._admission.measure(time.perf_counter() - began, rows)
         if outcomes:
@@ -147,7 +150,8 @@ class Engine:
     def _abandon(self, failure: OfframpError) -> None:
         with self._wake:
             self._accepting = False
-            rows = [*self._inbox, *self._core.remove_all()]
+            rows = list(self._owed)
+            self._owed.clear()
             self._inbox = []
             self._admission.release(rows)
         if rows:

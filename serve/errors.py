@@ -72,10 +72,14 @@ class NotFound(OfframpError):
 
 
 class MethodNotAllowed(OfframpError):
-    """The route exists but not for this method."""
+    """The route exists but not for this method; `allowed` lists those it exists for."""
 
     status = 405
     code = "method_not_allowed"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
 
 
 class VersionConflict(OfframpError):

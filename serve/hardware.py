@@ -7,6 +7,9 @@ from serve.bundle import Bundle
 from serve.errors import DeviceUnavailable
 from serve.manifest import Precision
 
+CPUINFO = Path("/proc/cpuinfo")
+CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
 
 def available_threads() -> int:
     """Return how many cores this process may use, by affinity and cgroup quota."""
@@ -37,15 +40,13 @@ def choose_precision(wish: str, bundle: Bundle) -> Precision:
 
 def has_vnni() -> bool:
     """Tell whether the processor multiplies int8 fast (AVX512-VNNI or AVX-VNNI)."""
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text() if cpuinfo.is_file() else ""
+    flags = CPUINFO.read_text().split() if CPUINFO.is_file() else []
     return "avx512_vnni" in flags or "avx_vnni" in flags
 
 
 def _cgroup_cores() -> int | None:
     """Return the cgroup v2 CPU quota in whole cores, rounded up, or None if unlimited."""
-    quota = Path("/sys/fs/cgroup/cpu.max")
-    if not quota.is_file():
+    if not CGROUP_QUOTA.is_file():
         return None
-    limit, period = quota.read_text().split()
+    limit, period = CGROUP_QUOTA.read_text().split()
     return None if limit == "max" else -(-int(limit) // int(period))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serve.bundle import Bundle, load_bundle
+from serve.bundle import Bundle, load_bundles
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest, OfframpError
 from serve.hardware import available_threads, choose_precision
@@ -41,7 +41,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
     if standalone and wanted.replicas > 1:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
     console = Console(soft_wrap=True, highlight=False)
-    bundles = [load_bundle(folder) for folder in wanted.bundles]
+    bundles = load_bundles(wanted.bundles)
     for bundle in bundles:
         _announce(console, bundle, choose_precision(wanted.precision, bundle))
     port = _free_port(wanted.host, wanted.port)
@@ -73,11 +73,12 @@ def _run_on_ray(
     from serve.ray_server import RayServer
 
     console.print("starting Ray Serve ...")
-    with RayServer(wanted.host, port) as server:
-        server.deploy(config, wanted.replicas)
-        _invite(console, wanted.host, port, curl)
-        server.wait_for_signal()
-        console.print("stopping: answering what is in flight ...")
+    RayServer(wanted.host, port).run(
+        config,
+        wanted.replicas,
+        on_ready=lambda: _invite(console, wanted.host, port, curl),
+        on_stop=lambda: console.print("stopping: answering what is in flight ..."),
+    )
     console.print("stopped")
 
 

@@ -6,15 +6,18 @@ import os
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
+from collections.abc import Callable
+from types import FrameType
 
 from serve.config import ServerConfig
+from serve.errors import Unavailable
 from serve.hardware import available_threads
 
 APP_NAME = "offramp"
 
 # Read by Ray at import, in every process. Niceness 15, its default, starves replicas on a
-# busy machine; usage reports would leave the machine.
+# busy machine; usage reports would leave the machine; the last keeps Ray from warning that
+# it will one day hide GPUs from actors that ask for none.
 ENVIRONMENT = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -27,8 +30,12 @@ DRAIN_S = 30.0
 CHILDREN_S = 10.0
 
 
+class _Signalled(Exception):
+    """SIGINT or SIGTERM came during the deployment."""
+
+
 class RayServer:
-    """Ray and Ray Serve, started on entry and stopped on exit."""
+    """Ray and Ray Serve on this machine, for one app, until a signal comes."""
 
     def __init__(self, host: str, port: int) -> None:
         """Prepare to listen on an address of this machine."""
@@ -37,28 +44,42 @@ class RayServer:
         self._signalled = threading.Event()
         self._deploying = False
 
-    def __enter__(self) -> "RayServer":
+    def run(
+        self,
+        config: ServerConfig,
+        replicas: int,
+        on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
+    ) -> None:
+        """Serve until SIGINT or SIGTERM; then answer what is in flight and end every process.
+
+        A signal that comes earlier ends the start, as soon as Ray can be ended.
+
+        Args:
+            config: of the app.
+            replicas: how many.
+            on_ready: called once every replica is ready.
+            on_stop: called when a signal has come.
+
+        Raises:
+            Unavailable: the replicas do not start.
+        """
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._catch_signals()
         try:
             self._start()
-            self._check_signalled()
-        except BaseException:
+            self._deploy(config, replicas)
+            on_ready()
+            self._signalled.wait()
+        except _Signalled:
+            pass
+        finally:
+            if self._signalled.is_set():
+                on_stop()
             self._shut_down()
-            raise
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._shut_down()
-
-    def deploy(self, config: ServerConfig, replicas: int) -> None:
-        """Start the app and return once every replica is ready."""
+    def _deploy(self, config: ServerConfig, replicas: int) -> None:
         from ray import serve as ray_serve
         from ray.serve.schema import LoggingConfig
 
@@ -72,17 +93,19 @@ class RayServer:
             "graceful_shutdown_wait_loop_s": 0.1,
         }
         self._deploying = True
-        ray_serve.run(
-            bind(config, **options),
-            name=APP_NAME,
-            route_prefix="/",
-            logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
-        )
-        self._deploying = False
-
-    def wait_for_signal(self) -> None:
-        """Return on SIGINT or SIGTERM."""
-        self._signalled.wait()
+        if self._signalled.is_set():
+            raise _Signalled
+        try:
+            ray_serve.run(
+                bind(config, **options),
+                name=APP_NAME,
+                route_prefix="/",
+                logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
+            )
+        except RuntimeError:  # its message tells that, not why
+            raise Unavailable(f"the replicas do not start: {_cause()}") from None
+        finally:
+            self._deploying = False
 
     def _start(self) -> None:
         import ray
@@ -117,11 +140,7 @@ class RayServer:
         self._signalled.set()
         if self._deploying:
             self._deploying = False
-            raise KeyboardInterrupt
-
-    def _check_signalled(self) -> None:
-        if self._signalled.is_set():
-            raise KeyboardInterrupt
+            raise _Signalled
 
     def _shut_down(self) -> None:
         """Let replicas answer what they have, then end every process that was started."""
@@ -133,6 +152,15 @@ class RayServer:
             # Serve's own processes go with the cluster, which is ours alone.
             ray.shutdown()
             _await_children()
+
+
+def _cause() -> str:
+    """Return the last line of what Ray Serve knows of the failure: the replica's exception."""
+    from ray import serve as ray_serve
+
+    deployments = ray_serve.status().applications[APP_NAME].deployments.values()
+    lines = [line for d in deployments for line in d.message.splitlines() if line.strip()]
+    return lines[-1] if lines else "Ray Serve does not say why"
 
 
 def _await_children() -> None:

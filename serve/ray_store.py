@@ -23,6 +23,10 @@ class RayStore:
     def __init__(self, app_name: str) -> None:
         self._app_name = app_name
 
+    def newest_version(self, model: str) -> int:
+        keys = self._keys(model)
+        return int(keys[-1].removeprefix(self._prefix(model).encode())) if keys else 0
+
     def latest(self, model: str) -> VersionedPolicy | None:
         keys = self._keys(model)
         if not keys:

@@ -64,8 +64,10 @@ class PatienceRule(Rule):
     """
 
     rule: Literal["patience"] = "patience"
+    # The bound is beyond any model's exits; what is larger than a machine word must not come in.
     patience: PositiveInt = Field(
-        description="How often in a row an exit must agree with the one before; 1 or more."
+        le=1000,
+        description="How often in a row an exit must agree with the one before; 1 or more.",
     )
 
 

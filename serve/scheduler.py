@@ -62,13 +62,6 @@ class Scheduler:
             wave.overtaken = 0
             self._flying.append(wave)
 
-    def remove_all(self) -> list[Row]:
-        """Give up everything, waiting or in flight."""
-        rows = [*self._waiting, *(row for wave in self._flying for row in wave.rows)]
-        self._waiting.clear()
-        self._flying.clear()
-        return rows
-
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
         removed = [row for row in self._waiting if gone(row)]

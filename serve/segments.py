@@ -1,13 +1,17 @@
 """A bundle's segments as ONNX Runtime sessions, called one at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
+from serve.errors import InvalidBundle
+from serve.hardware import has_vnni
 from serve.manifest import (
     ATTENTION_MASK,
     HIDDEN,
@@ -38,54 +42,66 @@ class SegmentChain:
         inputs = {INPUT_IDS: input_ids, ATTENTION_MASK: attention_mask}
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
-        return self._segments[0].run(inputs, None)
+        return self._segments[0].run(inputs)
 
     def advance(
         self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
     ) -> Step:
-        return self._segments[index].run({KEEP: keep, ATTENTION_MASK: attention_mask}, hidden)
+        inputs = {HIDDEN: hidden, KEEP: keep, ATTENTION_MASK: attention_mask}
+        return self._segments[index].run(inputs)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         longest = max(tokens for _, _, tokens in parts)
-        arrays = [hidden.numpy()[keep, :tokens] for hidden, keep, tokens in parts]
+        arrays = [hidden[keep, :tokens] for hidden, keep, tokens in parts]
         padded = [np.pad(a, ((0, 0), (0, longest - a.shape[1]), (0, 0))) for a in arrays]
-        return ort.OrtValue.ortvalue_from_numpy(np.concatenate(padded))
+        return np.concatenate(padded)
 
 
 class _Segment:
-    """One session, called through IOBinding.
+    """One session; hidden states are numpy arrays.
 
-    That keeps hidden states on the device, and costs a fifth of `run_with_ort_values` per call
-    (7 against 35 microseconds).
+    On a CPU that is the cheapest way to call it: IOBinding costs 13 microseconds more per call,
+    `run_with_ort_values` 30.
     """
 
     def __init__(self, path: Path, options: ort.SessionOptions, last: bool) -> None:
-        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        self._last = last
+        try:
+            self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's errors have no common type
+            reason = str(error).splitlines()[0]
+            raise InvalidBundle(f"ONNX Runtime cannot load {path}: {reason}") from error
+        self._outputs = [LOGITS] if last else [LOGITS, HIDDEN_OUT]
 
-    def run(self, inputs: dict[str, NDArray[np.int64]], hidden: Hidden) -> Step:
-        binding = self._session.io_binding()
-        for name, array in inputs.items():
-            binding.bind_cpu_input(name, array)
-        if hidden is not None:
-            binding.bind_ortvalue_input(HIDDEN, hidden)
-        binding.bind_output(LOGITS)
-        if not self._last:
-            binding.bind_output(HIDDEN_OUT)
-        self._session.run_with_iobinding(binding)
-        outputs = binding.get_outputs()
-        return Step(None if self._last else outputs[1], outputs[0].numpy())
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
+        logits, *hidden = self._session.run(self._outputs, inputs)
+        return Step(hidden[0] if hidden else None, logits)
 
 
 def session_options(num_threads: int) -> ort.SessionOptions:
-    """Return options under which many sessions share the cores in peace.
+    """Return options under which many sessions share the cores and the memory in peace.
 
     Each session has its own pool. With spinning on (the default) the pools of idle segments
     burn the cores that the running one needs: up to 9.7 times slower with 12 segments.
     """
+    _share_memory()
     options = ort.SessionOptions()
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    if not has_vnni():
+        # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return options
+
+
+@cache
+def _share_memory() -> None:
+    """Let the process's sessions work in one arena.
+
+    Alone, each keeps an arena sized for its largest wave: after 32 x 128 tokens the six
+    segments of a MiniLM held 1.2 GB, together 0.3, and warm memory is up to 8 % faster.
+    """
+    arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
+    ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", arena, 0, default), None)

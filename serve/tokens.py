@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from serve.errors import InvalidRequest, TextTooLong
+from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
 
 
 class Text(NamedTuple):
@@ -38,6 +38,9 @@ class TextEncoder:
         Args:
             path: the file.
             max_tokens: longest input, special tokens included.
+
+        Raises:
+            InvalidBundle: the file cannot be read.
         """
         self.max_tokens = max_tokens
         self._whole = _load(path)
@@ -74,7 +77,10 @@ class TextEncoder:
 
 
 def _load(path: Path) -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower type
+        raise InvalidBundle(f"{path} is no tokenizer: {error}") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

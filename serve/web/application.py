@@ -13,6 +13,7 @@ from serve.web.edge import Edge
 from serve.web.models import model_routes, policy_routes
 from serve.web.operations import operation_routes
 from serve.web.problems import add_problem_handlers
+from serve.web.schemas import ErrorBody
 from serve.web.site import Site
 
 # How long a stopping server works on what it has admitted.
@@ -39,6 +40,9 @@ def build_http_app(site: Site) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
+        # A redirect is no JSON, and loses the body with most clients.
+        redirect_slashes=False,
+        responses={"default": {"model": ErrorBody, "description": "Anything else that failed."}},
         lifespan=lifespan,
     )
     app.include_router(classify_routes(site))

@@ -15,17 +15,17 @@ from serve.errors import Cancelled, OfframpError, TooManyInputs
 from serve.manifest import Manifest
 from serve.row import Answer
 from serve.signals import softmax
+from serve.web.body import BODY_ERRORS, JsonRoute
 from serve.web.schemas import ClassifyRequest, ClassifyResponse, ErrorBody
 from serve.web.site import Site
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorBody, "description": "The body is not JSON."},
+    **BODY_ERRORS,
     403: {"model": ErrorBody, "description": "The policy does not allow this `exit`."},
     404: {"model": ErrorBody, "description": "No such model."},
-    413: {"model": ErrorBody, "description": "The body is too large."},
-    415: {"model": ErrorBody, "description": "The body is not declared as JSON."},
     422: {"model": ErrorBody, "description": "The request asks for something that cannot be."},
     429: {"model": ErrorBody, "description": "The queue is full; see Retry-After."},
+    500: {"model": ErrorBody, "description": "The model failed on this input."},
     503: {"model": ErrorBody, "description": "The server is starting or stopping."},
     504: {"model": ErrorBody, "description": "timeout_ms passed before the first exit."},
 }
@@ -33,7 +33,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def classify_routes(site: Site) -> APIRouter:
     """Return the classification route."""
-    router = APIRouter(tags=["classify"])
+    router = APIRouter(tags=["classify"], route_class=JsonRoute)
 
     @router.post("/v1/classify", response_model=ClassifyResponse, responses=ERRORS)
     async def classify(body: ClassifyRequest, request: Request) -> Response:
@@ -53,7 +53,10 @@ def classify_routes(site: Site) -> APIRouter:
         except OfframpError as error:
             site.metrics.rejected(classifier.name, error.code)
             raise
-        except (_ClientLeft, asyncio.CancelledError):
+        except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
+            site.metrics.disconnected(classifier.name)
+            raise
+        except _ClientLeft:
             site.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
         answered_s = time.monotonic() - request.state.arrived_s

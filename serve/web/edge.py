@@ -1,5 +1,6 @@
 """The outermost layer: limits the body, wants JSON, counts requests, passes on request ids."""
 
+import logging
 import time
 from http import HTTPStatus
 from uuid import uuid4
@@ -11,8 +12,12 @@ from serve.errors import BodyTooLarge, OfframpError, UnsupportedMediaType
 from serve.metrics import Metrics
 from serve.web.problems import problem_response
 
+log = logging.getLogger(__name__)
+
 REQUEST_ID = "x-request-id"
 MAX_REQUEST_ID_CHARS = 128
+
+INTERNAL = OfframpError("internal error; the server's log has the cause")
 
 
 class Edge:
@@ -38,11 +43,13 @@ class Edge:
         headers = Headers(scope=scope)
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
-        state.update(arrived_s=arrived_s, model="", code=HTTPStatus.INTERNAL_SERVER_ERROR)
+        state.update(
+            arrived_s=arrived_s, model="", code=HTTPStatus.INTERNAL_SERVER_ERROR, started=False
+        )
 
         async def send_noting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                state["code"] = message["status"]
+                state.update(code=message["status"], started=True)
                 MutableHeaders(scope=message).setdefault(REQUEST_ID, request_id)
             await send(message)
 
@@ -51,6 +58,11 @@ class Edge:
             await self._app(scope, self._limited(receive), send_noting)
         except OfframpError as error:
             await problem_response(error)(scope, receive, send_noting)
+        except Exception:
+            log.exception("request %s failed", request_id)
+            if state["started"]:
+                raise  # too late for another answer: the server cuts the connection
+            await problem_response(INTERNAL)(scope, receive, send_noting)
         finally:
             self._count(scope, time.monotonic() - arrived_s)
 

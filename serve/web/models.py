@@ -5,6 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request
 
 from serve.classifier import Classifier
+from serve.web.body import BODY_ERRORS, JsonRoute
 from serve.web.schemas import (
     ErrorBody,
     ExitInfo,
@@ -41,7 +42,7 @@ def model_routes(site: Site) -> APIRouter:
 
 def policy_routes(site: Site) -> APIRouter:
     """Return the routes of the live policy."""
-    router = APIRouter(prefix="/v1/models/{model}/policy", tags=["policy"])
+    router = APIRouter(prefix="/v1/models/{model}/policy", tags=["policy"], route_class=JsonRoute)
 
     @router.get("", responses={404: _UNKNOWN}, response_model_exclude_none=True)
     async def show_policy(model: str, request: Request) -> PolicyReport:
@@ -57,6 +58,7 @@ def policy_routes(site: Site) -> APIRouter:
         "",
         response_model_exclude_none=True,
         responses={
+            **BODY_ERRORS,
             404: _UNKNOWN,
             409: {"model": ErrorBody, "description": "Another version is current."},
             422: {"model": ErrorBody, "description": "The model cannot follow this policy."},

@@ -29,7 +29,11 @@ def operation_routes(site: Site) -> APIRouter:
             raise Unavailable(f"no engine runs for {', '.join(faults)}")
         return Health(status="ok")
 
-    @router.get("/metrics", response_class=Response)
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"description": "Prometheus text.", "content": {"text/plain": {}}}},
+    )
     async def metrics() -> Response:
         """Return the metrics of every replica as Prometheus text."""
         text = await site.replicas.metrics_text()

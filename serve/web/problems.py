@@ -1,7 +1,5 @@
 """Errors as JSON: one shape for every answer that is not 2xx."""
 
-import logging
-
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -17,20 +15,26 @@ from serve.errors import (
 )
 from serve.explain import explain_findings
 
-log = logging.getLogger(__name__)
+# Messages quote what was sent, which may be long.
+MAX_MESSAGE_CHARS = 1000
 
 
 def problem_response(error: OfframpError) -> Response:
     """Return the response for an expected error."""
-    body = {"error": {"code": error.code, "message": str(error)}}
+    message = str(error)
+    if len(message) > MAX_MESSAGE_CHARS:
+        message = message[:MAX_MESSAGE_CHARS] + " ..."
+    body = {"error": {"code": error.code, "message": message}}
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = error.allowed
     return JSONResponse(body, error.status, headers)
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Make the app answer every error in our shape."""
+    """Make the app answer expected errors in our shape; the edge does so for all others."""
 
     @app.exception_handler(OfframpError)
     async def expected(request: Request, error: OfframpError) -> Response:
@@ -44,11 +48,6 @@ def add_problem_handlers(app: FastAPI) -> None:
     async def refused(request: Request, error: HTTPException) -> Response:
         return problem_response(_from_http(request, error))
 
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
-        # Starlette re-raises it after this answer, and the server logs it in full.
-        return problem_response(OfframpError("internal error; the server's log has the cause"))
-
 
 def _from_findings(error: RequestValidationError) -> OfframpError:
     findings = error.errors()
@@ -58,6 +57,8 @@ def _from_findings(error: RequestValidationError) -> OfframpError:
             reason = finding.get("ctx", {}).get("error", "syntax error")
             where = f" at character {finding['loc'][0]}" if finding["loc"] else ""
             return MalformedBody(f"the body is not JSON: {reason}{where}")
+        if finding["type"] == "missing" and not finding["loc"]:
+            return MalformedBody("the body is empty; send a JSON object")
     return InvalidRequest(explain_findings(findings))
 
 
@@ -67,8 +68,14 @@ def _from_http(request: Request, error: HTTPException) -> OfframpError:
     if error.status_code == NotFound.status:
         return NotFound(f"no route {request.url.path}; /docs lists those there are")
     if error.status_code == MethodNotAllowed.status:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = _methods(request) or (error.headers or {}).get("Allow", "")
         return MethodNotAllowed(
-            f"{request.method} does not apply to {request.url.path}; use {allowed}"
+            f"{request.method} does not apply to {request.url.path}; use {allowed}", allowed
         )
     return MalformedBody("the body is not JSON in UTF-8")
+
+
+def _methods(request: Request) -> str:
+    """Return all methods of the path; Starlette tells only those of its first route."""
+    path = getattr(request.scope.get("route"), "path", None)
+    return ", ".join(method.upper() for method in request.app.openapi()["paths"].get(path, ()))

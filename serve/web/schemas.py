@@ -53,7 +53,8 @@ OneInput = Annotated[
 Inputs = Annotated[
     Annotated[NonEmpty, Tag("<text>")]
     | Annotated[TextInput, Tag("<object>")]
-    | Annotated[list[OneInput], Field(min_length=1), Tag("<list>")],
+    # Fail fast: to name a million wrong items takes seconds, on the event loop.
+    | Annotated[list[OneInput], Field(min_length=1, fail_fast=True), Tag("<list>")],
     Discriminator(
         _kind_of_input,
         custom_error_type="inputs",
@@ -263,6 +264,19 @@ class Problem(_Response):
 
 class ErrorBody(_Response):
     """The body of every answer that is not 2xx."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "error": {
+                        "code": "invalid_request",
+                        "message": "exit.threshold: must be greater than or equal to 0, not -1",
+                    }
+                }
+            ]
+        }
+    )
 
     error: Problem
 

@@ -1,0 +1,71 @@
+"""Segments that cost nothing: logits are looked up by the row's first token."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.row import Row
+from serve.rules import ExitRule, NeverRule
+from serve.runner import Hidden, Ids, Step
+
+Heads = Callable[[int, int], Sequence[float]]  # (row's key, exit index) -> logits
+
+
+class Run:
+    """One segment run, as the runner saw it: exit index, keys of the rows, tokens."""
+
+    def __init__(self, exit_index: int, keys: NDArray[np.int64], num_tokens: int) -> None:
+        self.exit_index = exit_index
+        self.keys = keys.tolist()
+        self.num_tokens = num_tokens
+
+
+class FakeRunner:
+    """A `serve.runner.Runner` whose hidden state is each row's token ids.
+
+    So a row that gets another row's state, or loses a token to a wrong slice, is seen at once.
+
+    Attributes:
+        runs: what was run, in order.
+    """
+
+    def __init__(self, num_segments: int, heads: Heads) -> None:
+        self.runs: list[Run] = []
+        self._num_segments = num_segments
+        self._heads = heads
+
+    def __len__(self) -> int:
+        return self._num_segments
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        assert input_ids.shape == attention_mask.shape == token_type_ids.shape
+        return self._step(0, input_ids, attention_mask)
+
+    def advance(
+        self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
+    ) -> Step:
+        return self._step(index, hidden[keep, : attention_mask.shape[1]], attention_mask)
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        longest = max(tokens for *_, tokens in parts)
+        joined = [
+            np.pad(hidden[keep, :tokens], ((0, 0), (0, longest - tokens)))
+            for hidden, keep, tokens in parts
+        ]
+        return np.concatenate(joined)
+
+    def _step(self, index: int, ids: Ids, attention_mask: Ids) -> Step:
+        assert ids.shape == attention_mask.shape
+        keys = ids[:, 0]
+        # Every token of a row repeats its key, and nothing but padding follows.
+        assert (ids == keys[:, None] * attention_mask).all()
+        self.runs.append(Run(index, keys, ids.shape[1]))
+        logits = np.array([self._heads(int(key), index) for key in keys], np.float32)
+        return Step(ids, logits)
+
+
+def fake_row(key: int, num_tokens: int = 3, rule: ExitRule | None = None, **fields: object) -> Row:
+    """Return a row that the fake runner knows by `key` (1 or more)."""
+    ids = np.full(num_tokens, key, np.int64)
+    return Row(ids, np.zeros_like(ids), rule or NeverRule(), tag=key, **fields)  # type: ignore[arg-type]

@@ -1,0 +1,138 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serve.version import __version__
+from tests.serve.server_process import run_offramp
+
+HEAVY = ("torch", "transformers", "onnx", "onnxscript", "safetensors")
+
+
+def loaded_modules(*arguments: str) -> set[str]:
+    """Return the top-level modules that a run of `offramp` has loaded at its end."""
+    program = (
+        "import sys\n"
+        "from serve.cli import main\n"
+        f"sys.argv = ['offramp', *{list(arguments)!r}]\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "print('LOADED', *{name.partition('.')[0] for name in sys.modules})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.rpartition("LOADED")[2].split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("serve", "--help"),
+        ("serve", "/nowhere", "--standalone"),
+        ("export", "--help"),
+        ("train", "--help"),
+        ("bench", "--help"),
+    ],
+)
+def test_torch_is_not_loaded_before_it_is_needed(arguments: tuple[str, ...]) -> None:
+    loaded = loaded_modules(*arguments)
+    assert "typer" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("serve", "--help")])
+def test_ray_is_not_loaded_for_help(arguments: tuple[str, ...]) -> None:
+    assert loaded_modules(*arguments).isdisjoint({"ray", "onnxruntime", "fastapi"})
+
+
+def test_serving_loads_neither_torch_nor_the_packages_above(bundle_folder: Path) -> None:
+    program = (
+        "import sys\n"
+        "from serve.standalone import build_standalone_app\n"
+        "import serve.app\n"
+        f"build_standalone_app([{str(bundle_folder)!r}])\n"
+        "print('LOADED', *{name.partition('.')[0] for name in sys.modules})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert {"serve", "onnxruntime", "ray"} <= loaded
+    assert loaded.isdisjoint({*HEAVY, "export", "models", "loadtest"})
+
+
+def test_version_is_told() -> None:
+    assert run_offramp("--version") == (0, f"offramp {__version__}\n", "")
+
+
+def test_help_lists_the_commands() -> None:
+    status, text, _ = run_offramp("--help")
+    assert status == 0
+    for command in ("serve", "export", "train", "bench"):
+        assert command in text
+
+
+def test_no_arguments_show_the_help() -> None:
+    status, text, error = run_offramp()
+    assert status == 2
+    assert "Usage: offramp" in text + error
+
+
+def test_every_option_of_serve_is_explained() -> None:
+    _, text, _ = run_offramp("serve", "--help")
+    for option in ("--standalone", "--host", "--port", "--replicas", "--precision"):
+        assert option in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere",), "nowhere: no such folder; `offramp export` writes one"),
+        ((".",), "is no bundle: manifest.json is missing"),
+        (("BUNDLE", "--precision", "fp16"), "has no fp16 variant; it has fp32, int8"),
+        (("BUNDLE", "--replicas", "2"), "--standalone is one process"),
+        (("BUNDLE", "--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
+        (("BUNDLE", "--host", "no.such.host.invalid"), "cannot listen on no.such.host.invalid"),
+        (("BUNDLE", "BUNDLE"), "two bundles have the same folder name"),
+    ],
+)
+def test_error_is_one_line_and_status_2(
+    bundle_folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    given = [{"BUNDLE": str(bundle_folder), ".": str(tmp_path)}.get(a, a) for a in arguments]
+    status, _, error = run_offramp("serve", *given, "--standalone", "--port", "0")
+    assert status == 2
+    assert error.startswith("offramp: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_error_is_told_before_ray_is_started(tmp_path: Path) -> None:
+    status, text, error = run_offramp("serve", tmp_path)
+    assert status == 2
+    assert "starting Ray Serve" not in text
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve",),
+        ("serve", "x", "--port", "70000"),
+        ("serve", "x", "--port", "http"),
+        ("serve", "x", "--replicas", "0"),
+        ("serve", "x", "--precision", "fp8"),
+        ("serve", "x", "--colour"),
+        ("fly",),
+    ],
+)
+def test_wrong_usage_is_status_2_without_a_traceback(arguments: tuple[str, ...]) -> None:
+    status, _, error = run_offramp(*arguments)
+    assert status == 2
+    assert "Traceback" not in error

@@ -1,0 +1,197 @@
+"""The engine's thread: admission, delivery, drain, death."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from serve.admission import QueueLimits
+from serve.core import ModelShape
+from serve.engine import Engine
+from serve.errors import Overloaded, Unavailable
+from serve.row import Answer, Outcome
+from tests.serve.fake_runner import FakeRunner, Heads, fake_row
+
+EXITS = (1, 2)
+PATIENCE_S = 30.0
+
+
+class Collected:
+    """Takes outcomes in; `wait_for` returns once there are as many as asked for."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self._more = threading.Condition()
+
+    def __call__(self, outcomes: Sequence[Outcome]) -> None:
+        with self._more:
+            self.outcomes += outcomes
+            self._more.notify_all()
+
+    def wait_for(self, count: int) -> dict[int, object]:
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.outcomes) >= count, PATIENCE_S)
+            return {outcome.row.tag: outcome.result for outcome in self.outcomes}
+
+
+class Gate:
+    """Heads that hold the engine's thread in a segment until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, key: int, index: int) -> tuple[float, float]:
+        self.entered.set()
+        assert self.open.wait(PATIENCE_S)
+        return 1.0, 0.0
+
+
+MakeEngine = Callable[..., tuple[Engine, Collected]]
+
+
+@pytest.fixture
+def make_engine() -> Iterator[MakeEngine]:
+    """Return a factory of started engines; all are stopped in the end."""
+    engines = []
+
+    def make(
+        heads: Heads = lambda key, index: (1.0, 0.0), limits: QueueLimits | None = None
+    ) -> tuple[Engine, Collected]:
+        collected = Collected()
+        engine = Engine(
+            FakeRunner(len(EXITS), heads),
+            ModelShape(EXITS, (1.0,) * len(EXITS)),
+            collected,
+            queue_limits=limits or QueueLimits(),
+        )
+        engine.start()
+        engines.append(engine)
+        return engine, collected
+
+    yield make
+    for engine in engines:
+        engine.stop(0)
+
+
+def test_rows_from_many_threads_each_get_one_answer(make_engine: MakeEngine) -> None:
+    engine, collected = make_engine()
+
+    def submit(first: int) -> None:
+        for key in range(first, first + 200, 4):
+            engine.submit([fake_row(k, 1 + k % 7) for k in range(key, key + 4)])
+
+    threads = [threading.Thread(target=submit, args=(1 + 200 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results = collected.wait_for(800)
+    assert sorted(results) == list(range(1, 801))
+    assert all(isinstance(result, Answer) for result in results.values())
+    assert engine.stop(PATIENCE_S)
+    assert len(collected.outcomes) == 800
+    assert engine.backlog[:2] == (0, 0)
+
+
+def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
+    make_engine: MakeEngine,
+) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate, QueueLimits(max_rows=3, max_tokens=100))
+    engine.submit([fake_row(1), fake_row(2)])
+    with pytest.raises(Overloaded, match="2 rows") as refusal:
+        engine.submit([fake_row(3), fake_row(4)])
+    assert refusal.value.retry_after_s >= 1
+    engine.submit([fake_row(5)])
+    gate.open.set()
+    assert sorted(collected.wait_for(3)) == [1, 2, 5]
+    engine.submit([fake_row(6), fake_row(7), fake_row(8)])
+    collected.wait_for(6)
+
+
+def test_tokens_are_bounded_too(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate, QueueLimits(max_rows=10, max_tokens=10))
+    engine.submit([fake_row(1, 8)])
+    with pytest.raises(Overloaded, match="8 tokens"):
+        engine.submit([fake_row(2, 3)])
+    gate.open.set()
+    collected.wait_for(1)
+
+
+def test_draining_refuses_new_rows_and_answers_those_it_has(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate)
+    engine.submit([fake_row(key) for key in (1, 2, 3)])
+    assert gate.entered.wait(PATIENCE_S)
+    stopping = threading.Thread(target=engine.stop, args=(PATIENCE_S,))
+    stopping.start()
+    while True:
+        try:
+            engine.submit([fake_row(9)])
+        except Unavailable:
+            break
+    gate.open.set()
+    stopping.join()
+    results = {k: v for k, v in collected.wait_for(3).items() if k != 9}
+    assert all(isinstance(result, Answer) for result in results.values())
+    assert not engine.alive
+
+
+def test_a_drain_that_takes_too_long_ends_with_an_error_for_every_row(
+    make_engine: MakeEngine,
+) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate)
+    engine.submit([fake_row(1, 3), fake_row(2, 30)])
+    assert gate.entered.wait(PATIENCE_S)
+    verdicts: list[bool] = []
+    stopping = threading.Thread(target=lambda: verdicts.append(engine.stop(0)))
+    stopping.start()
+    while not engine._aborting:
+        pass
+    gate.open.set()
+    stopping.join()
+    assert verdicts == [False]
+    results = collected.wait_for(2)
+    assert all(isinstance(result, Unavailable) for result in results.values())
+
+
+def test_when_the_engine_dies_every_row_gets_an_error_and_health_shows_it(
+    make_engine: MakeEngine,
+) -> None:
+    def heads(key: int, index: int) -> tuple[float, float]:
+        if key == 1:
+            raise SystemExit  # what no segment is allowed to survive
+        return 1.0, 0.0
+
+    engine, collected = make_engine(heads)
+    engine.submit([fake_row(1, 3), fake_row(2, 3), fake_row(3, 30)])
+    results = collected.wait_for(3)
+    assert all(isinstance(result, Unavailable) for result in results.values())
+    engine._thread.join(PATIENCE_S)
+    assert not engine.alive
+    with pytest.raises(Unavailable):
+        engine.submit([fake_row(4)])
+    assert len(collected.outcomes) == 3
+
+
+def test_row_that_kills_the_engine_on_its_way_into_a_wave_is_not_lost(
+    make_engine: MakeEngine,
+) -> None:
+    engine, collected = make_engine()
+    no_rule = fake_row(1, 3)
+    no_rule.rule = None  # type: ignore[assignment]
+    engine.submit([fake_row(2, 30), no_rule, fake_row(3, 3)])
+    results = collected.wait_for(3)
+    assert all(isinstance(results[key], Unavailable) for key in (1, 3))
+    engine._thread.join(PATIENCE_S)
+    assert len(collected.outcomes) == 3
+    assert engine.backlog.rows == 0
+
+
+def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) -> None:
+    engine = Engine(FakeRunner(1, lambda k, i: (0.0,)), ModelShape((1,), (1.0,)), Collected())
+    with pytest.raises(Unavailable):
+        engine.submit([fake_row(1)])
+    assert engine.stop(0)

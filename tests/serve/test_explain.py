@@ -1,0 +1,92 @@
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from serve.explain import explain, explain_findings
+from serve.policy import Policy
+from serve.web.schemas import ClassifyRequest, PolicyUpdate
+
+
+def explained(model: type[BaseModel], document: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(document)
+    return explain(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({}, "inputs: required field is missing"),
+        (3, "must be a JSON object"),
+        ({"inputs": "a", "x": 1}, "x: unknown field"),
+        ({"inputs": ["a", {"text": 3}]}, "inputs[1].text: must be a valid string, not 3"),
+        ({"inputs": {"text": "a", "y": 1}}, "inputs.y: unknown field"),
+        (
+            {"inputs": "a", "exit": {"rule": "entropy", "threshold": float("nan")}},
+            "exit.threshold: must be a finite number",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "patience", "patience": 0}},
+            "exit.patience: must be greater than 0, not 0",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "never", "min_layer": 2, "max_layer": 1}},
+            "exit: min_layer 2 is beyond max_layer 1",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "x"}},
+            "exit: unknown rule 'x', there are entropy, confidence, patience, layer, never",
+        ),
+        ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
+    ],
+)
+def test_request_is_explained_by_place_and_expectation(document: Any, sentence: str) -> None:
+    assert explained(ClassifyRequest, document) == sentence
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({"default": 3}, 'default: must be a rule such as {"rule": "entropy", "threshold": 0.2}'),
+        ({"profiles": {"a": {"rule": "layer"}}}, "profiles.a.layer: required field is missing"),
+        (
+            {"profiles": {"rule": {"rule": "layer", "layer": 0}}},
+            "profiles.rule.layer: must be greater than 0, not 0",
+        ),
+        (
+            {"profiles": {"entropy": {"rule": "entropy", "threshold": -1}}},
+            "profiles.entropy.threshold: must be greater than or equal to 0, not -1",
+        ),
+        ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: must match ^[A-Za-z0-9_.-]"),
+        (
+            {"default": {"rule": "layer", "layer": 0}},
+            "default.layer: must be greater than 0, not 0",
+        ),
+    ],
+)
+def test_names_of_alternatives_are_no_part_of_the_place(document: Any, sentence: str) -> None:
+    assert explained(Policy, document).startswith(sentence)
+    assert explained(PolicyUpdate, {"policy": document}).startswith(f"policy.{sentence}")
+
+
+def test_several_findings_are_joined_and_no_more_than_five_told() -> None:
+    sentence = explained(ClassifyRequest, {f"x{i}": 1 for i in range(9)})
+    assert sentence.split("; ")[0] == "inputs: required field is missing"
+    assert len(sentence.split("; ")) == 5
+
+
+def test_of_two_findings_at_one_place_the_first_is_told() -> None:
+    findings = [
+        ErrorDetails(type="missing", loc=("a", 0), msg="", input=None),
+        ErrorDetails(type="dict_type", loc=("a", 0), msg="", input=None),
+        ErrorDetails(type="dict_type", loc=("b",), msg="", input=None),
+    ]
+    expected = "a[0]: required field is missing; b: must be a JSON object"
+    assert explain_findings(findings) == expected
+
+
+def test_long_value_is_not_repeated() -> None:
+    assert "xxx" not in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 41})
+    assert "xxx" in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 40})

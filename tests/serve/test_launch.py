@@ -1,0 +1,82 @@
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from serve.errors import InvalidBundle, InvalidRequest, OfframpError
+from serve.launch import Launch, PortTaken, launch
+
+Wish = Callable[..., Launch]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """Return a port on which something listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def wish(bundle_folder: Path, taken_port: int) -> Wish:
+    """Make what the command line might ask for.
+
+    On a port that is taken: what should have been refused must not serve until the end of days.
+    """
+
+    def make(
+        *bundles: Path, host: str = "127.0.0.1", precision: str = "fp32", replicas: int = 1
+    ) -> Launch:
+        return Launch(bundles or (bundle_folder,), host, taken_port, precision, replicas)
+
+    return make
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_taken_port_is_refused_before_anything_starts(
+    wish: Wish, taken_port: int, standalone: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PortTaken, match=f"listen on 127.0.0.1:{taken_port}: Address already"):
+        launch(wish(), standalone)
+    assert "starting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "127.0.0.1:80"])
+def test_address_of_another_machine_is_refused(wish: Wish, standalone: bool, host: str) -> None:
+    with pytest.raises(PortTaken, match=f"cannot listen on {host}:[0-9]+: .*; choose another"):
+        launch(wish(host=host), standalone)
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_two_bundles_of_one_name_are_refused_before_anything_starts(
+    wish: Wish,
+    bundle_folder: Path,
+    bundle_copy: Callable[..., Path],
+    standalone: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(InvalidBundle, match="two bundles have the same folder name"):
+        launch(wish(bundle_folder, bundle_copy(bundle_folder.name)), standalone)
+    assert "starting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_bundle_that_cannot_be_loaded_is_refused_before_anything_starts(
+    wish: Wish, tmp_path: Path, standalone: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidBundle, match=r"manifest\.json is missing"):
+        launch(wish(tmp_path), standalone)
+    assert not capsys.readouterr().out
+
+
+def test_precision_a_bundle_lacks_is_refused(wish: Wish) -> None:
+    with pytest.raises(OfframpError, match="has no fp16 variant; it has fp32, int8"):
+        launch(wish(precision="fp16"), standalone=True)
+
+
+def test_replicas_need_ray(wish: Wish) -> None:
+    with pytest.raises(InvalidRequest, match="--standalone is one process"):
+        launch(wish(replicas=2), standalone=True)

@@ -1,0 +1,192 @@
+"""`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.bundle import sha256_of
+from tests.patience import until
+from tests.serve.bundles import rewrite_manifest
+from tests.serve.server_process import (
+    ServerProcess,
+    run_offramp,
+    statuses_of_requests_in_flight_at,
+)
+from tests.serve.web.live_server import LiveServer, Problem
+from tests.tiny import DEPTH
+
+pytestmark = pytest.mark.ray
+
+POLICY = "/v1/models/tiny/policy"
+
+
+@pytest.fixture(scope="module")
+def process(bundle_folder: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def server(process: ServerProcess) -> LiveServer:
+    return process.client()
+
+
+def by_replica(server: LiveServer, name: str) -> dict[str, float]:
+    """Return a metric's sum per replica."""
+    sums: Counter[str] = Counter()
+    for family in text_string_to_metric_families(server.http.get("/metrics").text):
+        for sample in family.samples:
+            if sample.name == name:
+                sums[sample.labels["replica"]] += sample.value  # type: ignore[assignment]
+    return dict(sums)
+
+
+def change_policy(server: LiveServer, layer: int) -> dict[str, Any]:
+    policy = {"default": {"rule": "layer", "layer": layer}}
+    response = server.http.put(POLICY, json={"policy": policy})
+    assert response.status_code == 200, response.text
+    change: dict[str, Any] = response.json()
+    return change
+
+
+def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> None:
+    before = by_replica(server, "offramp_exits_total")
+    num_asked = 0
+
+    def more_by_both() -> bool:
+        nonlocal num_asked
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(server.answer, [["w1", "w2 w3"]] * 16))
+        num_asked += sum(len(answer["results"]) for answer in answers)
+        after = by_replica(server, "offramp_exits_total")
+        return len(after) == 2 and all(n > before.get(r, 0) for r, n in after.items())
+
+    until(more_by_both)
+    counted = server.metric("offramp_exits_total") - sum(before.values())
+    assert counted == num_asked
+    assert server.metric("offramp_exit_layer_count") == server.metric("offramp_exits_total")
+    assert server.metric("offramp_replicas_scraped") == 2
+    assert server.metric("offramp_replicas_unreachable") == 0
+    assert server.metric("offramp_engine_up") == 2
+
+
+def test_new_policy_applies_to_the_next_request_in_every_replica(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    replicas = process.replicas()
+    assert len(replicas) == 2
+    names = set(by_replica(server, "offramp_policy_version"))
+    for layer in (1, 3, 2):
+        change = change_policy(server, layer)
+        assert {ack["replica"] for ack in change["replicas"]} == names
+        assert {ack["version"] for ack in change["replicas"]} == {change["version"]}
+        assert change["unconfirmed"] == 0
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(server.answer, ["w1"] * 32))
+        assert {a["policy_version"] for a in answers} == {change["version"]}
+        assert {a["results"][0]["exit"]["layer"] for a in answers} == {layer}
+        versions = by_replica(server, "offramp_policy_version")
+        assert versions == dict.fromkeys(names, change["version"])
+    assert process.replicas() == replicas
+
+
+def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServer) -> None:
+    version = server.http.get(POLICY).json()["version"]
+    body = {"policy": {}, "version": version}
+    with ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(lambda _: server.http.put(POLICY, json=body).status_code, range(8)))
+    assert Counter(codes) == {200: 1, 409: 7}
+
+
+def test_refusals_have_our_shape(server: LiveServer) -> None:
+    assert server.refusal("")[:2] == (422, "invalid_request")
+    assert Problem.of(server.post("{"))[:2] == (400, "malformed_body")
+    assert Problem.of(server.post("{}", "text/plain"))[:2] == (415, "unsupported_media_type")
+    assert Problem.of(server.post(b" " * (2**21 + 1)))[:2] == (413, "body_too_large")
+    assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
+    assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
+    assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
+    wrong = {"policy": {"default": "nope"}}
+    assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
+    assert server.refusal("w1", timeout_ms=0).status == 422
+
+
+def test_docs_and_health_are_there(server: LiveServer) -> None:
+    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
+        assert server.http.get(path).status_code == 200
+
+
+def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer) -> None:
+    before = server.metric("offramp_client_disconnects_total")
+    content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(content)
+    )
+
+    def noticed() -> bool:
+        with server.half_sent(head + content):
+            pass
+        return server.metric("offramp_client_disconnects_total") > before
+
+    until(noticed)
+    until(lambda: server.metric("offramp_queue_depth") == 0)
+    server.answer("w1")
+
+
+def test_killed_replica_comes_back_with_the_live_policy(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    change = change_policy(server, 3)
+    names = set(by_replica(server, "offramp_policy_version"))
+    replicas = process.replicas()
+    os.kill(next(iter(replicas)).pid, signal.SIGKILL)
+
+    def recovered() -> bool:
+        response = server.http.get("/metrics")
+        return response.status_code == 200 and len(process.replicas() - replicas) == 1
+
+    until(recovered, every_s=0.2)
+    until(lambda: len(by_replica(server, "offramp_policy_version")) == 2, every_s=0.2)
+    versions = by_replica(server, "offramp_policy_version")
+    assert versions == dict.fromkeys(versions, change["version"])
+    assert len(set(versions) - names) == 1
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(server.answer, ["w1"] * 32))
+    assert {a["policy_version"] for a in answers} == {change["version"]}
+    assert {a["results"][0]["exit"]["layer"] for a in answers} == {3}
+    assert DEPTH != 3
+
+
+def test_requests_in_flight_at_the_end_are_answered_and_nothing_is_left(
+    process: ServerProcess,
+) -> None:
+    # The last one: it ends the server that all tests above share.
+    assert len(process.left()) > 5
+    assert statuses_of_requests_in_flight_at(signal.SIGTERM, process) == [200] * 8
+    assert process.exit_status() == 0
+    assert process.output.splitlines()[-1] == "stopped"
+    assert "Traceback" not in process.output
+    assert not process.left()
+
+
+def test_replica_that_cannot_start_is_an_error_in_one_line(
+    bundle_copy: Callable[..., Path],
+) -> None:
+    folder = bundle_copy()
+    segment = "segments/fp32/02.onnx"
+    (folder / segment).write_bytes(b"no ONNX")
+    digest = sha256_of(folder / segment)
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))
+    status, _, error = run_offramp("serve", folder, "--port", "0", "--precision", "fp32")
+    assert status == 2
+    assert error.count("\n") == 1
+    assert error.startswith("offramp: the replicas do not start: ")
+    assert f"ONNX Runtime cannot load {folder}/{segment}" in error

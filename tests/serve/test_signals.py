@@ -1,0 +1,54 @@
+import math
+
+import numpy as np
+import pytest
+
+from serve.signals import confidence, entropy, log_softmax, softmax
+
+
+@pytest.mark.parametrize("gap", [0, 12, 17.5, 89, 104, 1e4])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_entropy_is_right_however_far_the_logits_are_apart(gap: float, dtype: type) -> None:
+    logits = np.array([[gap, 0.0]], dtype)
+    q = math.exp(-float(logits[0, 0]))
+    expected = math.log1p(q) + float(logits[0, 0]) * q / (1 + q)
+    assert entropy(logits)[0] == pytest.approx(expected, rel=1e-6, abs=2e-7)  # float32
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("level", [0.0, -3.5, 80.0])
+def test_entropy_of_equal_logits_does_not_exceed_its_ceiling(labels: int, level: float) -> None:
+    value = entropy(np.full((1, labels), level))[0]
+    assert value == pytest.approx(math.log(labels), rel=1e-6)
+    assert value <= np.float32(math.log(labels))
+
+
+def test_entropy_of_a_single_label_is_a_plain_zero() -> None:
+    assert not np.signbit(entropy(np.zeros((1, 1)))[0])
+
+
+@pytest.mark.parametrize("row", [[np.nan, 0.0], [0.0, np.nan], [np.inf, 0.0], [-np.inf, -np.inf]])
+def test_a_row_without_a_distribution_has_no_signal(row: list[float]) -> None:
+    rows = np.array([row, [2.0, 0.0]])
+    assert np.isnan(entropy(rows)[0])
+    assert np.isnan(confidence(rows)[0])
+    assert np.isfinite(entropy(rows)[1])
+
+
+def test_minus_infinity_is_a_probability_of_zero() -> None:
+    rows = np.array([[1.0, -np.inf, 1.0]])
+    assert softmax(rows)[0].tolist() == [0.5, 0.0, 0.5]
+    assert entropy(rows)[0] == pytest.approx(math.log(2))
+
+
+def test_temperature_flattens_confidence_row_by_row() -> None:
+    rows = np.array([[2.0, 0.0], [2.0, 0.0]])
+    cold, warm = confidence(rows, np.array([1.0, 4.0]))
+    assert cold == pytest.approx(1 / (1 + math.exp(-2)))
+    assert warm == pytest.approx(1 / (1 + math.exp(-0.5)))
+
+
+def test_log_softmax_does_not_change_its_input() -> None:
+    rows = np.array([[3.0, 1.0]], np.float32)
+    log_softmax(rows)
+    assert rows.tolist() == [[3.0, 1.0]]

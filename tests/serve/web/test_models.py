@@ -1,0 +1,89 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from serve.manifest import Manifest
+from tests.serve.bundles import rewrite_manifest
+from tests.serve.web.conftest import StartServer
+from tests.serve.web.live_server import LiveServer
+from tests.tiny import DEPTH, LABELS, MAX_TOKENS
+
+
+def test_model_is_described_completely(server: LiveServer) -> None:
+    described = server.http.get("/v1/models/tiny").json()
+    assert described == {
+        "name": "tiny",
+        "task": "single_label",
+        "labels": list(LABELS),
+        "layers": DEPTH,
+        "exits": [{"layer": layer, "temperature": 1.0} for layer in range(1, DEPTH + 1)],
+        "precision": "fp32",
+        "precisions": ["fp32", "int8"],
+        "max_tokens": MAX_TOKENS,
+        "policy_version": 1,
+        "calibration": None,
+    }
+
+
+def test_list_has_the_descriptions_of_all_models(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(bundle_copy("one"), bundle_copy("two"))
+    listed = server.http.get("/v1/models").json()
+    assert [model["name"] for model in listed["models"]] == ["one", "two"]
+    for model in listed["models"]:
+        assert server.http.get(f"/v1/models/{model['name']}").json() == model
+
+
+def test_name_may_be_percent_encoded(server: LiveServer) -> None:
+    assert server.http.get("/v1/models/t%69ny").json()["name"] == "tiny"
+
+
+def test_model_with_an_odd_folder_name_is_served_under_it(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(bundle_copy("Größe 1+1 %41"))
+    path = "/v1/models/Gr%C3%B6%C3%9Fe%201+1%20%2541"
+    assert server.http.get(path).json()["name"] == "Größe 1+1 %41"
+    assert server.http.put(f"{path}/policy", json={"policy": {}}).status_code == 200
+    assert server.answer("w1", model="Größe 1+1 %41")["policy_version"] == 2
+    assert server.metric("offramp_policy_version", model="Größe 1+1 %41") == 2
+
+
+def test_calibration_of_the_precision_in_use_is_shown(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    folder = bundle_copy()
+    figures = {
+        "data": {"name": "made up", "rows": 10, "sha256": "0" * 64},
+        "exits": [{"layer": 1, "accuracy": 0.5}],
+        "operating_points": [
+            {
+                "rule": {"rule": "never"},
+                "accuracy": 0.5,
+                "agreement": 1.0,
+                "mean_exit_layer": 4.0,
+            }
+        ],
+    }
+    rewrite_manifest(folder, calibration={"variants": {"int8": figures}})
+    fp32, int8 = start_server(folder, precision="fp32"), start_server(folder, precision="int8")
+    assert fp32.http.get("/v1/models/copy").json()["calibration"] is None
+    shown = int8.http.get("/v1/models/copy").json()["calibration"]
+    assert shown["data"] == figures["data"]
+    assert shown["exits"] == figures["exits"]
+    assert shown["operating_points"][0]["rule"]["rule"] == "never"
+    assert shown["operating_points"][0]["mean_exit_layer"] == 4.0
+
+
+def test_temperatures_of_the_manifest_are_shown(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    folder = bundle_copy()
+
+    def heat(manifest: dict) -> None:
+        manifest["exits"][0]["temperature"] = 2.5
+
+    rewrite_manifest(folder, heat)
+    Manifest.model_validate_json((folder / "manifest.json").read_bytes())
+    exits = start_server(folder).http.get("/v1/models/copy").json()["exits"]
+    assert exits[0] == {"layer": 1, "temperature": 2.5}

@@ -1,0 +1,74 @@
+import pytest
+
+from tests.serve.web.live_server import LiveServer, Problem
+
+ROUTES = [
+    ("POST", "/v1/classify"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/tiny"),
+    ("GET, PUT", "/v1/models/tiny/policy"),
+    ("GET", "/health/live"),
+    ("GET", "/health/ready"),
+    ("GET", "/metrics"),
+]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/nowhere",
+        "/v1",
+        "/v2/health/live",
+        "/health",
+        "/v1/classify/",
+        "/v1/models/",
+        "/v1/models/tiny/",
+        "/v1/models/tiny/policy/",
+        "/v1/models/tiny/nothing",
+        "/metrics/",
+        "/docs/",
+        "//v1/classify",
+        "/v1/../v1/nothing",
+        "/v1/models/a%2Fb",
+        "/%00",
+        "/%ff%fe",
+        "/" + "x" * 10_000,
+    ],
+)
+def test_unknown_path_is_a_404_in_json(server: LiveServer, path: str) -> None:
+    problem = Problem.of(server.http.get(path))
+    assert (problem.status, problem.code) == (404, "not_found")
+    assert problem.message.startswith("no route ")
+
+
+@pytest.mark.parametrize("name", ["nope", "TINY", "%00", "%ff", "..", "t\u00efny", "x" * 5000])
+@pytest.mark.parametrize("path", ["/v1/models/{}", "/v1/models/{}/policy"])
+def test_unknown_model_is_a_404_in_json(server: LiveServer, path: str, name: str) -> None:
+    name = name.replace("..", "%2e%2e")  # clients resolve the dots themselves
+    problem = Problem.of(server.http.get(path.format(name)))
+    assert (problem.status, problem.code) == (404, "unknown_model")
+    if len(name) < 1000:
+        assert problem.message.endswith("served are tiny")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize(("allowed", "path"), ROUTES)
+def test_wrong_method_is_a_405_in_json(
+    server: LiveServer, allowed: str, path: str, method: str
+) -> None:
+    if method in allowed:
+        pytest.skip("the right method")
+    headers = {"Content-Type": "application/json"}
+    response = server.http.request(method, path, headers=headers)
+    assert response.headers["allow"] == allowed
+    problem = Problem.of(response)
+    assert (problem.status, problem.code) == (405, "method_not_allowed")
+    assert problem.message == f"{method} does not apply to {path}; use {allowed}"
+
+
+@pytest.mark.parametrize(("_", "path"), ROUTES)
+def test_head_is_refused_without_a_body(server: LiveServer, _: str, path: str) -> None:
+    response = server.http.head(path)
+    assert response.status_code == 405
+    assert not response.content
