@@ -1,0 +1,52 @@
+"""The state of a training run on disk, so that it can go on after a stop."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.errors import TrainingFailed
+
+
+class Checkpoint:
+    """One file, replaced whole; the run's fingerprint is kept with it.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path = path
+        self._fingerprint = fingerprint
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file; a crash in between leaves the old one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            torch.save({"fingerprint": self._fingerprint, "state": state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+
+    def load(self) -> dict[str, Any]:
+        """Return the saved state.
+
+        Raises:
+            TrainingFailed: there is none, or it is of a run with other settings or data.
+        """
+        if not self.path.is_file():
+            raise TrainingFailed(f"there is nothing to resume: {self.path} does not exist")
+        saved = torch.load(self.path, map_location="cpu", weights_only=True)
+        if saved["fingerprint"] != self._fingerprint:
+            raise TrainingFailed(
+                f"{self.path} is of a run with other settings or data: "
+                "repeat that run's options, or delete it to start anew"
+            )
+        state: dict[str, Any] = saved["state"]
+        return state
+
+    def remove(self) -> None:
+        """Delete the file once the run is finished."""
+        self.path.unlink(missing_ok=True)

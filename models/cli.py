@@ -1,0 +1,150 @@
+"""The commands `offramp train` and `offramp evaluate`.
+
+Torch is imported when a command runs, so that `offramp --help` stays quick.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from models.errors import TrainingFailed
+
+_FOLDER = {"exists": True, "file_okay": False}
+_FILE = {"exists": True, "dir_okay": False}
+
+
+def train(
+    encoder: Annotated[Path, typer.Option(help="Transformers folder to start from.", **_FOLDER)],
+    train: Annotated[Path, typer.Option(help="Training data: .tsv, .csv or .jsonl.", **_FILE)],
+    dev: Annotated[Path, typer.Option(help="Data to measure on and calibrate with.", **_FILE)],
+    out: Annotated[Path, typer.Option(help="Model folder to write.", file_okay=False)],
+    recipe: Annotated[
+        Literal["joint", "two-stage"],
+        typer.Option(help="joint: all exits at once; two-stage: backbone first, then exits."),
+    ] = "joint",
+    distill: Annotated[
+        float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
+    ] = 0.0,
+    pooling: Annotated[
+        Literal["first", "mean"], typer.Option(help="What a head reads: first token, or mean.")
+    ] = "mean",
+    exits: Annotated[
+        str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data, per stage.")] = 3,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-5,
+    head_lr_factor: Annotated[
+        float, typer.Option(help="How much faster the heads learn than the encoder.")
+    ] = 1.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
+    average_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Save the mean of the weights at every so many steps."),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
+    dtype: Annotated[Literal["fp32", "fp16"], typer.Option(help="Of the saved weights.")] = "fp32",
+    bf16: Annotated[
+        bool | None,
+        typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: the GPU if there is one.")
+    ] = "auto",
+    evaluate_every: Annotated[
+        int | None, typer.Option(min=1, help="Steps between evaluations. Default: each epoch.")
+    ] = None,
+    keep_best: Annotated[
+        bool, typer.Option(help="Save the weights of the best evaluation, not the last ones.")
+    ] = False,
+    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint in --out.")] = False,
+) -> None:
+    """Train a multi-exit classifier; Ctrl-C stops it so that --resume can go on."""
+    import torch
+    from pydantic import ValidationError
+
+    from models.multi_exit import HeadConfig
+    from models.train import ModelChoice, TrainJob
+    from models.train import train as run
+    from models.training import TrainConfig
+    from serve.explain import explain
+
+    _quiet_transformers()
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        choice = ModelChoice(
+            encoder=encoder,
+            labels=_listed(labels),
+            exits=_layers(exits),
+            head=HeadConfig(pooling=pooling),
+            recipe=recipe,
+            distill=distill,
+            max_tokens=max_tokens,
+        )
+        config = TrainConfig(
+            epochs=epochs,
+            lr=lr,
+            head_lr_factor=head_lr_factor,
+            batch_size=batch_size,
+            seed=seed,
+            average_every=average_every,
+            evaluate_every=evaluate_every,
+            keep_best=keep_best,
+            bf16=_has_bf16(device) if bf16 is None else bf16,
+        )
+    except ValidationError as error:
+        raise TrainingFailed(explain(error)) from error
+    console = Console(stderr=True)
+    job = TrainJob(choice, config, train, dev, out, dtype, resume, device)
+    if not run(job, console):
+        console.print("stopped; the same command with --resume goes on")
+        raise KeyboardInterrupt
+    typer.echo(out)
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model folder.", **_FOLDER)],
+    data: Annotated[Path, typer.Option(help="Labelled data: .tsv, .csv or .jsonl.", **_FILE)],
+    max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
+) -> None:
+    """Measure a multi-exit model; rewrite its calibration, policy and card."""
+    from models.measure import measure
+
+    _quiet_transformers()
+    for figures in measure(model, data, max_tokens).exits:
+        typer.echo(f"exit layer {figures.layer}: accuracy {100 * figures.accuracy:.2f} %")
+
+
+def _quiet_transformers() -> None:
+    """Keep transformers from reporting the pooler that exit heads replace."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _has_bf16(device: str) -> bool:
+    """Return whether bfloat16 runs on the device itself, not emulated (which is slower)."""
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def _listed(labels: str | None) -> tuple[str, ...] | None:
+    return tuple(part.strip() for part in labels.split(",")) if labels else None
+
+
+def _layers(exits: str | None) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(part) for part in exits.split(",")) if exits else None
+    except ValueError:
+        raise TrainingFailed(f"--exits {exits!r}: must be layers such as 2,4,6") from None

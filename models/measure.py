@@ -1,0 +1,44 @@
+"""`offramp evaluate`: measure a model folder, and write into it what was found."""
+
+from pathlib import Path
+
+from models.card import write_card
+from models.encoding import encode
+from models.errors import TrainingFailed
+from models.evaluate import calibrate, choose_policy, run_model
+from models.examples import read_rows, to_examples
+from models.multi_exit import MultiExitModel
+from serve.bundle import CALIBRATION, sha256_of
+from serve.calibration import Calibration, Data, VariantCalibration
+
+POLICY = "policy.json"
+
+
+def measure(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
+    """Measure a model as it is stored; write its calibration, policy and card.
+
+    Args:
+        folder: the model folder.
+        path: labelled examples that were not trained on.
+        max_tokens: longer texts are cut.
+
+    Raises:
+        TrainingFailed: the folder holds no multi-exit model, or the data cannot be used.
+    """
+    try:
+        model = MultiExitModel.load(folder)
+    except ValueError as error:
+        raise TrainingFailed(str(error)) from error
+    rows = read_rows(path)
+    examples = to_examples(path, rows, model.labels)
+    outcome = run_model(model, encode(folder, examples, max_tokens))
+    data = Data(name=f"{path.parent.name}/{path.name}", rows=len(rows), sha256=sha256_of(path))
+    policy = choose_policy(outcome)
+    figures = calibrate(outcome, data, policy)
+    calibration = Calibration(variants={"fp32": figures})
+    (folder / CALIBRATION).write_text(calibration.model_dump_json(indent=1) + "\n", "utf-8")
+    (folder / POLICY).write_text(
+        policy.model_dump_json(indent=1, exclude_none=True) + "\n", "utf-8"
+    )
+    write_card(folder, figures, policy)
+    return figures

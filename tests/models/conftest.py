@@ -1,0 +1,122 @@
+"""Tiny real models, tokenizers and data files; each fixture is a factory."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel
+
+from models.encoding import EncodedRow
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
+
+WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+DEPTH = 3
+
+
+def tiny_config() -> BertConfig:
+    """Three layers of width 32."""
+    return BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=32,
+        num_labels=2,
+        id2label={0: "negative", 1: "positive"},
+        attn_implementation="sdpa",
+    )
+
+
+def tiny_tokenizer() -> Tokenizer:
+    """A WordPiece tokenizer over fourteen words."""
+    tokenizer = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+@pytest.fixture
+def make_model() -> Callable[..., MultiExitModel]:
+    """Return a factory of random multi-exit models in evaluation mode."""
+
+    def make(
+        exits: tuple[int, ...] = (1, 2, 3), pooling: Pooling = "mean", seed: int = 0
+    ) -> MultiExitModel:
+        torch.manual_seed(seed)
+        encoder = BertModel(tiny_config(), add_pooling_layer=False)
+        return MultiExitModel(
+            encoder, ExitConfig(exits=exits, head=HeadConfig(pooling=pooling))
+        ).eval()
+
+    return make
+
+
+@pytest.fixture
+def make_encoder(tmp_path: Path) -> Callable[[], Path]:
+    """Return a factory of encoder folders with a tokenizer that asks for padding."""
+
+    def make() -> Path:
+        torch.manual_seed(0)
+        folder = tmp_path / "encoder"
+        BertModel(tiny_config(), add_pooling_layer=False).save_pretrained(folder)
+        tokenizer = tiny_tokenizer()
+        tokenizer.enable_padding(length=16)
+        tokenizer.enable_truncation(3)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        config = {"tokenizer_class": "BertTokenizer", "name_or_path": "somewhere"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def make_rows() -> Callable[..., list[EncodedRow]]:
+    """Return a factory of encoded rows of different lengths; the label hangs on one word."""
+
+    def make(num_rows: int = 24, seed: int = 0) -> list[EncodedRow]:
+        generator = torch.Generator().manual_seed(seed)
+        rows = []
+        for i in range(num_rows):
+            label = i % 2
+            length = int(torch.randint(1, 7, (1,), generator=generator))
+            filler = torch.randint(10, 14, (length,), generator=generator).tolist()
+            ids = [2, 4 + 3 * (1 - label), *filler, 3]
+            rows.append(EncodedRow(ids, [0] * len(ids), label))
+        return rows
+
+    return make
+
+
+@pytest.fixture
+def write_data(tmp_path: Path) -> Callable[..., Path]:
+    """Return a factory of data files; lines are written as given."""
+
+    def write(name: str, lines: Sequence[str], labels: Sequence[str] | None = None) -> Path:
+        folder = tmp_path / "data"
+        folder.mkdir(exist_ok=True)
+        path = folder / name
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        if labels:
+            (folder / "labels.json").write_text(json.dumps({"labels": labels}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def sentiment_lines() -> list[str]:
+    """A small learnable data set as TSV lines, header included."""
+    texts = [(1, "good"), (0, "bad"), (1, "fine"), (0, "dull"), (1, "nice"), (0, "poor")]
+    rows = [
+        f"{label}\tthe film is {'very ' * (i % 3)}{word}" for i in range(4) for label, word in texts
+    ]
+    return ["label\ttext_a", *rows]

@@ -1,0 +1,94 @@
+"""The shipped model: small, loadable, and as good as its card says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from models.card import render_figures
+from models.encoding import encode
+from models.evaluate import exit_figures, run_model
+from models.examples import read_rows, to_examples
+from models.multi_exit import MultiExitModel
+from serve.calibration import Calibration, OperatingPoint, VariantCalibration
+from serve.policy import Policy
+from serve.rules import EntropyRule
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "models" / "zoo" / "sst2-minilm"
+DEV = ROOT.parent / "shared" / "data" / "sst2" / "dev.tsv"
+MAX_BYTES = 50_000_000
+# Another processor may round a row that lies on the fence the other way: four rows of 872.
+TOLERANCE = 0.005
+
+
+def figures() -> VariantCalibration:
+    text = (FOLDER / "calibration.json").read_text("utf-8")
+    return Calibration.model_validate_json(text).variants["fp32"]
+
+
+def policy() -> Policy:
+    return Policy.model_validate_json((FOLDER / "policy.json").read_text("utf-8"))
+
+
+def point_of(profile: str) -> OperatingPoint:
+    rule = policy().profiles[profile]
+    return next(point for point in figures().operating_points if point.rule == rule)
+
+
+def test_folder_holds_the_model_and_nothing_else() -> None:
+    files = list(FOLDER.iterdir())
+    assert {path.name for path in files} == {
+        "README.md",
+        "calibration.json",
+        "config.json",
+        "model.safetensors",
+        "policy.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert sum(path.stat().st_size for path in files) <= MAX_BYTES
+
+
+def test_model_loads_with_six_exits_and_its_labels() -> None:
+    model = MultiExitModel.load(FOLDER)
+    assert model.exits == (1, 2, 3, 4, 5, 6)
+    assert model.labels == ["negative", "positive"]
+
+
+def test_tokenizer_neither_pads_nor_cuts() -> None:
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    assert tokenizer.padding is None
+    assert tokenizer.truncation is None
+
+
+def test_card_shows_the_figures_of_the_calibration() -> None:
+    card = (FOLDER / "README.md").read_text("utf-8")
+    assert render_figures(figures(), policy()) in card
+
+
+def test_stated_figures_reach_the_bar() -> None:
+    last = figures().exits[-1].accuracy
+    assert last >= 0.895
+    balanced = point_of("balanced")
+    assert isinstance(balanced.rule, EntropyRule)
+    assert balanced.accuracy >= last - 0.005
+    assert balanced.mean_exit_layer <= 2.8
+    assert point_of("fast").mean_exit_layer < balanced.mean_exit_layer
+
+
+def test_policy_fits_the_model() -> None:
+    config = json.loads((FOLDER / "config.json").read_text("utf-8"))
+    policy().check(tuple(config["offramp"]["exits"]), 2)
+    assert policy().default == "balanced"
+
+
+@pytest.mark.skipif(not DEV.is_file(), reason="needs ../shared/data/sst2, which is not shipped")
+def test_dev_set_is_answered_as_well_as_stated() -> None:
+    model = MultiExitModel.load(FOLDER)
+    examples = to_examples(DEV, read_rows(DEV), model.labels)
+    outcome = run_model(model, encode(FOLDER, examples, max_tokens=128))
+    for found, stated in zip(exit_figures(outcome), figures().exits, strict=True):
+        assert found.layer == stated.layer
+        assert found.accuracy == pytest.approx(stated.accuracy, abs=TOLERANCE)
