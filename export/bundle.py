@@ -1,0 +1,89 @@
+"""Model folder in, bundle folder out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from export import parity, samples
+from export.card import card
+from export.description import describe
+from export.files import copy_model_files, hashes, save_segment, segment_path, sizes_of
+from export.plan import Export, plan
+from export.quantize import quantize
+from export.segments import build_segment
+from export.stages import Span
+from export.staging import staged
+from serve.bundle import CALIBRATION, MANIFEST, Bundle, load_bundle
+from serve.hardware import available_threads
+from serve.manifest import Manifest, Parity, Precision
+from serve.segments import SegmentChain
+
+__all__ = ["plan", "write"]
+
+Report = Callable[[str], None]
+_UNMEASURED = Parity(max_logit_error=0, label_agreement=0, rows=0)
+
+
+def write(export: Export, out: Path, report: Report = lambda step: None) -> Manifest:
+    """Write the bundle, whole or not at all, and return its manifest.
+
+    Args:
+        export: from `plan`.
+        out: the bundle's folder; an existing bundle there is replaced.
+        report: told the name of every step before it starts.
+
+    Raises:
+        ExportFailed: something that is no bundle lies at `out`, or the segments are not the
+            model: then what was at `out` is untouched.
+    """
+    out = out.resolve()
+    with staged(out) as folder:
+        for span in export.spans:
+            report(f"exit {span.exit_layer}")
+            _write_segment(export, span, folder)
+        copy_model_files(export.folder, folder)
+        if export.calibration.variants:
+            (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
+        measured = _measure(export, folder, report)
+        _write_card(export, measured, out.name, folder)
+        return _write_manifest(export, measured, folder)
+
+
+def _write_segment(export: Export, span: Span, folder: Path) -> None:
+    segment = build_segment(export.model, span)
+    for precision in export.precisions:
+        variant = segment if precision == "fp32" else quantize(segment)
+        save_segment(variant, folder / segment_path(precision, span.exit_layer))
+
+
+def _write_manifest(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
+    manifest = describe(export, measured, hashes(folder))
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2))
+    return manifest
+
+
+def _write_card(export: Export, measured: dict[Precision, Parity], name: str, folder: Path) -> None:
+    manifest = describe(export, measured, hashes(folder))
+    text = card(name, manifest, export.calibration, sizes_of(folder, manifest))
+    (folder / "README.md").write_text(text)
+
+
+def _measure(export: Export, folder: Path, report: Report) -> dict[Precision, Parity]:
+    """Load the bundle as the server would, and compare every variant with the model."""
+    _write_manifest(export, dict.fromkeys(export.precisions, _UNMEASURED), folder)
+    bundle = load_bundle(folder)
+    measured = {}
+    for precision in export.precisions:
+        report(f"parity of {precision}")
+        measured[precision] = _parity(export, bundle, precision)
+    return measured
+
+
+def _parity(export: Export, bundle: Bundle, precision: Precision) -> Parity:
+    model, manifest = export.model, bundle.manifest
+    chain = SegmentChain(bundle, precision, available_threads())
+    odd = samples.odd_batches(manifest.max_tokens, model.config.vocab_size)
+    texts = samples.text_batches(bundle.tokenizer_path, manifest.max_tokens, manifest.pad_id)
+    on_odd = parity.compare(chain, model, export.spans, odd)
+    on_texts = parity.compare(chain, model, export.spans, texts)
+    parity.check([*on_odd, *on_texts], precision)
+    return parity.summary(on_texts)

@@ -1,0 +1,86 @@
+"""`offramp export`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from export.errors import ExportFailed
+from export.staging import check_replaceable
+
+if TYPE_CHECKING:
+    from export.plan import Export
+    from serve.manifest import Manifest
+
+_Exportable = Literal["fp32", "int8"]
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder of a multi-exit model.")],
+    out: Annotated[Path, typer.Option(help="Bundle folder to write; a bundle there is replaced.")],
+    precision: Annotated[
+        str, typer.Option(help="Variants, comma separated: fp32; int8 for CPUs with VNNI.")
+    ] = "fp32,int8",
+    exits: Annotated[
+        str | None, typer.Option(help="Exit layers, comma separated; all the model has if absent.")
+    ] = None,
+) -> None:
+    """Turn a multi-exit model into a bundle that `offramp serve` loads.
+
+    Every exit's logits are compared with the model's before anything appears at --out.
+    """
+    precisions, wanted = _precisions(precision), _layers(exits)
+    check_replaceable(out)
+    console = Console(stderr=True)
+    with console.status("loading PyTorch and the model"):
+        from export.plan import plan
+
+        planned = plan(model, precisions, wanted)
+    for note in planned.notes:
+        console.print(f"note: {note}", highlight=False)
+    for name, variant in _write(planned, out, console).variants.items():
+        found = variant.parity
+        console.print(
+            f"{name}: largest logit error {found.max_logit_error:.2g}, "
+            f"same label in {found.label_agreement:.1%} of {found.rows} rows at all exits"
+        )
+    typer.echo(out)
+
+
+def _write(planned: "Export", out: Path, console: Console) -> "Manifest":
+    from export.bundle import write
+
+    with _progress(console) as progress:
+        task = progress.add_task("", total=planned.num_steps)
+        done = iter(range(planned.num_steps))
+        manifest = write(
+            planned, out, lambda step: progress.update(task, description=step, completed=next(done))
+        )
+        progress.update(task, description="done", completed=planned.num_steps)
+    return manifest
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:16}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=console)
+
+
+def _precisions(listed: str) -> tuple[_Exportable, ...]:
+    wanted = {name.strip() for name in listed.split(",") if name.strip()}
+    unknown = sorted(wanted - set(get_args(_Exportable)))
+    if unknown or not wanted:
+        raise ExportFailed(
+            f"--precision {listed!r}: must be one or both of {', '.join(get_args(_Exportable))}"
+        )
+    return tuple(name for name in get_args(_Exportable) if name in wanted)
+
+
+def _layers(listed: str | None) -> tuple[int, ...] | None:
+    if listed is None:
+        return None
+    try:
+        return tuple(int(layer) for layer in listed.split(","))
+    except ValueError:
+        raise ExportFailed(f"--exits {listed!r}: must be layers such as 2,4,6") from None

@@ -1,0 +1,63 @@
+"""What goes into a bundle, decided before anything is written."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from export import source, subset
+from export.stages import Span, spans
+from models.multi_exit import MultiExitModel
+from serve.calibration import Calibration
+from serve.manifest import Precision
+from serve.policy import Policy
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export: what, from where, for which precisions and exits.
+
+    Attributes:
+        folder: the model's folder.
+        model: loaded from it.
+        precisions: variants to write.
+        spans: one per exit.
+        policy: what of the model's policy these exits can follow.
+        calibration: what of the model's figures holds for these exits and precisions.
+        notes: what does not, for the user.
+    """
+
+    folder: Path
+    model: MultiExitModel
+    precisions: tuple[Precision, ...]
+    spans: tuple[Span, ...]
+    policy: Policy
+    calibration: Calibration
+    notes: tuple[str, ...]
+
+    @property
+    def num_steps(self) -> int:
+        """How often `export.bundle.write` reports."""
+        return len(self.spans) + len(self.precisions)
+
+
+def plan(
+    folder: Path, precisions: tuple[Precision, ...], wanted: tuple[int, ...] | None = None
+) -> Export:
+    """Load a model and decide what goes into its bundle.
+
+    Args:
+        folder: written by `offramp train` or in the same form.
+        precisions: variants to write.
+        wanted: exit layers; None for all the model has.
+
+    Raises:
+        ExportFailed: the model cannot be read, or has no such exits.
+    """
+    model = source.load_model(folder)
+    chosen = spans(model.exits, wanted)
+    exits = tuple(span.exit_layer for span in chosen)
+    policy, lost = subset.fitting_policy(source.read_policy(folder), exits, len(model.labels))
+    calibration, unmeasured = subset.fitting_calibration(
+        source.read_calibration(folder), exits, model.exits, precisions
+    )
+    notes = (*lost, *unmeasured)
+    return Export(folder, model, precisions, chosen, policy, calibration, notes)

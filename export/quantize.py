@@ -1,0 +1,134 @@
+"""int8 for CPUs with VNNI: one scale per token, so that no answer depends on its batch mates.
+
+ONNX Runtime's own dynamic quantization takes one scale over the whole activation tensor; a
+row's result then changes with the rows and the padding beside it. Here every token is divided
+by its own largest magnitude before it becomes uint8, and the product is multiplied by it after.
+"""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from export.splice import CONTRIB, Splice
+from serve.manifest import INPUT_IDS
+
+_INT8_MAX = 127
+_GELU_MINIMUM = -0.17  # -0.16997 at x = -0.7518
+# GELU has hardly anything below zero: 32 codes for it leave 223 instead of 127 above.
+_GELU_ZERO = 32
+_LAYER_RANK = 3  # (rows, tokens, width); the heads' products are (rows, width) and stay fp32
+
+
+class _Tokens(NamedTuple):
+    """Activations as uint8.
+
+    Attributes:
+        codes: (rows, tokens, width) uint8.
+        magnitude: (rows, tokens, 1), what each token was divided by.
+        step: value of one code, of the divided activation.
+        zero: the code of 0.
+    """
+
+    codes: ir.Value
+    magnitude: ir.Value
+    step: np.float32
+    zero: np.uint8
+
+
+def quantize(segment: ir.Model) -> ir.Model:
+    """Return an int8 copy of an fp32 segment: layers and word embeddings; heads stay fp32."""
+    model = segment.clone()
+    for activation, products in _products(model.graph).items():
+        tokens = _quantize_tokens(Splice(model, products[0]), activation)
+        for node in products:
+            _multiply(model, node, tokens)
+    words = next((value for value in model.graph.inputs if value.name == INPUT_IDS), None)
+    for node in list(model.graph):
+        if node.op_type == "Gather" and node.inputs[1] is words:
+            _look_up(model, node)
+    RemoveUnusedNodesPass()(model)
+    return model
+
+
+def per_column(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return (inputs, outputs) weights as int8, and (outputs,) their scales."""
+    largest = np.abs(weights).max(axis=0)
+    scales = (np.where(largest > 0, largest, 1) / _INT8_MAX).astype(np.float32)
+    return np.rint(weights / scales).astype(np.int8), scales
+
+
+def _products(graph: ir.Graph) -> dict[ir.Value, list[ir.Node]]:
+    """Return the layers' products with constant weights, by the activation they share."""
+    found: dict[ir.Value, list[ir.Node]] = defaultdict(list)
+    for node in graph:
+        if node.op_type != "MatMul":
+            continue
+        activation, weights = node.inputs
+        assert activation is not None
+        assert weights is not None
+        if weights.const_value is not None and len(activation.shape or ()) == _LAYER_RANK:
+            found[activation].append(node)
+    return found
+
+
+def _quantize_tokens(splice: Splice, activation: ir.Value) -> _Tokens:
+    """Divide every token by its magnitude and make it uint8.
+
+    A token of zeros is 0/0; whatever code that becomes, the product is multiplied by 0.
+    """
+    if _is_gelu(activation):
+        zero, codes_above = _GELU_ZERO, 255 - _GELU_ZERO
+        largest = splice.op("ReduceMax", activation, splice.constant("width", np.array([-1])))
+        # Any less, and the code of GELU's minimum would fall below 0.
+        least = np.float32(-_GELU_MINIMUM * codes_above / zero)
+        magnitude = splice.op("Max", largest, splice.constant("least", least))
+    else:
+        zero, codes_above = 128, _INT8_MAX
+        absolute = splice.op("Abs", activation)
+        magnitude = splice.op("ReduceMax", absolute, splice.constant("width", np.array([-1])))
+    divided = splice.op("Div", activation, magnitude)
+    step = splice.constant("code_step", np.float32(1 / codes_above))
+    codes = splice.op("QuantizeLinear", divided, step, splice.constant("code_zero", np.uint8(zero)))
+    splice.insert()
+    return _Tokens(codes, magnitude, np.float32(1 / codes_above), np.uint8(zero))
+
+
+def _is_gelu(activation: ir.Value) -> bool:
+    producer = activation.producer()
+    return producer is not None and producer.op_type == "BiasGelu"
+
+
+def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
+    weights, scales = per_column(_constant(node.inputs[1]))
+    splice = Splice(model, node)
+    product = splice.op(
+        "MatMulIntegerToFloat",
+        tokens.codes,
+        splice.constant("weights", weights),
+        splice.constant("step", tokens.step),
+        splice.constant("scales", scales),
+        splice.constant("zero", tokens.zero),
+        domain=CONTRIB,
+    )
+    splice.replace(splice.op("Mul", product, tokens.magnitude))
+
+
+def _look_up(model: ir.Model, node: ir.Node) -> None:
+    """Keep the word embeddings, most of a small model's size, as int8 with a scale per word."""
+    codes, scales = per_column(_constant(node.inputs[0]).T)
+    splice = Splice(model, node)
+    ids = node.inputs[1]
+    found = splice.op("Gather", splice.constant("words", codes.T), ids)
+    scale = splice.op("Gather", splice.constant("scales", scales[:, None]), ids)
+    as_float = splice.op("Cast", found, attributes={"to": ir.DataType.FLOAT.value})
+    splice.replace(splice.op("Mul", as_float, scale))
+
+
+def _constant(value: ir.Value | None) -> NDArray[np.float32]:
+    assert value is not None
+    assert value.const_value is not None
+    return value.const_value.numpy()

@@ -1,0 +1,48 @@
+"""A folder that appears whole or not at all."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from export.errors import ExportFailed
+from serve.bundle import MANIFEST
+
+
+def check_replaceable(out: Path) -> None:
+    """Raise `ExportFailed` unless nothing lies at `out`, or a bundle, or an empty folder."""
+    if not out.exists():
+        return
+    if not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file()):
+        raise ExportFailed(f"{out} exists and is no bundle: choose another place for --out")
+
+
+@contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """Yield an empty sibling of `out` that takes its place if the block succeeds.
+
+    If the block raises, the sibling is removed and what was at `out` is untouched.
+
+    Raises:
+        ExportFailed: something that is no bundle lies at `out`.
+    """
+    check_replaceable(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    workspace = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        # mkdtemp is for its owner alone; a bundle is for whoever serves it.
+        fresh = workspace / "new"
+        fresh.mkdir()
+        yield fresh
+        if out.exists():
+            out.rename(workspace / "old")
+        fresh.rename(out)
+    finally:
+        _put_back(workspace / "old", out)
+        shutil.rmtree(workspace)
+
+
+def _put_back(old: Path, out: Path) -> None:
+    if old.exists() and not out.exists():
+        old.rename(out)

@@ -1,0 +1,86 @@
+"""What of a model's policy and calibration still holds for the exits that are exported."""
+
+from collections.abc import Iterable
+
+from serve.calibration import Calibration, VariantCalibration
+from serve.errors import InvalidRule
+from serve.manifest import Precision
+from serve.policy import Limits, Policy
+from serve.rules import ExitRule, LayerRule, NeverRule, check_rule
+
+
+def fitting_policy(
+    policy: Policy, exits: tuple[int, ...], num_labels: int
+) -> tuple[Policy, list[str]]:
+    """Return the policy without what these exits cannot follow, and a note for each loss."""
+
+    def fits(rule: ExitRule) -> bool:
+        return _fits(rule, exits, num_labels)
+
+    notes = []
+    limits, default = policy.limits, policy.default
+    profiles = {name: rule for name, rule in policy.profiles.items() if fits(rule)}
+    for name in sorted(policy.profiles.keys() - profiles.keys()):
+        notes.append(f"profile {name!r} was dropped: exits {list(exits)} cannot follow it")
+    if not (default in profiles if isinstance(default, str) else fits(default)):
+        notes.append("the default rule became 'never': it does not fit the exits")
+        default = NeverRule()
+    if not fits(NeverRule(min_layer=limits.min_layer, max_layer=limits.max_layer)):
+        notes.append("the limits' layer bounds were dropped: they do not fit the exits")
+        limits = Limits(overrides=limits.overrides)
+    fitting = Policy(default=default, profiles=profiles, limits=limits)
+    fitting.check(exits, num_labels)
+    return fitting, notes
+
+
+def fitting_calibration(
+    calibration: Calibration,
+    exits: tuple[int, ...],
+    all_exits: tuple[int, ...],
+    precisions: Iterable[Precision],
+) -> tuple[Calibration, list[str]]:
+    """Return the figures that hold for these exits and precisions, and notes on the others.
+
+    With fewer exits a threshold catches rows at other layers, so of its operating points only
+    those survive that no exit decides: a fixed layer, or never.
+    """
+    wanted = set(precisions)
+    variants = {p: v for p, v in calibration.variants.items() if p in wanted}
+    notes = [
+        f"{p}: no calibration; thresholds were measured on another precision"
+        for p in sorted(wanted - variants.keys())
+        if calibration.variants
+    ]
+    if exits == all_exits:
+        return Calibration(variants=variants), notes
+    kept = {p: _on_exits(v, exits) for p, v in variants.items()}
+    for precision, before in variants.items():
+        lost = len(before.operating_points) - len(kept[precision].operating_points)
+        if lost:
+            notes.append(f"{precision}: {lost} operating points dropped: measured on all exits")
+    return Calibration(variants=kept), notes
+
+
+def _on_exits(figures: VariantCalibration, exits: tuple[int, ...]) -> VariantCalibration:
+    return figures.model_copy(
+        update={
+            "exits": tuple(e for e in figures.exits if e.layer in exits),
+            "operating_points": tuple(
+                p for p in figures.operating_points if _same_on(p.rule, exits)
+            ),
+        }
+    )
+
+
+def _same_on(rule: ExitRule, exits: tuple[int, ...]) -> bool:
+    if isinstance(rule, LayerRule):
+        return rule.layer in exits
+    return isinstance(rule, NeverRule) and (rule.max_layer is None or rule.max_layer in exits)
+
+
+def _fits(rule: ExitRule, exits: tuple[int, ...], num_labels: int) -> bool:
+    try:
+        check_rule(rule, exits, num_labels)
+    except InvalidRule:
+        return False
+    return True

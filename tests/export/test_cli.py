@@ -1,0 +1,47 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from export.cli import export
+from export.errors import ExportFailed
+from serve.bundle import load_bundle
+from tests.export.conftest import MakeFolder
+
+app = typer.Typer()
+app.command()(export)
+
+
+def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_path: Path) -> None:
+    out = tmp_path / "bundle"
+    arguments = [str(make_folder()), "--out", str(out), "--exits", "4", "--precision", "int8"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.stdout.strip() == str(out)
+    assert "note: profile 'fast' was dropped" in result.stderr
+    assert "int8: largest logit error" in result.stderr
+    assert "Warning" not in result.stderr, "the exporter is kept quiet"
+    manifest = load_bundle(out).manifest
+    assert (manifest.exit_layers, list(manifest.variants)) == ((4,), ["int8"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--precision", "fp16"], "--precision 'fp16': must be one or both of fp32, int8"),
+        (["--precision", ","], "must be one or both"),
+        (["--exits", "2,last"], "--exits '2,last': must be layers such as 2,4,6"),
+    ],
+)
+def test_wrong_options_are_named(options: list[str], message: str, tmp_path: Path) -> None:
+    arguments = [str(tmp_path), "--out", str(tmp_path / "bundle"), *options]
+    with pytest.raises(ExportFailed, match=message):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys, export.cli, loadtest.bench; assert not {'torch', 'onnx'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
