@@ -1,0 +1,1 @@
+"""Load tests and demonstrations against a running server."""

@@ -1,0 +1,68 @@
+"""A bundle's segments against the same model as one graph, over several shapes."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from loadtest.one_graph import write_one_graph
+from loadtest.race import Contenders, Finding, OneGraph, Shape, race
+from serve.bundle import Bundle
+from serve.manifest import Precision
+from serve.segments import SegmentChain
+
+SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
+
+Document = dict[str, Any]
+
+
+def compare(
+    bundle: Bundle,
+    precision: Precision,
+    num_threads: int,
+    seconds: float,
+    shapes: Sequence[Shape] = SHAPES,
+) -> Document:
+    """Return all figures as JSON data.
+
+    Args:
+        bundle: to measure.
+        precision: variant of both the segments and the one graph.
+        num_threads: for either.
+        seconds: time for each shape.
+        shapes: those with more tokens than the model takes are left out.
+    """
+    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
+    chain = SegmentChain(bundle, precision, num_threads)
+    beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
+    fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_one_graph(bundle, precision, Path(folder))
+        one_graphs = [OneGraph(path, num_threads, spinning) for spinning in (True, False)]
+        # One thread's own time is not disturbed by what else the machine does.
+        clock = time.thread_time if num_threads == 1 else time.perf_counter
+        contenders = Contenders(one_graphs, chain, fp32, clock)
+        fitting = [shape for shape in shapes if shape.tokens <= bundle.manifest.max_tokens]
+        findings = [race(contenders, shape, vocabulary, seconds) for shape in fitting]
+    return {
+        "bundle": bundle.name,
+        "precision": precision,
+        "threads": num_threads,
+        "exit_layers": list(bundle.manifest.exit_layers),
+        "shapes": [_entry(finding) for finding in findings],
+    }
+
+
+def _entry(finding: Finding) -> Document:
+    return {
+        "rows": finding.shape.rows,
+        "tokens": finding.shape.tokens,
+        "one_graph_ms": finding.one_graph_ms,
+        "segments_ms": finding.segments_ms,
+        "fp32_segments_ms": finding.fp32_ms,
+        "ratio": finding.ratio,
+        "exit_shares": list(finding.exit_shares),
+    }

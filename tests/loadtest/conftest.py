@@ -1,0 +1,41 @@
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from loadtest.server import HOST, ServerProcess, free_port
+from tests.loadtest.fake_server import FakeServer
+
+StartFake = Callable[..., FakeServer]
+MakeChild = Callable[..., ServerProcess]
+
+_FAKE = Path(__file__).with_name("fake_server.py")
+
+
+@pytest.fixture
+def start_fake() -> Iterator[StartFake]:
+    """Start fake servers, each in a thread, with the faults named."""
+    with ExitStack() as stack:
+
+        def start(*faults: str) -> FakeServer:
+            server = stack.enter_context(FakeServer(faults=faults))
+            stack.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def make_child() -> MakeChild:
+    """Make fake servers that are child processes, not yet started, with the faults named."""
+
+    def make(*faults: str) -> ServerProcess:
+        port = free_port()
+        command = [sys.executable, str(_FAKE), str(port), *faults]
+        return ServerProcess(command, f"http://{HOST}:{port}")
+
+    return make

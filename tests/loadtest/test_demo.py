@@ -1,0 +1,83 @@
+import signal
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from loadtest.client import Client
+from loadtest.demo import TEXTS, DemoFailed, demonstrate, run
+from tests.loadtest.conftest import MakeChild, StartFake
+
+RUN = """
+import sys
+from rich.console import Console
+from loadtest.demo import run
+from loadtest.interruption import interrupt_on_signals
+from loadtest.server import ServerProcess
+interrupt_on_signals()
+url, *command = sys.argv[1:]
+sys.exit(run(ServerProcess(command, url), Console()))
+"""
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=StringIO(), width=200)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_tables_show_every_text_and_rule(start_fake: StartFake, console: Console) -> None:
+    demonstrate(Client(start_fake().url), console)
+    words = [*TEXTS, "entropy < 0.05", "entropy < 0.2", "entropy < 0.5", "patience 2", "1 -> 2"]
+    assert [word for word in words if word not in printed(console)] == []
+    assert "offramp_exit_layer_bucket{" in printed(console)
+
+
+def test_policy_without_effect_is_a_failure(start_fake: StartFake, console: Console) -> None:
+    with pytest.raises(DemoFailed, match="no text leaves elsewhere"):
+        demonstrate(Client(start_fake("ignores the policy").url), console)
+
+
+def test_old_policy_version_in_answers_is_a_failure(
+    start_fake: StartFake, console: Console
+) -> None:
+    with pytest.raises(DemoFailed, match="answers name policy version"):
+        demonstrate(Client(start_fake("answers under an old version").url), console)
+
+
+def test_exits_that_do_not_add_up_are_a_failure(start_fake: StartFake, console: Console) -> None:
+    with pytest.raises(DemoFailed, match="the metrics count 0 exits"):
+        demonstrate(Client(start_fake("forgets to count").url), console)
+
+
+def test_run_starts_shows_stops_and_succeeds(make_child: MakeChild, console: Console) -> None:
+    child = make_child()
+    assert run(child, console) == 0
+    assert printed(console).endswith("the server has stopped\n")
+    assert not Client(child.url).ready()
+
+
+def test_run_with_a_server_that_fails_says_why(make_child: MakeChild, console: Console) -> None:
+    assert run(make_child("fails to start"), console) == 1
+    assert "no bundle here" in printed(console)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_ends_its_server(make_child: MakeChild, number: signal.Signals) -> None:
+    child = make_child("never answers")
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, child.url, *child.command], stdout=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        assert any("ready after" in line for line in demo.stdout)
+        demo.send_signal(number)
+        rest = demo.stdout.read()
+    assert demo.returncode == 130
+    assert "interrupted" in rest
+    assert not Client(child.url).ready()
