@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serve.errors import Overloaded
+from serve.errors import InvalidRequest, Overloaded
 from serve.row import Row
 
 
@@ -41,9 +41,15 @@ class Admission:
         """Count the rows in, all or none.
 
         Raises:
-            Overloaded: they do not fit; says when it is worth trying again.
+            InvalidRequest: they would not fit into an empty queue.
+            Overloaded: they do not fit now; says when it is worth trying again.
         """
         tokens = sum(row.num_tokens for row in rows)
+        if len(rows) > self.limits.max_rows or tokens > self.limits.max_tokens:
+            raise InvalidRequest(
+                f"inputs: {len(rows)} texts ({tokens} tokens) are more than the queue takes at "
+                f"all, {self.limits.max_rows} ({self.limits.max_tokens}); send fewer at once"
+            )
         full = self.rows + len(rows) > self.limits.max_rows
         if full or self.tokens + tokens > self.limits.max_tokens:
             raise Overloaded(

@@ -33,6 +33,8 @@ class Classifiers:
     """A replica: models, their engines, and the HTTP app over them."""
 
     def __init__(self, config: ServerConfig) -> None:
+        # What we log goes where Ray Serve logs, into the replica's own file.
+        logging.getLogger("serve").handlers = logging.getLogger("ray.serve").handlers
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
         assembly = assemble(config.bundles, config.engine_options, RayStore(context.app_name))

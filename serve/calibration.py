@@ -52,3 +52,7 @@ class Calibration(_Frozen):
     """Figures by precision; a variant that was not measured is absent."""
 
     variants: dict[Precision, VariantCalibration] = {}
+
+    def nearest(self, precision: Precision) -> Precision | None:
+        """Return the variant whose figures tell most about this one: itself, else any other."""
+        return precision if precision in self.variants else next(iter(self.variants), None)

@@ -83,6 +83,7 @@ class Engine:
         """Admit rows, all or none. Any thread.
 
         Raises:
+            InvalidRequest: the rows would not fit into an empty queue.
             Overloaded: the queue is full.
             Unavailable: the engine is stopping or has died.
         """

@@ -88,6 +88,8 @@ def policy_routes(site: Site) -> APIRouter:
 
 def _describe(classifier: Classifier) -> ModelInfo:
     manifest = classifier.bundle.manifest
+    calibration = classifier.bundle.calibration
+    measured = calibration.nearest(classifier.precision)
     return ModelInfo(
         name=classifier.name,
         task=manifest.task,
@@ -98,5 +100,6 @@ def _describe(classifier: Classifier) -> ModelInfo:
         precisions=list(manifest.variants),
         max_tokens=manifest.max_tokens,
         policy_version=classifier.policy.current.version,
-        calibration=classifier.bundle.calibration.variants.get(classifier.precision),
+        calibration=calibration.variants[measured] if measured else None,
+        calibrated_on=measured,
     )

@@ -187,7 +187,11 @@ class ModelInfo(_Response):
     max_tokens: int
     policy_version: int
     calibration: VariantCalibration | None = Field(
-        description="Figures measured for this precision; null if there are none."
+        description="What thresholds cost and save; null if nobody has measured it."
+    )
+    calibrated_on: Precision | None = Field(
+        description="The variant that the figures were measured on. On another precision the "
+        "same threshold gives slightly other figures."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from serve.admission import QueueLimits
 from serve.core import ModelShape
 from serve.engine import Engine
-from serve.errors import Overloaded, Unavailable
+from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.row import Answer, Outcome
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
 
@@ -107,6 +107,14 @@ def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
     assert sorted(collected.wait_for(3)) == [1, 2, 5]
     engine.submit([fake_row(6), fake_row(7), fake_row(8)])
     collected.wait_for(6)
+
+
+def test_what_would_never_fit_is_refused_for_good(make_engine: MakeEngine) -> None:
+    engine, _ = make_engine(limits=QueueLimits(max_rows=2, max_tokens=10))
+    with pytest.raises(InvalidRequest, match="send fewer at once"):
+        engine.submit([fake_row(1, 1), fake_row(2, 1), fake_row(3, 1)])
+    with pytest.raises(InvalidRequest, match="11 tokens"):
+        engine.submit([fake_row(1, 11)])
 
 
 def test_tokens_are_bounded_too(make_engine: MakeEngine) -> None:

@@ -21,6 +21,7 @@ def test_model_is_described_completely(server: LiveServer) -> None:
         "max_tokens": MAX_TOKENS,
         "policy_version": 1,
         "calibration": None,
+        "calibrated_on": None,
     }
 
 
@@ -49,7 +50,7 @@ def test_model_with_an_odd_folder_name_is_served_under_it(
     assert server.metric("offramp_policy_version", model="Größe 1+1 %41") == 2
 
 
-def test_calibration_of_the_precision_in_use_is_shown(
+def test_calibration_is_shown_with_the_precision_it_was_measured_on(
     start_server: StartServer, bundle_copy: Callable[..., Path]
 ) -> None:
     folder = bundle_copy()
@@ -67,7 +68,8 @@ def test_calibration_of_the_precision_in_use_is_shown(
     }
     rewrite_manifest(folder, calibration={"variants": {"int8": figures}})
     fp32, int8 = start_server(folder, precision="fp32"), start_server(folder, precision="int8")
-    assert fp32.http.get("/v1/models/copy").json()["calibration"] is None
+    for server in (fp32, int8):
+        assert server.http.get("/v1/models/copy").json()["calibrated_on"] == "int8"
     shown = int8.http.get("/v1/models/copy").json()["calibration"]
     assert shown["data"] == figures["data"]
     assert shown["exits"] == figures["exits"]
