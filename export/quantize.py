@@ -20,15 +20,14 @@ _INT8_MAX = 127
 _GELU_MINIMUM = -0.17  # -0.16997 at x = -0.7518
 # GELU has hardly anything below zero: 32 codes for it leave 223 instead of 127 above.
 _GELU_ZERO = 32
-_LAYER_RANK = 3  # (rows, tokens, width); the heads' products are (rows, width) and stay fp32
 
 
 class _Tokens(NamedTuple):
     """Activations as uint8.
 
     Attributes:
-        codes: (rows, tokens, width) uint8.
-        magnitude: (rows, tokens, 1), what each token was divided by.
+        codes: (rows, tokens, width) uint8; before a pooler (rows, width).
+        magnitude: the same with width 1: what each token was divided by.
         step: value of one code, of the divided activation.
         zero: the code of 0.
     """
@@ -40,7 +39,7 @@ class _Tokens(NamedTuple):
 
 
 def quantize(segment: ir.Model) -> ir.Model:
-    """Return an int8 copy of an fp32 segment: layers and word embeddings; heads stay fp32."""
+    """Return an int8 copy of an fp32 segment: layers, poolers, word embeddings."""
     model = segment.clone()
     for activation, products in _products(model.graph).items():
         tokens = _quantize_tokens(Splice(model, products[0]), activation)
@@ -62,17 +61,21 @@ def per_column(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[
 
 
 def _products(graph: ir.Graph) -> dict[ir.Value, list[ir.Node]]:
-    """Return the layers' products with constant weights, by the activation they share."""
+    """Return the products to quantize, by the activation they share."""
     found: dict[ir.Value, list[ir.Node]] = defaultdict(list)
     for node in graph:
-        if node.op_type != "MatMul":
-            continue
-        activation, weights = node.inputs
-        assert activation is not None
-        assert weights is not None
-        if weights.const_value is not None and len(activation.shape or ()) == _LAYER_RANK:
-            found[activation].append(node)
+        if node.op_type == "MatMul" or _is_pooler(node):
+            activation, weights = node.inputs[:2]
+            assert activation is not None
+            assert weights is not None
+            if weights.const_value is not None:
+                found[activation].append(node)
     return found
+
+
+def _is_pooler(node: ir.Node) -> bool:
+    """Tell a head's Linear before the tanh from its small classifier."""
+    return node.op_type == "Gemm" and any(n.op_type == "Tanh" for n, _ in node.outputs[0].uses())
 
 
 def _quantize_tokens(splice: Splice, activation: ir.Value) -> _Tokens:
@@ -103,7 +106,8 @@ def _is_gelu(activation: ir.Value) -> bool:
 
 
 def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
-    weights, scales = per_column(_constant(node.inputs[1]))
+    bias = node.inputs[2] if node.op_type == "Gemm" else None
+    weights, scales = per_column(_weights(node))
     splice = Splice(model, node)
     product = splice.op(
         "MatMulIntegerToFloat",
@@ -114,7 +118,14 @@ def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
         splice.constant("zero", tokens.zero),
         domain=CONTRIB,
     )
-    splice.replace(splice.op("Mul", product, tokens.magnitude))
+    scaled = splice.op("Mul", product, tokens.magnitude)
+    splice.replace(splice.op("Add", scaled, bias) if bias is not None else scaled)
+
+
+def _weights(node: ir.Node) -> NDArray[np.float32]:
+    """Return (inputs, outputs); the exporter writes a Linear outside attention as Gemm(x, W^T)."""
+    weights = _constant(node.inputs[1])
+    return weights.T if node.op_type == "Gemm" else weights
 
 
 def _look_up(model: ir.Model, node: ir.Node) -> None:

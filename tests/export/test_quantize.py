@@ -24,7 +24,7 @@ def test_no_code_is_minus_128() -> None:
     assert codes.min() == -127
 
 
-def test_layers_and_words_are_int8_and_heads_fp32(bundle: Bundle) -> None:
+def test_layers_poolers_and_words_are_int8_and_classifiers_fp32(bundle: Bundle) -> None:
     for index, path in enumerate(bundle.segment_paths("int8")):
         graph = onnx.load(path).graph
         tensors = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
@@ -32,12 +32,13 @@ def test_layers_and_words_are_int8_and_heads_fp32(bundle: Bundle) -> None:
         for array in tensors.values():
             bytes_of[array.dtype] = bytes_of.get(array.dtype, 0) + array.size
         layer = 4 * 32 * 32 + 2 * 32 * 64
+        pooler = 32 * 32
         words = 200 * 32
-        assert bytes_of[np.dtype(np.int8)] == layer + (0 if index else words)
-        assert any(name.endswith("pooler.weight") for name in tensors)
+        assert bytes_of[np.dtype(np.int8)] == layer + pooler + (0 if index else words)
+        assert any(name.endswith("classifier.weight") for name in tensors)
         assert bytes_of[np.dtype(np.float32)] < layer / 2, "no fp32 weights are left behind"
         products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
-        assert len(products) == 6
+        assert len(products) == 7
 
 
 def test_the_fp32_segment_is_left_as_it_was(bundle: Bundle) -> None:
@@ -49,7 +50,7 @@ def test_the_fp32_segment_is_left_as_it_was(bundle: Bundle) -> None:
 
 def test_q_k_and_v_share_one_quantization(bundle: Bundle) -> None:
     graph = onnx.load(bundle.segment_paths("int8")[1]).graph
-    assert sum(node.op_type == "QuantizeLinear" for node in graph.node) == 4
+    assert sum(node.op_type == "QuantizeLinear" for node in graph.node) == 5
 
 
 @pytest.mark.parametrize("highest", [-3.0, -0.7, 0.01, 2.0, 40.0])
