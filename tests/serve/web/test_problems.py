@@ -52,13 +52,18 @@ def test_unknown_model_is_a_404_in_json(server: LiveServer, path: str, name: str
         assert problem.message.endswith("served are tiny")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-@pytest.mark.parametrize(("allowed", "path"), ROUTES)
+@pytest.mark.parametrize(
+    ("allowed", "path", "method"),
+    [
+        (allowed, path, method)
+        for allowed, path in ROUTES
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+        if method not in allowed
+    ],
+)
 def test_wrong_method_is_a_405_in_json(
     server: LiveServer, allowed: str, path: str, method: str
 ) -> None:
-    if method in allowed:
-        pytest.skip("the right method")
     headers = {"Content-Type": "application/json"}
     response = server.http.request(method, path, headers=headers)
     assert response.headers["allow"] == allowed
