@@ -41,7 +41,9 @@ def compare(
     fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
     with tempfile.TemporaryDirectory() as folder:
         path = write_one_graph(bundle, precision, Path(folder))
-        one_graphs = [OneGraph(path, num_threads, spinning) for spinning in (True, False)]
+        # A single thread has no pool that could spin.
+        threading = (True, False) if num_threads > 1 else (False,)
+        one_graphs = [OneGraph(path, num_threads, spinning) for spinning in threading]
         # One thread's own time is not disturbed by what else the machine does.
         clock = time.thread_time if num_threads == 1 else time.perf_counter
         contenders = Contenders(one_graphs, chain, fp32, clock)
