@@ -45,20 +45,24 @@ class Admission:
             Overloaded: they do not fit now; says when it is worth trying again.
         """
         tokens = sum(row.num_tokens for row in rows)
-        if len(rows) > self.limits.max_rows or tokens > self.limits.max_tokens:
-            raise InvalidRequest(
-                f"inputs: {len(rows)} texts ({tokens} tokens) are more than the queue takes at "
-                f"all, {self.limits.max_rows} ({self.limits.max_tokens}); send fewer at once"
-            )
-        full = self.rows + len(rows) > self.limits.max_rows
-        if full or self.tokens + tokens > self.limits.max_tokens:
-            raise Overloaded(
-                f"the queue is full: {self.rows} rows ({self.tokens} tokens) are waiting, "
-                f"at most {self.limits.max_rows} ({self.limits.max_tokens}) may",
-                retry_after_s=max(1, math.ceil(self.backlog_s)),
-            )
+        self.check_room(len(rows), tokens)
         self.rows += len(rows)
         self.tokens += tokens
+
+    def check_room(self, num_rows: int, num_tokens: int = 0) -> None:
+        """Raise what `admit` would raise for so many rows and tokens."""
+        rows, tokens = self.limits.max_rows, self.limits.max_tokens
+        if num_rows > rows or num_tokens > tokens:
+            raise InvalidRequest(
+                f"inputs: {num_rows} texts ({num_tokens} tokens) are more than the queue takes at "
+                f"all, {rows} ({tokens}); send fewer at once"
+            )
+        if self.rows + num_rows > rows or self.tokens + num_tokens > tokens:
+            raise Overloaded(
+                f"the queue is full: {self.rows} rows ({self.tokens} tokens) are waiting, "
+                f"at most {rows} ({tokens}) may",
+                retry_after_s=max(1, math.ceil(self.backlog_s)),
+            )
 
     def release(self, rows: Sequence[Row]) -> None:
         """Count rows out that have got their answer or error."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -13,7 +14,7 @@ from serve.bundle import Bundle
 from serve.control import LivePolicy, PolicyStore
 from serve.core import ModelShape
 from serve.engine import Engine
-from serve.errors import OfframpError
+from serve.errors import DeadlineExceeded, OfframpError
 from serve.hardware import available_threads, choose_precision
 from serve.pending import Pending, settle_on_their_loops
 from serve.row import Answer, Outcome, Row, WaveStats
@@ -115,7 +116,7 @@ class Classifier:
         self,
         texts: Sequence[Text],
         wish: ExitRule | str | None = None,
-        timeout_s: float | None = None,
+        deadline_s: float = math.inf,
         truncate: bool = False,
     ) -> Classified:
         """Classify texts; a cancelled call drops its rows before their next segment.
@@ -123,7 +124,7 @@ class Classifier:
         Args:
             texts: one or more.
             wish: a rule, a profile's name, or None for the policy's default.
-            timeout_s: after it, rows leave with the best answer they have so far.
+            deadline_s: on the engine's clock; rows then leave with the best answer they have.
             truncate: cut texts that are too long.
 
         Raises:
@@ -133,11 +134,11 @@ class Classifier:
         rule = live.policy.rule_for(wish)
         manifest = self.bundle.manifest
         check_rule(rule, manifest.exit_layers, len(manifest.labels))
-        arrived_s = self.engine.clock()
+        self.engine.check_room(len(texts))
+        if deadline_s <= self.engine.clock():
+            raise DeadlineExceeded
         tokens = await self._tokenize(texts, truncate)
-        self._observer.tokenized(self.engine.clock() - arrived_s)
         pending = Pending(len(tokens), asyncio.get_running_loop())
-        deadline_s = arrived_s + timeout_s if timeout_s is not None else float("inf")
         rows = [
             Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s)
             for i, t in enumerate(tokens)
@@ -151,10 +152,14 @@ class Classifier:
             raise
 
     async def _tokenize(self, texts: Sequence[Text], truncate: bool) -> list[Tokens]:
+        began_s = self.engine.clock()
         num_chars = sum(len(t.text) + len(t.text_pair or "") for t in texts)
         if num_chars <= MAX_INLINE_CHARS:
-            return self._encoder.encode(texts, truncate)
-        return await asyncio.to_thread(self._encoder.encode, texts, truncate)
+            tokens = self._encoder.encode(texts, truncate)
+        else:
+            tokens = await asyncio.to_thread(self._encoder.encode, texts, truncate)
+        self._observer.tokenized(self.engine.clock() - began_s)
+        return tokens
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:

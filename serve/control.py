@@ -7,9 +7,10 @@ reference, so a change never mixes rules inside one request.
 
 import hashlib
 import logging
+import threading
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from serve.errors import InvalidRule, VersionConflict
 from serve.manifest import Manifest
@@ -22,7 +23,7 @@ class VersionedPolicy(BaseModel):
     """A policy as it applies under one version.
 
     Attributes:
-        version: counts up from 1; every answer names it.
+        version: counts up from 1 (0 before a baseline is set); every answer names it.
         policy: the document.
         source: `bundle` (the manifest's), `config` (the deployment's), or `api` (a PUT).
         baseline: the last policy that came from bundle or config, by hash: when it changes,
@@ -31,7 +32,7 @@ class VersionedPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: PositiveInt
+    version: NonNegativeInt
     policy: Policy
     source: Literal["bundle", "config", "api"]
     baseline: str
@@ -79,7 +80,6 @@ class LivePolicy:
 
     Attributes:
         current: the immutable entry that the next request uses.
-        ready: whether a baseline has been set.
     """
 
     def __init__(self, model: str, manifest: Manifest, store: PolicyStore) -> None:
@@ -94,10 +94,15 @@ class LivePolicy:
         self._exits = manifest.exit_layers
         self._num_labels = len(manifest.labels)
         self._store = store
-        self.ready = False
+        self._adopting = threading.Lock()
         self.current = VersionedPolicy(
-            version=1, policy=manifest.policy, source="bundle", baseline=""
+            version=0, policy=manifest.policy, source="bundle", baseline=""
         )
+
+    @property
+    def ready(self) -> bool:
+        """Whether a baseline has been set."""
+        return self.current.version > 0
 
     def check(self, policy: Policy) -> None:
         """Raise `InvalidRule` if the model cannot follow the policy."""
@@ -106,8 +111,8 @@ class LivePolicy:
     def refresh(self) -> VersionedPolicy:
         """Take up the newest stored policy, if the model can follow it."""
         stored = self._stored()
-        if stored is not None and stored.version > self.current.version:
-            self.current = stored
+        if stored is not None:
+            self._adopt(stored)
         return self.current
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
@@ -119,13 +124,12 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
         self.check(policy)
-        self.ready = True
         baseline = hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
         while True:
             newest = self._store.newest_version(self._model)
             stored = self._stored()
             if stored is not None and stored.baseline == baseline:
-                self.current = stored
+                self._adopt(stored)
                 return
             entry = VersionedPolicy(
                 version=newest + 1,
@@ -134,7 +138,7 @@ class LivePolicy:
                 baseline=baseline,
             )
             if self._store.append(self._model, entry):
-                self.current = entry
+                self._adopt(entry)
                 return
 
     def replace(self, policy: Policy, based_on: int | None) -> VersionedPolicy:
@@ -159,8 +163,14 @@ class LivePolicy:
         )
         if not self._store.append(self._model, entry):
             raise VersionConflict(_conflict(current.version, self.refresh().version))
-        self.current = entry
+        self._adopt(entry)
         return entry
+
+    def _adopt(self, entry: VersionedPolicy) -> None:
+        """Apply an entry, unless another thread has already taken up a newer one."""
+        with self._adopting:
+            if entry.version > self.current.version:
+                self.current = entry
 
     def _stored(self) -> VersionedPolicy | None:
         """Return the newest stored policy unless the model cannot follow it (any more)."""

@@ -98,8 +98,9 @@ class EngineCore:
     def _drop_late(self, wave: Wave) -> list[Outcome]:
         """Drop cancelled rows; let late ones leave with the best answer they have so far."""
         now = self._clock()
+        # Read once: another thread may set it at any moment.
         gone = np.array([row.cancelled for row in wave.rows], np.bool_)
-        dropped = [Outcome(row, _refusal(row)) for row in wave.rows if row.cancelled]
+        dropped = [Outcome(wave.rows[i], _client_left()) for i in np.flatnonzero(gone)]
         if dropped:
             wave.compact(~gone)
         late = np.array([row.deadline_s <= now for row in wave.rows], np.bool_)
@@ -171,5 +172,9 @@ class EngineCore:
 
 def _refusal(row: Row) -> OfframpError:
     if row.cancelled:
-        return Cancelled("the client has left")
-    return DeadlineExceeded("timeout_ms passed before the first layer could run; allow more time")
+        return _client_left()
+    return DeadlineExceeded()
+
+
+def _client_left() -> OfframpError:
+    return Cancelled("the client has left")

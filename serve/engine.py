@@ -98,6 +98,16 @@ class Engine:
             self._owed.update(rows)
             self._wake.notify()
 
+    def check_room(self, num_rows: int) -> None:
+        """Refuse early what the queue has no room for now, before its text is tokenized.
+
+        Raises:
+            InvalidRequest: the rows would not fit into an empty queue.
+            Overloaded: the queue is full.
+        """
+        with self._wake:
+            self._admission.check_room(num_rows)
+
     def stop(self, drain_s: float) -> bool:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.
 

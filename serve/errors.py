@@ -127,6 +127,9 @@ class DeadlineExceeded(OfframpError):
     status = 504
     code = "deadline_exceeded"
 
+    def __init__(self) -> None:
+        super().__init__("timeout_ms passed before the first layer could run; allow more time")
+
 
 class ModelFailure(OfframpError):
     """A segment failed, or its last head gave no finite answer."""

@@ -92,7 +92,7 @@ class Metrics:
         )
         self._input_tokens = self._counter("input_tokens", "Tokens of answered inputs.", ["model"])
         self._rejected = self._counter(
-            "rejected", "Requests refused with an error of this code.", ["model", "code"]
+            "rejected", "Requests that got an error of this code.", ["model", "code"]
         )
         self._disconnects = self._counter(
             "client_disconnects", "Clients that left before their answer.", ["model"]
@@ -119,7 +119,7 @@ class Metrics:
         self._request_seconds.labels(model, route).observe(duration_s)
 
     def rejected(self, model: str, code: str) -> None:
-        """Count a request that got an error."""
+        """Count a request that got an error; `model` is empty where none was reached."""
         self._rejected.labels(model, code).inc()
 
     def disconnected(self, model: str) -> None:

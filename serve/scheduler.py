@@ -64,9 +64,12 @@ class Scheduler:
 
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
-        removed = [row for row in self._waiting if gone(row)]
-        if removed:
-            self._waiting = deque(row for row in self._waiting if not gone(row))
+        removed: list[Row] = []
+        kept: deque[Row] = deque()
+        # Asked once per row: a row may be cancelled by another thread at any moment.
+        for row in self._waiting:
+            (removed if gone(row) else kept).append(row)
+        self._waiting = kept
         return removed
 
     def next_waves(self) -> list[Wave]:

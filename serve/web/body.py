@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from serve.errors import MalformedBody
+from serve.errors import MalformedBody, UnsupportedMediaType
 from serve.web.schemas import ErrorBody
 
 BODY_ERRORS: dict[int | str, dict[str, Any]] = {
@@ -22,16 +22,27 @@ MAX_FIELDS = 128
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses what JSON parsers disagree about: encodings, repeated fields."""
+    """A route that wants its body declared as JSON.
+
+    Refuses what JSON parsers disagree about: encodings, repeated fields.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler over a request that parses its body our way."""
         handle = super().get_route_handler()
 
         async def handle_strictly(request: Request) -> Response:
+            if request.method in ("POST", "PUT"):
+                _check_media_type(request.headers.get("content-type", ""))
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
+
+
+def _check_media_type(content_type: str) -> None:
+    # Also keeps other sites' pages from posting here: a browser asks first before it sends JSON.
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
 
 
 class _StrictRequest(Request):

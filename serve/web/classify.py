@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
 from serve.classifier import Classified
-from serve.errors import Cancelled, OfframpError, TooManyInputs
+from serve.errors import Cancelled, TooManyInputs
 from serve.manifest import Manifest
 from serve.row import Answer
 from serve.signals import softmax
@@ -45,14 +45,13 @@ def classify_routes(site: Site) -> APIRouter:
             raise TooManyInputs(
                 f"inputs: {len(texts)} texts, at most {site.limits.max_inputs} per request"
             )
-        timeout_s = body.timeout_ms / 1000 if body.timeout_ms is not None else None
+        deadline_s = math.inf
+        if body.timeout_ms is not None:
+            deadline_s = request.state.arrived_s + body.timeout_ms / 1000
         try:
             done = await _unless_client_leaves(
-                request.receive, classifier.classify(texts, body.exit, timeout_s, body.truncate)
+                request.receive, classifier.classify(texts, body.exit, deadline_s, body.truncate)
             )
-        except OfframpError as error:
-            site.metrics.rejected(classifier.name, error.code)
-            raise
         except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
             site.metrics.disconnected(classifier.name)
             raise

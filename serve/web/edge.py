@@ -1,5 +1,6 @@
-"""The outermost layer: limits the body, wants JSON, counts requests, passes on request ids."""
+"""The outermost layer: limits the body, counts requests, passes on request ids."""
 
+import asyncio
 import logging
 import time
 from http import HTTPStatus
@@ -8,7 +9,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.errors import BodyTooLarge, OfframpError, UnsupportedMediaType
+from serve.errors import BodyTooLarge, Cancelled, OfframpError
 from serve.metrics import Metrics
 from serve.web.problems import problem_response
 
@@ -43,9 +44,8 @@ class Edge:
         headers = Headers(scope=scope)
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
-        state.update(
-            arrived_s=arrived_s, model="", code=HTTPStatus.INTERNAL_SERVER_ERROR, started=False
-        )
+        state.update(arrived_s=arrived_s, model="", error_code="", started=False)
+        state["code"] = HTTPStatus.INTERNAL_SERVER_ERROR
 
         async def send_noting(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -54,46 +54,42 @@ class Edge:
             await send(message)
 
         try:
-            self._check(scope["method"], headers)
-            await self._app(scope, self._limited(receive), send_noting)
-        except OfframpError as error:
-            await problem_response(error)(scope, receive, send_noting)
+            await self._app(scope, self._limited(receive, headers), send_noting)
+        except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
+            state["code"] = Cancelled.status
+            raise
         except Exception:
             log.exception("request %s failed", request_id)
+            state["error_code"] = INTERNAL.code
             if state["started"]:
                 raise  # too late for another answer: the server cuts the connection
             await problem_response(INTERNAL)(scope, receive, send_noting)
         finally:
             self._count(scope, time.monotonic() - arrived_s)
 
-    def _check(self, method: str, headers: Headers) -> None:
-        if method not in ("POST", "PUT", "PATCH"):
-            return
-        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
+    def _limited(self, receive: Receive, headers: Headers) -> Receive:
         declared = headers.get("content-length", "0")
-        if declared.isdecimal() and int(declared) > self._max_body_bytes:
-            raise self._too_large()
-
-    def _limited(self, receive: Receive) -> Receive:
-        received = 0
+        received = int(declared) if declared.isdecimal() else 0
+        if received <= self._max_body_bytes:
+            received = 0  # what is declared may be less than what comes
 
         async def receive_counting() -> Message:
             nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
+            if received <= self._max_body_bytes:
+                message = await receive()
+                received += len(message.get("body", b""))
             if received > self._max_body_bytes:
-                raise self._too_large()
+                raise BodyTooLarge(
+                    f"the body is larger than {self._max_body_bytes} bytes; send less"
+                )
             return message
 
         return receive_counting
-
-    def _too_large(self) -> BodyTooLarge:
-        return BodyTooLarge(f"the body is larger than {self._max_body_bytes} bytes; send less")
 
     def _count(self, scope: Scope, duration_s: float) -> None:
         # Unknown paths share one label: a client must not be able to grow the metrics page.
         route = getattr(scope.get("route"), "path", "other")
         state = scope["state"]
         self._metrics.request(state["model"], route, int(state["code"]), duration_s)
+        if state["error_code"]:
+            self._metrics.rejected(state["model"], state["error_code"])

@@ -38,15 +38,20 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OfframpError)
     async def expected(request: Request, error: OfframpError) -> Response:
-        return problem_response(error)
+        return _answer(request, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem_response(_from_findings(error))
+        return _answer(request, _from_findings(error))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        return problem_response(_from_http(request, error))
+        return _answer(request, _from_http(request, error))
+
+
+def _answer(request: Request, error: OfframpError) -> Response:
+    request.state.error_code = error.code  # for the edge, which counts
+    return problem_response(error)
 
 
 def _from_findings(error: RequestValidationError) -> OfframpError:

@@ -228,3 +228,35 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
         versions = sorted(itertools.chain(*pool.map(change, replicas)))
     assert versions == list(range(2, len(versions) + 2))
     assert len(versions) >= 100
+
+
+class OvertakingStore(MemoryStore):
+    """A store in which another replica's newer policy is taken up during our own append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: LivePolicy | None = None
+
+    def append(self, model: str, entry: VersionedPolicy) -> bool:
+        added = super().append(model, entry)
+        if self.live is not None:
+            live, self.live = self.live, None
+            newer = VersionedPolicy(
+                version=entry.version + 1,
+                policy=leave_at(3),
+                source="api",
+                baseline=entry.baseline,
+            )
+            super().append(model, newer)
+            live.refresh()
+        return added
+
+
+def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
+    make_live: MakeLive,
+) -> None:
+    store = OvertakingStore()
+    live = make_live(store)
+    store.live = live
+    assert live.replace(leave_at(2), based_on=None).version == 2
+    assert live.current.version == 3

@@ -143,6 +143,30 @@ def test_a_row_whose_client_has_left_is_dropped_before_its_next_segment() -> Non
     assert [run.keys for run in bench.runner.runs] == [[1, 2], [2], [2], [2]]
 
 
+class Fickle(Row):
+    """A row that its client leaves while the engine looks at it: not at first, then for good."""
+
+    def __init__(self, row: Row, patient_looks: int) -> None:
+        super().__init__(row.input_ids, row.token_type_ids, row.rule, row.tag)
+        self.patient_looks = patient_looks
+
+    @property
+    def cancelled(self) -> bool:  # type: ignore[override]
+        self.patient_looks -= 1
+        return self.patient_looks < 0
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize("patient_looks", range(8))
+def test_a_client_that_leaves_at_any_moment_gets_exactly_one_outcome(patient_looks: int) -> None:
+    bench = Bench(sure_from({1: 3, 2: 3}))
+    bench.add(Fickle(fake_row(1), patient_looks), fake_row(2))
+    assert sorted(outcome.row.tag for outcome in bench.finish()) == [1, 2]
+
+
 def test_a_segment_that_fails_fails_its_wave_only() -> None:
     def heads(key: int, index: int) -> tuple[float, float]:
         if key == 1 and index == 1:

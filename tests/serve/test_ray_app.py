@@ -1,5 +1,6 @@
 """`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
 
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -125,15 +126,23 @@ def test_docs_and_health_are_there(server: LiveServer) -> None:
 
 def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer) -> None:
     before = server.metric("offramp_client_disconnects_total")
+    answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
     content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
     head = (
         b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(content)
     )
 
+    def all_answered(count: int) -> bool:
+        now = server.metric("offramp_requests_total", route="/v1/classify", code="200")
+        return now >= answered + count
+
     def noticed() -> bool:
-        with server.half_sent(head + content):
-            pass
+        # Several at once, so that some are still in the queue when all leave.
+        with contextlib.ExitStack() as clients:
+            for _ in range(6):
+                clients.enter_context(server.half_sent(head + content))
+            until(lambda: server.metric("offramp_queue_depth") or all_answered(6))
         return server.metric("offramp_client_disconnects_total") > before
 
     until(noticed)

@@ -156,22 +156,27 @@ def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
     assert len(server.answer(odd)["results"]) == len(odd)
 
 
-def test_late_text_leaves_with_the_best_answer_so_far_or_an_error(server: LiveServer) -> None:
-    # Which of the two depends on whether the engine is about to look for late rows.
-    seen = set()
+def test_a_text_that_is_late_from_the_start_is_an_error(server: LiveServer) -> None:
+    problem = Problem.of(server.classify("w1", timeout_ms=1e-6))
+    assert (problem.status, problem.code) == (504, "deadline_exceeded")
 
-    def both_seen() -> bool:
-        for _ in range(3):
-            response = server.classify("w1", timeout_ms=1e-6)
+
+def test_a_late_text_leaves_with_the_best_answer_so_far(server: LiveServer) -> None:
+    """How much time is just too little depends on the machine: try several."""
+    texts = [" ".join(["w1"] * 50)] * 60
+
+    def late_exits() -> list[dict[str, Any]]:
+        for timeout_ms in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144):
+            response = server.classify(texts, timeout_ms=timeout_ms, exit={"rule": "never"})
             if response.status_code == 200:
-                assert response.json()["results"][0]["exit"]["layer"] == 1
-                seen.add(response.json()["results"][0]["exit"]["reason"])
-            else:
-                seen.add(Problem.of(response)[:2])
-        return len(seen) > 1
+                exits = [result["exit"] for result in response.json()["results"]]
+                late = [found for found in exits if found["reason"] == "deadline"]
+                if late:
+                    return late
+        return []
 
-    until(both_seen)
-    assert seen == {"deadline", (504, "deadline_exceeded")}
+    for found in until(late_exits):
+        assert 1 <= found["layer"] < found["layers"]
 
 
 def test_generous_deadline_changes_nothing(server: LiveServer) -> None:

@@ -46,7 +46,7 @@ def test_server_without_its_engine_is_live_but_not_ready(bundle: Bundle) -> None
         assert server.http.get("/health/live").status_code == 200
         assert server.metric("offramp_engine_up", model="tiny") == 0
         assert server.refusal("w1")[:2] == (503, "unavailable")
-        assert server.metric("offramp_rejected_total", code="unavailable") == 1
+        assert server.metric("offramp_rejected_total", model="tiny", code="unavailable") == 1
 
 
 def test_exit_metrics_add_up_to_the_answers_given(start_server: StartServer) -> None:

@@ -77,3 +77,27 @@ def test_head_is_refused_without_a_body(server: LiveServer, _: str, path: str) -
     response = server.http.head(path)
     assert response.status_code == 405
     assert not response.content
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "model"),
+    [
+        ({"inputs": ["w1"] * 257}, "too_many_inputs", "tiny"),
+        ({"inputs": "w1", "exit": "nope"}, "unknown_profile", "tiny"),
+        ({"inputs": 3}, "invalid_request", ""),
+        ({"inputs": "w1", "model": "nope"}, "unknown_model", ""),
+    ],
+)
+def test_every_refusal_is_counted_by_its_code(
+    server: LiveServer, body: dict[str, object], code: str, model: str
+) -> None:
+    before = server.metric("offramp_rejected_total", code=code, model=model)
+    assert Problem.of(server.http.post("/v1/classify", json=body)).code == code
+    assert server.metric("offramp_rejected_total", code=code, model=model) == before + 1
+
+
+def test_refusals_are_counted_under_their_route(server: LiveServer) -> None:
+    counted = {"route": "/v1/classify", "code": "415"}
+    before = server.metric("offramp_requests_total", **counted)
+    assert Problem.of(server.http.post("/v1/classify", content=b"{}")).status == 415
+    assert server.metric("offramp_requests_total", **counted) == before + 1
