@@ -12,7 +12,7 @@ from rich.console import Console
 
 from loadtest.client import ApiError, Client, Json, LivePolicy
 from loadtest.exits import exits_in_metrics
-from loadtest.interruption import interrupt_on_signals
+from loadtest.interruption import interrupt_on_signals, interrupted
 from loadtest.server import ServerFailed, ServerProcess, serve_bundle
 from loadtest.tables import Moved, Shown, answers_table, moves_table, worded
 from loadtest.telling import complain, started
@@ -51,12 +51,15 @@ def run(server: ServerProcess, console: Console) -> int:
         with started(server, console):
             demonstrate(Client(server.url), console)
     except (ApiError, DemoFailed, ServerFailed) as error:
-        complain(console, f"the demonstration failed: {error}")
-        return 1
+        if not interrupted():
+            complain(console, f"the demonstration failed: {error}")
+            return 1
     except KeyboardInterrupt:
-        console.print("interrupted; the server has stopped")
-        return 130
-    return 0
+        pass
+    else:
+        return 0
+    console.print("interrupted; the server has stopped")
+    return 130
 
 
 def demonstrate(client: Client, console: Console) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_received: list[int] = []
 
 
 def interrupt_on_signals() -> None:
@@ -14,7 +15,21 @@ def interrupt_on_signals() -> None:
     SIGINT too: a shell's background job inherits it ignored.
     """
     for number in _SIGNALS:
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, _interrupt)
+
+
+def interrupted() -> bool:
+    """Whether one of the signals has come.
+
+    Python drops an exception that a handler happens to raise inside a finalizer; what then goes
+    wrong, with the server told to stop as well, is no failure of its own.
+    """
+    return bool(_received)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _received.append(number)
+    signal.default_int_handler(number, frame)
 
 
 @contextmanager
