@@ -81,7 +81,8 @@ def session_options(num_threads: int) -> ort.SessionOptions:
     """Return options under which many sessions share the cores and the memory in peace.
 
     Each session has its own pool. With spinning on (the default) the pools of idle segments
-    burn the cores that the running one needs: up to 9.7 times slower with 12 segments.
+    burn the cores that the running one needs. On idle cores short waves pay for it with
+    wake-ups; docs/benchmarks.md has both figures.
     """
     _share_memory()
     options = ort.SessionOptions()

@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from loadtest import interruption
 from loadtest.client import Client
 from loadtest.demo import TEXTS, DemoFailed, demonstrate, run
 from tests.loadtest.conftest import MakeChild, StartFake
@@ -81,3 +82,11 @@ def test_interrupted_run_ends_its_server(make_child: MakeChild, number: signal.S
     assert demo.returncode == 130
     assert "interrupted" in rest
     assert not Client(child.url).ready()
+
+
+def test_failure_after_an_interrupt_that_got_lost_is_still_an_interrupt(
+    make_child: MakeChild, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "_received", [signal.SIGTERM])
+    assert run(make_child("fails to start"), console) == 130
+    assert "interrupted" in printed(console)

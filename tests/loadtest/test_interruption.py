@@ -3,6 +3,7 @@ import signal
 
 import pytest
 
+from loadtest import interruption
 from loadtest.interruption import held_back, interrupt_on_signals
 
 
@@ -23,7 +24,10 @@ def test_handlers_are_what_they_were_after_the_block() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_raises_even_where_the_shell_had_it_ignored(number: signal.Signals) -> None:
+def test_signal_raises_even_where_the_shell_had_it_ignored(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruption, "_received", [])
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         signal.signal(number, signal.SIG_IGN)
