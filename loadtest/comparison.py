@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import onnxruntime as ort
 from tokenizers import Tokenizer
 
 from loadtest.one_graph import write_one_graph
 from loadtest.race import Contenders, Finding, OneGraph, Shape, race
 from serve.bundle import Bundle
 from serve.manifest import Precision
+from serve.ort_environment import session_options, share_pool
 from serve.segments import SegmentChain
 
 SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
@@ -23,6 +25,7 @@ def compare(
     bundle: Bundle,
     precision: Precision,
     num_threads: int,
+    shared_pool: bool,
     seconds: float,
     shapes: Sequence[Shape] = SHAPES,
 ) -> Document:
@@ -32,18 +35,20 @@ def compare(
         bundle: to measure.
         precision: variant of both the segments and the one graph.
         num_threads: for either.
+        shared_pool: whether one pool of threads runs everything.
         seconds: time for each shape.
         shapes: those with more tokens than the model takes are left out.
     """
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
+    if shared_pool:
+        share_pool(num_threads)
     chain = SegmentChain(bundle, precision, num_threads)
     beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
     fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
     with tempfile.TemporaryDirectory() as folder:
         path = write_one_graph(bundle, precision, Path(folder))
-        # A single thread has no pool that could spin.
-        threading = (True, False) if num_threads > 1 else (False,)
-        one_graphs = [OneGraph(path, num_threads, spinning) for spinning in threading]
+        settings = fair_options(num_threads, shared_pool)
+        one_graphs = [OneGraph(path, options) for options in settings]
         # One thread's own time is not disturbed by what else the machine does.
         clock = time.thread_time if num_threads == 1 else time.perf_counter
         contenders = Contenders(one_graphs, chain, fp32, clock)
@@ -53,9 +58,24 @@ def compare(
         "bundle": bundle.name,
         "precision": precision,
         "threads": num_threads,
+        "shared_pool": shared_pool,
         "exit_layers": list(bundle.manifest.exit_layers),
         "shapes": [_entry(finding) for finding in findings],
     }
+
+
+def fair_options(num_threads: int, shared_pool: bool) -> list[ort.SessionOptions]:
+    """Return the settings that may suit the one graph best, its default ones among them.
+
+    In a process with a shared pool there are no others; a pool of its own may spin on.
+    """
+    ours = session_options(num_threads)
+    if shared_pool or num_threads == 1:
+        return [ours]
+    default = ort.SessionOptions()
+    default.intra_op_num_threads = num_threads
+    default.log_severity_level = 3
+    return [ours, default]
 
 
 def _entry(finding: Finding) -> Document:

@@ -55,13 +55,9 @@ class Finding(NamedTuple):
 
 
 class OneGraph:
-    """A session with ONNX Runtime's defaults, but for the number of threads and spinning."""
+    """The whole model in one session."""
 
-    def __init__(self, path: Path, num_threads: int, spinning: bool) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-        options.log_severity_level = 3
+    def __init__(self, path: Path, options: ort.SessionOptions) -> None:
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self._inputs = [value.name for value in self._session.get_inputs()]
         self._output = self._session.get_outputs()[0].name

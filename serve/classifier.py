@@ -16,6 +16,7 @@ from serve.core import ModelShape
 from serve.engine import Engine
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.hardware import available_threads, choose_precision
+from serve.ort_environment import share_pool
 from serve.pending import Pending, settle_on_their_loops
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.rules import ExitRule, check_rule
@@ -53,12 +54,14 @@ class EngineOptions:
     Attributes:
         precision: `auto`, or the variant to use.
         num_threads: of each segment; None for all cores that the process may use.
+        shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
         wave_limits: how large a wave may grow.
         queue_limits: how much is admitted.
     """
 
     precision: str = "auto"
     num_threads: int | None = None
+    shared_pool: bool = False
     wave_limits: WaveLimits = WaveLimits()
     queue_limits: QueueLimits = QueueLimits()
 
@@ -93,6 +96,8 @@ class Classifier:
         self._observer = observer
         self._encoder = TextEncoder(bundle.tokenizer_path, manifest.max_tokens)
         threads = options.num_threads or available_threads()
+        if options.shared_pool:
+            share_pool(threads)
         chain = SegmentChain(bundle, self.precision, threads)
         warm_up(chain, manifest.max_tokens)
         self.engine = Engine(

@@ -15,6 +15,7 @@ class ServerConfig(BaseModel):
         bundles: folders, each served under its name.
         precision: `auto`, or the variant to use.
         num_threads: per replica; None for all cores that it may use.
+        shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
         max_queue_tokens: their tokens.
         max_inputs: texts per request.
@@ -26,6 +27,7 @@ class ServerConfig(BaseModel):
     bundles: list[str] = Field(min_length=1)
     precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
     num_threads: PositiveInt | None = None
+    shared_pool: bool = False
     max_queue_rows: PositiveInt = QueueLimits().max_rows
     max_queue_tokens: PositiveInt = QueueLimits().max_tokens
     max_inputs: PositiveInt = WebLimits().max_inputs
@@ -37,6 +39,7 @@ class ServerConfig(BaseModel):
         return EngineOptions(
             precision=self.precision,
             num_threads=self.num_threads,
+            shared_pool=self.shared_pool,
             queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),
         )
 

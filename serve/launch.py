@@ -30,6 +30,7 @@ class Launch:
     port: int
     precision: str
     replicas: int
+    shared_pool: bool
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -49,6 +50,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
         bundles=[str(bundle.folder) for bundle in bundles],
         precision=wanted.precision,
         num_threads=max(1, available_threads() // wanted.replicas),
+        shared_pool=wanted.shared_pool,
     )
     curl = _curl_line(bundles, wanted.host, port)
     if standalone:

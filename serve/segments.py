@@ -1,7 +1,6 @@
 """A bundle's segments as ONNX Runtime sessions, called one at a time."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from serve.bundle import Bundle
 from serve.errors import InvalidBundle
-from serve.hardware import has_vnni
 from serve.manifest import (
     ATTENTION_MASK,
     HIDDEN,
@@ -22,6 +20,7 @@ from serve.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
+from serve.ort_environment import session_options
 from serve.runner import Hidden, Ids, Step
 
 
@@ -75,34 +74,3 @@ class _Segment:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
         logits, *hidden = self._session.run(self._outputs, inputs)
         return Step(hidden[0] if hidden else None, logits)
-
-
-def session_options(num_threads: int) -> ort.SessionOptions:
-    """Return options under which many sessions share the cores and the memory in peace.
-
-    Each session has its own pool. With spinning on (the default) the pools of idle segments
-    burn the cores that the running one needs. On idle cores short waves pay for it with
-    wake-ups; docs/benchmarks.md has both figures.
-    """
-    _share_memory()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    if not has_vnni():
-        # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    options.log_severity_level = 3
-    return options
-
-
-@cache
-def _share_memory() -> None:
-    """Let the process's sessions work in one arena.
-
-    Alone, each keeps an arena sized for its largest wave: after 32 x 128 tokens the six
-    segments of a MiniLM held 1.2 GB, together 0.3, and warm memory is up to 8 % faster.
-    """
-    arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
-    ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", arena, 0, default), None)

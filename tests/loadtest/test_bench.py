@@ -18,6 +18,7 @@ from loadtest.one_graph import join, write_one_graph
 from loadtest.race import OneGraph, Shape, feeds_of
 from serve.bundle import Bundle
 from serve.manifest import Precision
+from serve.ort_environment import session_options
 from serve.segments import SegmentChain
 from tests.tiny import DEPTH, tiny_model
 
@@ -70,7 +71,7 @@ def test_the_one_graph_answers_like_the_last_segment(
     bundle: Bundle, tmp_path: Path, precision: Precision
 ) -> None:
     feeds = feeds_of(Shape(3, 9), vocabulary=200)
-    one_graph = OneGraph(write_one_graph(bundle, precision, tmp_path), 2, spinning=True)
+    one_graph = OneGraph(write_one_graph(bundle, precision, tmp_path), session_options(2))
     chain = SegmentChain(bundle, precision, 2)
     mask = feeds["attention_mask"]
     step = chain.start(feeds["input_ids"], mask, feeds["token_type_ids"])
@@ -81,7 +82,7 @@ def test_the_one_graph_answers_like_the_last_segment(
 
 def test_every_shape_that_fits_is_measured(bundle: Bundle) -> None:
     shapes = (Shape(1, 4), Shape(2, 64), Shape(1, 128))
-    document = compare(bundle, "fp32", num_threads=1, seconds=0, shapes=shapes)
+    document = compare(bundle, "fp32", num_threads=1, shared_pool=False, seconds=0, shapes=shapes)
     assert [(s["rows"], s["tokens"]) for s in document["shapes"]] == [(1, 4), (2, 64)]
     assert document["exit_layers"] == [1, 2, 3, 4]
     assert all(shape["fp32_segments_ms"] is None for shape in document["shapes"])

@@ -29,7 +29,8 @@ def wish(bundle_folder: Path, taken_port: int) -> Wish:
     def make(
         *bundles: Path, host: str = "127.0.0.1", precision: str = "fp32", replicas: int = 1
     ) -> Launch:
-        return Launch(bundles or (bundle_folder,), host, taken_port, precision, replicas)
+        folders = bundles or (bundle_folder,)
+        return Launch(folders, host, taken_port, precision, replicas, shared_pool=False)
 
     return make
 

@@ -1,0 +1,71 @@
+"""What the ONNX Runtime sessions of a process share: a pool of threads if it wants, an arena."""
+
+from functools import cache
+
+import onnxruntime as ort
+
+from serve.errors import DeviceUnavailable
+from serve.hardware import has_vnni
+
+_shared_pool: list[int] = []  # its number of threads, once there is one
+
+
+def share_pool(num_threads: int) -> None:
+    """Let one pool of threads serve every session that this process will make.
+
+    Its threads are awake when the next segment starts, which pays for short waves. But they spin
+    for some 30 ms after each run, and take a core from whatever else needs it. ONNX
+    Runtime fixes the pool for good, before the first session; afterwards it refuses sessions whose
+    options are not from `session_options`.
+
+    Args:
+        num_threads: the caller's own thread included.
+
+    Raises:
+        DeviceUnavailable: there is a pool of another size already, or there are sessions.
+    """
+    if _shared_pool == [num_threads]:
+        return
+    try:
+        ort.set_global_thread_pool_sizes(num_threads, 1)
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        raise DeviceUnavailable(
+            f"this process cannot have a shared pool of {num_threads} threads any more: {error}"
+        ) from error
+    _shared_pool.append(num_threads)
+
+
+def session_options(num_threads: int) -> ort.SessionOptions:
+    """Return options under which many sessions share the cores and the memory in peace.
+
+    Without a shared pool each session has its own, whose threads spin while the session runs and
+    sleep otherwise. (By default they would spin on, against those of the next segment.)
+
+    Args:
+        num_threads: of the session's own pool, the caller's thread included.
+    """
+    _share_memory()
+    options = ort.SessionOptions()
+    if _shared_pool:
+        options.use_per_session_threads = False
+    else:
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    if not has_vnni():
+        # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    options.log_severity_level = 3
+    return options
+
+
+@cache
+def _share_memory() -> None:
+    """Let the process's sessions work in one arena.
+
+    Alone, each keeps an arena sized for its largest wave: after 32 x 128 tokens the six
+    segments of a MiniLM held 1.2 GB, together 0.3, and warm memory is up to 8 % faster.
+    """
+    arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
+    ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", arena, 0, default), None)
