@@ -6,16 +6,22 @@ from pathlib import Path
 from export import parity, samples
 from export.card import card
 from export.description import describe
-from export.files import copy_model_files, hashes, save_segment, segment_path, sizes_of
+from export.files import (
+    copy_model_files,
+    copy_recording,
+    graph_path,
+    hashes,
+    save_segment,
+    sizes_of,
+)
+from export.parts import Part
 from export.plan import Export, plan
-from export.quantize import quantize
-from export.segments import build_segment
-from export.stages import Span
+from export.segments import variant
 from export.staging import staged
 from serve.bundle import CALIBRATION, MANIFEST, Bundle, load_bundle
+from serve.device import Placement, build_runner
 from serve.hardware import available_threads
 from serve.manifest import Manifest, Parity, Precision
-from serve.segments import SegmentChain
 
 __all__ = ["plan", "write"]
 
@@ -37,10 +43,11 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
     """
     out = out.resolve()
     with staged(out) as folder:
-        for span in export.spans:
-            report(f"exit {span.exit_layer}")
-            _write_segment(export, span, folder)
+        for part in export.parts:
+            report(part.name)
+            _write_part(export, part, folder)
         copy_model_files(export.folder, folder)
+        copy_recording(export.folder, folder, export.kept)
         if export.calibration.variants:
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
         measured = _measure(export, folder, report)
@@ -48,11 +55,11 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
         return _write_manifest(export, measured, folder)
 
 
-def _write_segment(export: Export, span: Span, folder: Path) -> None:
-    segment = build_segment(export.model, span)
+def _write_part(export: Export, part: Part, folder: Path) -> None:
+    graph = part.build()
     for precision in export.precisions:
-        variant = segment if precision == "fp32" else quantize(segment)
-        save_segment(variant, folder / segment_path(precision, span.exit_layer))
+        path = folder / graph_path(precision, part.stem)
+        save_segment(variant(graph, precision), path)
 
 
 def _write_manifest(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
@@ -80,10 +87,10 @@ def _measure(export: Export, folder: Path, report: Report) -> dict[Precision, Pa
 
 def _parity(export: Export, bundle: Bundle, precision: Precision) -> Parity:
     model, manifest = export.model, bundle.manifest
-    chain = SegmentChain(bundle, precision, available_threads())
+    runner = build_runner(bundle, Placement("cpu", precision), available_threads())
     odd = samples.odd_batches(manifest.max_tokens, model.config.vocab_size)
     texts = samples.text_batches(bundle.tokenizer_path, manifest.max_tokens, manifest.pad_id)
-    on_odd = parity.compare(chain, model, export.spans, odd)
-    on_texts = parity.compare(chain, model, export.spans, texts)
+    on_odd = parity.compare(runner, model, export.spans, odd)
+    on_texts = parity.compare(runner, model, export.spans, texts)
     parity.check([*on_odd, *on_texts], precision)
     return parity.summary(on_texts)

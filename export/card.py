@@ -15,11 +15,13 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
     """
     source = manifest.source
     exits = ", ".join(map(str, manifest.exit_layers))
+    sharing = ", which share one set of weights" if manifest.layers == "shared" else ""
     lines = [
         f"# {name}",
         "",
         f"An Offramp bundle of `{source.model}`: {manifest.num_layers} layers of width "
-        f"{manifest.width}, exits after layers {exits}, up to {manifest.max_tokens} tokens.",
+        f"{manifest.width}{sharing}, exits after layers {exits}, "
+        f"up to {manifest.max_tokens} tokens.",
         f"Labels: {', '.join(manifest.labels)}.",
         "",
         f"Serve it: `offramp serve {name}`",

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from export.plan import Export
     from serve.manifest import Manifest
 
-_Exportable = Literal["fp32", "int8"]
+_Exportable = Literal["fp32", "int8", "fp16"]
 
 
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a multi-exit model.")],
     out: Annotated[Path, typer.Option(help="Bundle folder to write; a bundle there is replaced.")],
     precision: Annotated[
-        str, typer.Option(help="Variants, comma separated: fp32; int8 for CPUs with VNNI.")
+        str,
+        typer.Option(
+            help="Variants, comma separated: fp32; int8 for CPUs with VNNI; fp16 for GPUs."
+        ),
     ] = "fp32,int8",
     exits: Annotated[
         str | None, typer.Option(help="Exit layers, comma separated; all the model has if absent.")
@@ -72,7 +75,7 @@ def _precisions(listed: str) -> tuple[_Exportable, ...]:
     unknown = sorted(wanted - set(get_args(_Exportable)))
     if unknown or not wanted:
         raise ExportFailed(
-            f"--precision {listed!r}: must be one or both of {', '.join(get_args(_Exportable))}"
+            f"--precision {listed!r}: must be some of {', '.join(get_args(_Exportable))}"
         )
     return tuple(name for name in get_args(_Exportable) if name in wanted)
 

@@ -13,6 +13,7 @@ from serve.manifest import (
     INPUT_IDS,
     KEEP,
     LOGITS,
+    POOLED,
     TOKEN_TYPE_IDS,
 )
 
@@ -38,10 +39,12 @@ CHOSEN = Port(KEEP, ir.DataType.INT64, (ROWS,))
 COMPACTED = Port("compacted", ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
 
 LATER_INPUTS = (CARRIED, CHOSEN, MASK)
-OUTPUTS = (
-    Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH)),
-    Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS)),
-)
+PASSED_ON = Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+SAID = Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS))
+OUTPUTS = (PASSED_ON, SAID)
+
+# Shared layers: what the layer gives the heads.
+TO_HEADS = Port(POOLED, ir.DataType.FLOAT, (ROWS, WIDTH))
 
 
 def first_inputs(token_types: bool) -> tuple[Port, ...]:
@@ -49,22 +52,32 @@ def first_inputs(token_types: bool) -> tuple[Port, ...]:
     return (_IDS, MASK, _TOKEN_TYPES) if token_types else (_IDS, MASK)
 
 
+def embed_inputs(token_types: bool) -> tuple[Port, ...]:
+    """Return what the embeddings of shared layers take."""
+    return (_IDS, _TOKEN_TYPES) if token_types else (_IDS,)
+
+
 def check_contract(
-    model: ir.Model, inputs: Sequence[Port], sizes: dict[str, int], place: str
+    model: ir.Model,
+    inputs: Sequence[Port],
+    sizes: dict[str, int],
+    place: str,
+    outputs: Sequence[Port] = OUTPUTS,
 ) -> None:
-    """Compare a segment's declared inputs and outputs with the contract.
+    """Compare a graph's declared inputs and outputs with the contract.
 
     Args:
-        model: the segment.
-        inputs: what it should take; every segment gives `OUTPUTS`.
+        model: the graph.
+        inputs: what it should take.
         sizes: width and labels of this model.
-        place: how to name the segment in a message.
+        place: how to name the graph in a message.
+        outputs: what it should give; every segment gives `OUTPUTS`.
 
     Raises:
         ExportFailed: naming the first input or output that differs, and how.
     """
     declared = (*model.graph.inputs, *model.graph.outputs)
-    expected = (*inputs, *OUTPUTS)
+    expected = (*inputs, *outputs)
     names = [value.name for value in declared]
     if names != [port.name for port in expected]:
         raise ExportFailed(f"{place} has {names}, expected {[port.name for port in expected]}")

@@ -3,12 +3,14 @@
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
+from onnxscript.rewriter import pattern
 
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
 
 # Positions of MultiHeadAttention's optional inputs.
 _KEY_PADDING_MASK, _ATTENTION_BIAS = 4, 5
+_FLOAT = ir.DataType.FLOAT.value
 
 
 def suit_cpu(model: ir.Model) -> None:
@@ -43,8 +45,10 @@ def pass_mask_to_attention(model: ir.Model) -> None:
     stays finite.
     """
     graph = model.graph
-    mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
     attentions = [n for n in graph if n.op_type == "MultiHeadAttention"]
+    if not attentions:
+        return
+    mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
     splice = Splice(model, graph[0])
     padding = splice.op("Cast", mask, attributes={"to": ir.DataType.INT32.value})
     splice.insert()
@@ -55,24 +59,38 @@ def pass_mask_to_attention(model: ir.Model) -> None:
         node.attributes["mask_filter_value"] = ir.AttrFloat32("mask_filter_value", lowest)
 
 
-def fix_order_of_pooling(model: ir.Model) -> None:
-    """Keep padding out of the last bit of a mean over tokens.
+class _Pooling(pattern.RewriteRuleClassBase):
+    """A mean over tokens, in five nodes instead of seven and in one order of summing.
 
-    A product with a single row on its left has a kernel of its own, whose order of summing
-    depends on the number of tokens, padding included. A factor other than 1 leads to the
-    general kernel, which sums in one order; 2 and 1/2 are exact.
+    A product with a single row on its left has a kernel of its own, whose order depends on the
+    number of tokens, padding included. With a column, transposed by the product itself, it is
+    the general kernel, which sums in one order. The last bit of a mean is then free of padding.
     """
-    for node in [n for n in model.graph if _pools(n)]:
-        mask, hidden = node.inputs
-        splice = Splice(model, node)
-        doubled = splice.op("Add", mask, mask)
-        attributes = {"alpha": 0.5}
-        product = splice.op("FusedMatMul", doubled, hidden, attributes=attributes, domain=CONTRIB)
-        splice.replace(product)
+
+    def pattern(self, op, mask, hidden, across, one, along):
+        weights = op.Cast(op.Unsqueeze(mask, across), to=_FLOAT)  # (rows, 1, tokens)
+        length = op.Max(op.ReduceSum(weights, along, keepdims=0), one)
+        return op.Div(op.Squeeze(op.MatMul(weights, hidden), across), length)
+
+    def check(self, context, one, across, along, **_values):
+        wanted = ((one, 1), (across, [1]), (along, [2]))
+        found = pattern.MatchResult()
+        for value, expected in wanted:
+            if value.const_value is None or value.const_value.numpy().tolist() != expected:
+                return found.fail(f"not {expected}", value)
+        return found
+
+    def rewrite(self, op, mask, hidden, across, along, **_values):
+        # A row of nothing but padding stays 0.
+        shares = op.LpNormalization(op.Cast(mask, to=_FLOAT), p=1, axis=-1)
+        column = op.Unsqueeze(shares, along)
+        product = op.FusedMatMul(column, hidden, transA=1, _domain=CONTRIB)
+        return op.Squeeze(product, across)
 
 
-def _pools(node: ir.Node) -> bool:
-    if node.op_type != "MatMul" or any(v is None or v.const_value for v in node.inputs):
-        return False
-    mask = node.inputs[0]
-    return mask is not None and mask.shape is not None and mask.shape[1] == 1
+_POOLING = pattern.RewriteRuleSet([_Pooling.rule()])
+
+
+def fix_order_of_pooling(model: ir.Model) -> None:
+    """Keep padding out of the last bit of a mean over tokens; see `_Pooling`."""
+    _POOLING.apply_to_model(model)

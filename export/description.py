@@ -4,10 +4,26 @@ import torch
 import transformers
 
 from export import source
-from export.files import segment_path
+from export.contract import LATER_INPUTS, embed_inputs
+from export.files import graph_path, segment_path
 from export.plan import Export
 from export.segments import segment_inputs
-from serve.manifest import Exit, Head, Manifest, Parity, Precision, Segment, Source, Variant
+from export.shared_layers import EMBED, LAYER, head_stem
+from serve.manifest import (
+    HIDDEN_OUT,
+    POOLED,
+    Exit,
+    Graph,
+    Head,
+    HeadGraph,
+    Manifest,
+    Parity,
+    Precision,
+    Segment,
+    SharedGraphs,
+    Source,
+    Variant,
+)
 from serve.version import __version__
 
 
@@ -23,6 +39,7 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
     head = model.exit_config.head
     return Manifest(
         labels=tuple(model.labels),
+        layers="shared" if model.backbone.shared else "own",
         exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
         width=model.config.hidden_size,
         max_tokens=source.max_tokens(export.folder, model),
@@ -37,6 +54,8 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
 
 
 def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
+    if export.model.backbone.shared:
+        return Variant(shared=_shared_graphs(export, precision), parity=parity)
     return Variant(
         segments=tuple(
             Segment(
@@ -47,6 +66,28 @@ def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
             for span in export.spans
         ),
         parity=parity,
+    )
+
+
+def _shared_graphs(export: Export, precision: Precision) -> SharedGraphs:
+    inputs = embed_inputs(export.model.backbone.has_token_types)
+    return SharedGraphs(
+        embed=Graph(
+            file=graph_path(precision, EMBED),
+            inputs=tuple(port.name for port in inputs),
+            outputs=(HIDDEN_OUT,),
+        ),
+        layer=Graph(
+            file=graph_path(precision, LAYER),
+            inputs=tuple(port.name for port in LATER_INPUTS),
+            outputs=(HIDDEN_OUT, POOLED),
+        ),
+        heads=tuple(
+            HeadGraph(
+                file=graph_path(precision, head_stem(span.exit_layer)), exit_layer=span.exit_layer
+            )
+            for span in export.spans
+        ),
     )
 
 

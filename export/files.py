@@ -1,12 +1,15 @@
 """The bundle's files: segments, copies from the model folder, hashes."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
 
 from serve.bundle import MANIFEST, TOKENIZER, sha256_of
 from serve.manifest import Manifest
+from serve.recording import RECORDING
 
 # A protobuf message holds at most 2 GiB; weights beyond this go into a file beside the graph.
 MAX_INLINE_BYTES = 1_500_000_000
@@ -14,7 +17,12 @@ MAX_INLINE_BYTES = 1_500_000_000
 
 def segment_path(precision: str, exit_layer: int) -> str:
     """Return a segment's path inside the bundle."""
-    return f"segments/{precision}/{exit_layer:02d}.onnx"
+    return graph_path(precision, f"{exit_layer:02d}")
+
+
+def graph_path(precision: str, stem: str) -> str:
+    """Return the path of any graph of a variant inside the bundle."""
+    return f"segments/{precision}/{stem}.onnx"
 
 
 def save_segment(model: ir.Model, path: Path, max_inline_bytes: int = MAX_INLINE_BYTES) -> None:
@@ -32,6 +40,19 @@ def copy_model_files(model_folder: Path, folder: Path) -> None:
         shutil.copyfile(model_folder / "README.md", folder / "MODEL.md")
 
 
+def copy_recording(model_folder: Path, folder: Path, kept: Sequence[int]) -> None:
+    """Copy what the exits said of the calibration data, if it was recorded.
+
+    Args:
+        model_folder: written by `offramp train` or `offramp evaluate`.
+        folder: the bundle's.
+        kept: which of the model's exits are exported, counted from 0.
+    """
+    path = model_folder / RECORDING
+    if path.is_file():
+        np.save(folder / RECORDING, np.load(path, allow_pickle=False)[list(kept)])
+
+
 def hashes(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file in the folder but the manifest, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -41,7 +62,5 @@ def hashes(folder: Path) -> dict[str, str]:
 
 def sizes_of(folder: Path, manifest: Manifest) -> dict[str, int]:
     """Return how many bytes the segments of each variant take."""
-    return {
-        precision: sum(path.stat().st_size for path in (folder / "segments" / precision).iterdir())
-        for precision in manifest.variants
-    }
+    files = {p: (folder / "segments" / p).rglob("*.onnx*") for p in manifest.variants}
+    return {p: sum(path.stat().st_size for path in paths) for p, paths in files.items()}

@@ -1,6 +1,6 @@
 """Is the bundle the model? Every exit's logits, through the serving code, against PyTorch."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from export.errors import ExportFailed
 from export.samples import Batch
 from export.stages import Span
+from export.walks import walk
 from models.multi_exit import MultiExitModel
 from serve.manifest import Parity, Precision
 from serve.segments import SegmentChain
+from serve.shared_layers import SharedLayers
 
-# What int8 costs is measured and recorded, not bounded; it must only be finite.
-TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": float(np.finfo(np.float32).max)}
+# What int8 and fp16 cost is measured and recorded, not bounded; it must only be finite.
+_FINITE = float(np.finfo(np.float32).max)
+TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": _FINITE, "fp16": _FINITE}
 
 
 class ExitGap(NamedTuple):
@@ -35,14 +38,18 @@ class ExitGap(NamedTuple):
 
 
 def compare(
-    chain: SegmentChain, model: MultiExitModel, spans: Iterable[Span], batches: Iterable[Batch]
+    runner: SegmentChain | SharedLayers,
+    model: MultiExitModel,
+    spans: Iterable[Span],
+    batches: Iterable[Batch],
 ) -> list[ExitGap]:
     """Run batches through both, dropping and reordering rows between segments.
 
-    Padding shrinks with the rows that are left, as it does while serving.
+    Padding shrinks with the rows that are left, as it does while serving. Through shared layers
+    rows run with others that are at other depths.
 
     Args:
-        chain: the bundle's segments of one precision.
+        runner: the bundle's graphs of one precision.
         model: the original, in evaluation mode.
         spans: which heads of the model the segments end in.
         batches: what to compare on.
@@ -51,7 +58,7 @@ def compare(
     found: list[list[_Difference]] = [[] for _ in spans]
     for seed, batch in enumerate(batches):
         expected = _reference(model, batch)
-        for index, (rows, logits) in enumerate(run_pruned(chain, batch, seed)):
+        for index, rows, logits in walk(runner, batch, seed):
             found[index].append(_difference(logits, expected[spans[index].head][rows]))
     return [_gap(span, differences) for span, differences in zip(spans, found, strict=True)]
 
@@ -76,24 +83,6 @@ def summary(gaps: Iterable[ExitGap]) -> Parity:
         label_agreement=sum(gap.agreed for gap in gaps) / sum(gap.rows for gap in gaps),
         rows=gaps[0].rows,
     )
-
-
-def run_pruned(
-    chain: SegmentChain, batch: Batch, seed: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield for every exit which rows of the batch are left, in order, and their logits."""
-    generator = np.random.default_rng(seed)
-    rows = np.arange(len(batch.input_ids))
-    step = chain.start(*batch)
-    yield rows, step.logits
-    for index in range(1, len(chain)):
-        keep = generator.permutation(len(rows))[: max(1, len(rows) - 1)]
-        rows = rows[keep]
-        mask = batch.attention_mask[rows]
-        mask = np.ascontiguousarray(mask[:, : mask.sum(axis=1).max()])
-        assert step.hidden is not None
-        step = chain.advance(index, step.hidden, keep, mask)
-        yield rows, step.logits
 
 
 class _Difference(NamedTuple):

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export import source, subset
+from export.errors import ExportFailed
+from export.parts import Part, parts_of
 from export.stages import Span, spans
 from models.multi_exit import MultiExitModel
 from serve.calibration import Calibration
@@ -34,9 +36,19 @@ class Export:
     notes: tuple[str, ...]
 
     @property
+    def kept(self) -> list[int]:
+        """Which of the model's exits are exported, counted from 0."""
+        return [self.model.exits.index(span.exit_layer) for span in self.spans]
+
+    @property
     def num_steps(self) -> int:
         """How often `export.bundle.write` reports."""
-        return len(self.spans) + len(self.precisions)
+        return len(self.parts) + len(self.precisions)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The graphs to write."""
+        return parts_of(self.model, self.spans)
 
 
 def plan(
@@ -53,6 +65,8 @@ def plan(
         ExportFailed: the model cannot be read, or has no such exits.
     """
     model = source.load_model(folder)
+    if model.backbone.shared and "fp16" in precisions:
+        raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
     policy, lost = subset.fitting_policy(source.read_policy(folder), exits, len(model.labels))

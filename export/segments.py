@@ -1,4 +1,4 @@
-"""One ONNX segment per exit, in fp32."""
+"""One ONNX segment per exit, in every precision."""
 
 import onnx_ir as ir
 
@@ -15,9 +15,13 @@ from export.contract import (
     first_inputs,
 )
 from export.cpu_kernels import suit_cpu
+from export.gpu_kernels import suit_gpu
+from export.half import halve
+from export.quantize import quantize
 from export.stages import FirstStage, LaterStage, Span
 from export.trace import trace
 from models.multi_exit import MultiExitModel
+from serve.manifest import Precision
 
 
 def segment_inputs(model: MultiExitModel, span: Span) -> tuple[Port, ...]:
@@ -26,7 +30,7 @@ def segment_inputs(model: MultiExitModel, span: Span) -> tuple[Port, ...]:
 
 
 def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
-    """Return the fused fp32 segment of one span.
+    """Return the fused fp32 segment of one span, not suited to any device yet.
 
     Raises:
         ExportFailed: the exporter's graph does not keep the segment contract.
@@ -39,6 +43,20 @@ def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
         put_compaction_first(segment, sizes)
     else:
         segment = trace(FirstStage(model, span).eval(), inputs, OUTPUTS, sizes)
-    suit_cpu(segment)
     check_contract(segment, inputs, sizes, f"the segment of exit {span.exit_layer}")
     return segment
+
+
+def variant(segment: ir.Model, precision: Precision) -> ir.Model:
+    """Return what runs of a segment: fp32 and int8 suit CPUs, fp16 suits GPUs.
+
+    Args:
+        segment: from `build_segment`; left as it is.
+        precision: hidden states are fp16 in fp16, else fp32; logits are always fp32.
+    """
+    model = segment.clone()
+    if precision == "fp16":
+        suit_gpu(model)
+        return halve(model)
+    suit_cpu(model)
+    return quantize(model) if precision == "int8" else model

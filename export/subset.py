@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from serve.calibration import Calibration, VariantCalibration
+from serve.calibration import Calibration
 from serve.errors import InvalidRule
 from serve.manifest import Precision
 from serve.policy import Limits, Policy
-from serve.rules import ExitRule, LayerRule, NeverRule, check_rule
+from serve.rules import ExitRule, NeverRule, check_rule
 
 
 def fitting_policy(
@@ -39,11 +39,7 @@ def fitting_calibration(
     all_exits: tuple[int, ...],
     precisions: Iterable[Precision],
 ) -> tuple[Calibration, list[str]]:
-    """Return the figures that hold for these exits and precisions, and notes on the others.
-
-    With fewer exits a threshold catches rows at other layers, so of its operating points only
-    those survive that no exit decides: a fixed layer, or never.
-    """
+    """Return the figures that hold for these exits and precisions, and notes on the others."""
     wanted = set(precisions)
     variants = {p: v for p, v in calibration.variants.items() if p in wanted}
     notes = [
@@ -53,29 +49,12 @@ def fitting_calibration(
     ]
     if exits == all_exits:
         return Calibration(variants=variants), notes
-    kept = {p: _on_exits(v, exits) for p, v in variants.items()}
+    kept = {p: v.on_exits(exits) for p, v in variants.items()}
     for precision, before in variants.items():
         lost = len(before.operating_points) - len(kept[precision].operating_points)
         if lost:
             notes.append(f"{precision}: {lost} operating points dropped: measured on all exits")
     return Calibration(variants=kept), notes
-
-
-def _on_exits(figures: VariantCalibration, exits: tuple[int, ...]) -> VariantCalibration:
-    return figures.model_copy(
-        update={
-            "exits": tuple(e for e in figures.exits if e.layer in exits),
-            "operating_points": tuple(
-                p for p in figures.operating_points if _same_on(p.rule, exits)
-            ),
-        }
-    )
-
-
-def _same_on(rule: ExitRule, exits: tuple[int, ...]) -> bool:
-    if isinstance(rule, LayerRule):
-        return rule.layer in exits
-    return isinstance(rule, NeverRule) and (rule.max_layer is None or rule.max_layer in exits)
 
 
 def _fits(rule: ExitRule, exits: tuple[int, ...], num_labels: int) -> bool:

@@ -11,6 +11,7 @@ from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from onnxscript.rewriter.ort_fusions import optimize_for_ort
 from torch import Tensor, nn
 
+from export.activations import fuse_activations
 from export.contract import DYNAMIC_AXES, Port
 
 OPSET = 18
@@ -24,7 +25,7 @@ def trace(
     """Export a module and fuse it into ONNX Runtime's transformer operators.
 
     Attention becomes MultiHeadAttention, residual and norm SkipLayerNormalization, the first
-    dense layer's bias and activation BiasGelu.
+    dense layer's bias and activation BiasGelu or FastGelu.
 
     Args:
         module: in evaluation mode; takes `inputs` in order.
@@ -46,6 +47,7 @@ def trace(
         )
         assert program is not None  # None only if it is told to write a file
         model, _ = optimize_for_ort(program.model)
+        fuse_activations(model)
     # Metadata holds stack traces, with the paths of the machine that exported.
     ClearMetadataAndDocStringPass()(model)
     return model

@@ -2,15 +2,18 @@
 
 Made from a bundle's segments, so that it is compared at the same precision and with the same
 kernels: joined end to end, without choosing rows between them and without the inner heads.
+
+`python -m loadtest.one_graph BUNDLE --out FOLDER` writes one per variant, for a GPU host.
 """
 
+import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from serve.bundle import Bundle
+from serve.bundle import Bundle, load_bundle
 from serve.manifest import (
     ATTENTION_MASK,
     HIDDEN,
@@ -25,26 +28,36 @@ from serve.manifest import (
 _SHARED = {INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS}
 
 
-def write_one_graph(bundle: Bundle, precision: Precision, folder: Path) -> Path:
+def write_one_graph(
+    bundle: Bundle, precision: Precision, folder: Path, every_head: bool = False
+) -> Path:
     """Write the model as one graph, weights beside it, and return its path."""
     path = folder / "one_graph.onnx"
     segments = [onnx.load(segment) for segment in bundle.segment_paths(precision)]
-    onnx.save_model(join(segments), path, save_as_external_data=True, location="weights")
+    joined = join(segments, every_head)
+    onnx.save_model(joined, path, save_as_external_data=True, location="weights")
     return path
 
 
-def join(segments: list[ModelProto]) -> ModelProto:
-    """Return embeddings, all layers and the last head as one graph; its output is the logits."""
+def join(segments: list[ModelProto], every_head: bool = False) -> ModelProto:
+    """Return embeddings, all layers and the last head as one graph; its output is the logits.
+
+    Args:
+        segments: first to last.
+        every_head: keep the inner heads too; the last one's logits are the first output.
+    """
     joined = ModelProto()
     joined.CopyFrom(segments[-1])
     joined.graph.CopyFrom(GraphProto(name="one_graph", input=segments[0].graph.input))
     hidden = ""
+    logits: list[str] = []
     for index, segment in enumerate(segments):
         names = _append(joined.graph, segment.graph, f"{index}.", hidden)
         hidden = names[HIDDEN_OUT]
-    logits = segments[-1].graph.output[1]
-    joined.graph.output.add().CopyFrom(logits)
-    joined.graph.output[0].name = names[LOGITS]
+        logits.insert(0, names[LOGITS])
+    for name in logits if every_head else logits[:1]:
+        joined.graph.output.add().CopyFrom(segments[-1].graph.output[1])
+        joined.graph.output[-1].name = name
     _drop_unused(joined.graph)
     _merge_equal(joined.graph)
     return joined
@@ -120,3 +133,20 @@ def _replace(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
     kept = list(nodes)
     del graph.node[:]
     graph.node.extend(kept)
+
+
+def main() -> None:
+    """Write the one graph of every variant to a folder of its own."""
+    parser = argparse.ArgumentParser(prog="python -m loadtest.one_graph")
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    wanted = parser.parse_args()
+    bundle = load_bundle(wanted.bundle)
+    for precision in bundle.manifest.variants:
+        folder = wanted.out / precision
+        folder.mkdir(parents=True, exist_ok=True)
+        print(write_one_graph(bundle, precision, folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -60,12 +60,12 @@ class OneGraph:
     def __init__(self, path: Path, options: ort.SessionOptions) -> None:
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self._inputs = [value.name for value in self._session.get_inputs()]
-        self._output = self._session.get_outputs()[0].name
+        self._outputs = [value.name for value in self._session.get_outputs()]
 
     def run(self, feeds: Feeds) -> NDArray[np.float32]:
-        """Return (rows, labels) logits; called the way `serve.segments` calls its sessions."""
+        """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
         logits: NDArray[np.float32]
-        (logits,) = self._session.run([self._output], {n: feeds[n] for n in self._inputs})
+        logits, *_ = self._session.run(self._outputs, {n: feeds[n] for n in self._inputs})
         return logits
 
 

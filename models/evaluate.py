@@ -12,9 +12,8 @@ from models.batches import collate, sorted_batches
 from models.encoding import EncodedRow
 from models.multi_exit import MultiExitModel
 from serve.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.columns import RuleColumns
-from serve.judge import Reason, judge
 from serve.policy import Policy
+from serve.recording import exits_taken
 from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 
 BATCH_SIZE = 64
@@ -65,7 +64,7 @@ def exit_figures(outcome: Outcome) -> tuple[ExitFigures, ...]:
 
 def operating_point(outcome: Outcome, rule: ExitRule) -> OperatingPoint:
     """Return what a rule gives on the data, judged as the server judges."""
-    exits = exit_indices(outcome, rule)
+    exits = exits_taken(outcome.logits, rule, outcome.exits, (1.0,) * len(outcome.exits))
     labels = outcome.logits.argmax(-1)
     answers = labels[exits, np.arange(len(exits))]
     return OperatingPoint(
@@ -74,19 +73,6 @@ def operating_point(outcome: Outcome, rule: ExitRule) -> OperatingPoint:
         agreement=float((answers == labels[-1]).mean()),
         mean_exit_layer=float(np.array(outcome.exits)[exits].mean()),
     )
-
-
-def exit_indices(outcome: Outcome, rule: ExitRule) -> NDArray[np.intp]:
-    """Return (rows,) the exit at which each row leaves, counted from 0."""
-    num_exits, num_rows, _ = outcome.logits.shape
-    columns = RuleColumns.of([rule] * num_rows, outcome.exits)
-    left_at = np.full(num_rows, num_exits - 1)
-    inside = np.ones(num_rows, np.bool_)
-    for index, logits in enumerate(outcome.logits):
-        leaves = inside & (judge(columns, logits, index, num_exits).reasons != Reason.STAYS)
-        left_at[leaves] = index
-        inside &= ~leaves
-    return left_at
 
 
 def choose_policy(outcome: Outcome) -> Policy:

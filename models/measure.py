@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from models.card import write_card
 from models.encoding import encode
 from models.errors import TrainingFailed
@@ -10,12 +12,13 @@ from models.examples import read_rows, to_examples
 from models.multi_exit import MultiExitModel
 from serve.bundle import CALIBRATION, sha256_of
 from serve.calibration import Calibration, Data, VariantCalibration
+from serve.recording import RECORDING
 
 POLICY = "policy.json"
 
 
 def measure(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
-    """Measure a model as it is stored; write its calibration, policy and card.
+    """Measure a model as it is stored; write its calibration, recording, policy and card.
 
     Args:
         folder: the model folder.
@@ -37,6 +40,7 @@ def measure(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
     figures = calibrate(outcome, data, policy)
     calibration = Calibration(variants={"fp32": figures})
     (folder / CALIBRATION).write_text(calibration.model_dump_json(indent=1) + "\n", "utf-8")
+    np.save(folder / RECORDING, outcome.logits)
     (folder / POLICY).write_text(
         policy.model_dump_json(indent=1, exclude_none=True) + "\n", "utf-8"
     )

@@ -12,9 +12,10 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from models.backbone import Backbone, adapt, build_encoder
+from models.backbone import Backbone
+from models.families import adapt, build_encoder, read_encoder
 
 Pooling = Literal["first", "mean"]
 
@@ -50,7 +51,14 @@ class ExitHead(nn.Module):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return (rows, labels) logits for (rows, tokens, width) hidden states."""
-        pooled = hidden[:, 0] if self.pooling == "first" else masked_mean(hidden, attention_mask)
+        return self.classify(self.pool(hidden, attention_mask))
+
+    def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return (rows, width): the part without weights, the same for all heads of a model."""
+        return hidden[:, 0] if self.pooling == "first" else masked_mean(hidden, attention_mask)
+
+    def classify(self, pooled: Tensor) -> Tensor:
+        """Return (rows, labels) logits for (rows, width)."""
         if self.pooler is not None:
             pooled = torch.tanh(self.pooler(pooled))
         return self.classifier(self.dropout(pooled))
@@ -125,10 +133,7 @@ class MultiExitModel(nn.Module):
             exits: exit layers, counted from 1; None puts a head after every layer.
             head: shape of the heads.
         """
-        config = AutoConfig.from_pretrained(folder)
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {label: i for i, label in enumerate(labels)}
-        encoder = AutoModel.from_pretrained(folder, config=config, add_pooling_layer=False)
+        encoder = read_encoder(folder, labels)
         depth = adapt(encoder).depth
         exit_config = ExitConfig(
             exits=exits or tuple(range(1, depth + 1)), head=head or HeadConfig()

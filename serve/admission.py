@@ -3,9 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+from serve.cost import CostModel
 from serve.errors import InvalidRequest, Overloaded
-from serve.row import Row
+from serve.row import Answer, Outcome, Row
+from serve.scheduler import WaveLimits
+
+ANSWERS_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +26,29 @@ class QueueLimits:
     max_tokens: int = 131_072
 
 
-@dataclass(slots=True)
 class Admission:
-    """Counts admitted rows and tokens, and the pace at which tokens are answered.
+    """Counts admitted rows and tokens, and estimates how long they will take.
 
     Attributes:
-        limits: when to refuse.
         rows: admitted and not yet answered.
         tokens: theirs.
     """
 
-    limits: QueueLimits = QueueLimits()
-    rows: int = 0
-    tokens: int = 0
-    _seconds_per_token: float = 0.0
-    _unattributed_s: float = 0.0
+    def __init__(
+        self, limits: QueueLimits, costs: CostModel, wave_limits: WaveLimits = WaveLimits()
+    ) -> None:
+        """Start empty.
+
+        Args:
+            limits: when to refuse.
+            costs: what segments cost.
+            wave_limits: how many rows share a segment run.
+        """
+        self.rows = 0
+        self.tokens = 0
+        self._limits, self._wave_limits = limits, wave_limits
+        self._costs = costs
+        self._exits = _RecentExits(len(costs))
 
     def admit(self, rows: Sequence[Row]) -> None:
         """Count the rows in, all or none.
@@ -51,7 +64,7 @@ class Admission:
 
     def check_room(self, num_rows: int, num_tokens: int = 0) -> None:
         """Raise what `admit` would raise for so many rows and tokens."""
-        rows, tokens = self.limits.max_rows, self.limits.max_tokens
+        rows, tokens = self._limits.max_rows, self._limits.max_tokens
         if num_rows > rows or num_tokens > tokens:
             raise InvalidRequest(
                 f"inputs: {num_rows} texts ({num_tokens} tokens) are more than the queue takes at "
@@ -64,22 +77,51 @@ class Admission:
                 retry_after_s=max(1, math.ceil(self.backlog_s)),
             )
 
-    def release(self, rows: Sequence[Row]) -> None:
+    def release(self, outcomes: Sequence[Outcome]) -> None:
         """Count rows out that have got their answer or error."""
-        self.rows -= len(rows)
-        self.tokens -= sum(row.num_tokens for row in rows)
+        for row, result in outcomes:
+            self.rows -= 1
+            self.tokens -= row.num_tokens
+            if isinstance(result, Answer):
+                self._exits.add(result.exit_index)
 
     @property
     def backlog_s(self) -> float:
-        """Estimated seconds until what is admitted now is answered; 0 before any measurement."""
-        return self.tokens * self._seconds_per_token
+        """Estimated seconds until what is admitted now is answered; 0 before any measurement.
 
-    def measure(self, busy_s: float, answered: Sequence[Row]) -> None:
-        """Learn the pace from time spent working and the rows answered meanwhile."""
-        self._unattributed_s += busy_s
-        tokens = sum(row.num_tokens for row in answered)
-        if tokens:
-            pace = self._unattributed_s / tokens
-            known = self._seconds_per_token or pace
-            self._seconds_per_token = 0.9 * known + 0.1 * pace
-            self._unattributed_s = 0.0
+        From segment times as they are measured, in waves of the rows there are, and from how
+        deep recent rows went. Rows in flight count as if they had yet to start.
+        """
+        if not self.rows:
+            return 0.0
+        num_tokens = math.ceil(self.tokens / self.rows)
+        limits = self._wave_limits
+        room = max(1, min(limits.max_rows, limits.max_tokens // num_tokens))
+        waves = self.rows / min(self.rows, room)
+        return waves * sum(
+            reach * self._costs.segment_s(index, min(self.rows, room), num_tokens)
+            for index, reach in enumerate(self._exits.reaching())
+        )
+
+
+class _RecentExits:
+    """How deep recent answers went; old ones fade."""
+
+    def __init__(self, num_segments: int) -> None:
+        self._counts = [0.0] * num_segments
+        self._weight = 1.0
+
+    def add(self, exit_index: int) -> None:
+        """Count an answer."""
+        # A new answer weighs more, which is to say that all others weigh less.
+        self._weight *= 1 + 1 / ANSWERS_REMEMBERED
+        self._counts[exit_index] += self._weight
+        if self._weight > 1e100:
+            self._counts = [count / self._weight for count in self._counts]
+            self._weight = 1.0
+
+    def reaching(self) -> list[float]:
+        """Return which share of rows each segment sees; all, before any answer."""
+        total = sum(self._counts) or 1.0
+        left = accumulate(self._counts, initial=0.0)
+        return [1 - gone / total for gone in left][: len(self._counts)]

@@ -37,7 +37,8 @@ class Classifiers:
         logging.getLogger("serve").handlers = logging.getLogger("ray.serve").handlers
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
-        assembly = assemble(config.bundles, config.engine_options, RayStore(context.app_name))
+        store = RayStore(context.app_name)
+        assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         replicas = RayReplicas(context.deployment, context.app_name)
         self._site = Site(self._catalog, self._metrics, replicas, config.web_limits)

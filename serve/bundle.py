@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from serve.calibration import Calibration
-from serve.errors import InvalidBundle, InvalidRule
+from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
 from serve.explain import explain
 from serve.manifest import FORMAT_VERSION, Manifest, Precision
+from serve.recording import RECORDING, Recording, read_recording
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -35,13 +36,46 @@ class Bundle:
     manifest: Manifest
     calibration: Calibration
 
+    def presenting(self, layers: Sequence[int]) -> "Bundle":
+        """Return the bundle as if it had exits at these layers only.
+
+        Raises:
+            InvalidRequest: it has no such exits, the last one is missing, or the bundle's own
+                policy cannot be followed then.
+        """
+        manifest = self.manifest
+        check_exits(layers, manifest.exit_layers, f"active exits {list(layers)} of {self.name}")
+        try:
+            manifest.policy.check(tuple(layers), len(manifest.labels))
+        except InvalidRule as error:
+            raise InvalidRequest(
+                f"active exits {list(layers)} of {self.name}: its policy needs others: {error}"
+            ) from None
+        exits = tuple(e for e in manifest.exits if e.layer in layers)
+        fewer = manifest.model_copy(update={"exits": exits})
+        return replace(self, manifest=fewer, calibration=self.calibration.on_exits(tuple(layers)))
+
+    @property
+    def recording(self) -> Recording | None:
+        """What every exit said of the calibration data, if it was shipped."""
+        if RECORDING not in self.manifest.files:
+            return None
+        shape = len(self.manifest.exits), len(self.manifest.labels)
+        return read_recording(self.folder / RECORDING, shape)
+
     @property
     def tokenizer_path(self) -> Path:
         """The `tokenizers` file."""
         return self.folder / TOKENIZER
 
     def segment_paths(self, precision: Precision) -> list[Path]:
-        """Return the segments' files of one precision, first to last."""
+        """Return the segments' files of one precision, first to last.
+
+        Raises:
+            InvalidBundle: the layers are shared, so that there are no segments.
+        """
+        if self.manifest.layers == "shared":
+            raise InvalidBundle(f"bundle {self.name} has no segments: its layers share weights")
         return [self.folder / s.file for s in self.manifest.variants[precision].segments]
 
 
@@ -83,6 +117,18 @@ def sha256_of(path: Path) -> str:
     """Return a file's sha256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> None:
+    """Raise `InvalidRequest` unless the layers are exits, ascending, the last one among them."""
+    if list(layers) != [layer for layer in exits if layer in layers]:
+        listed = ", ".join(map(str, exits))
+        raise InvalidRequest(f"{what}: must be ascending layers out of {listed}")
+    if exits[-1] not in layers:
+        raise InvalidRequest(
+            f"{what}: the last layer, {exits[-1]}, must be among them; it answers what no other "
+            "exit is sure of"
+        )
 
 
 def _read_manifest(folder: Path) -> Manifest:

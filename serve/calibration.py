@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from serve.manifest import Precision
-from serve.rules import ExitRule
+from serve.rules import ExitRule, LayerRule, NeverRule
 
 
 class _Frozen(BaseModel):
@@ -47,12 +47,37 @@ class VariantCalibration(_Frozen):
     exits: tuple[ExitFigures, ...]
     operating_points: tuple[OperatingPoint, ...]
 
+    def on_exits(self, exits: tuple[int, ...]) -> "VariantCalibration":
+        """Return the figures that hold with exits at these layers only.
+
+        A threshold then catches rows at other layers, so of the operating points only those
+        survive that no exit decides: a fixed layer, or never.
+        """
+        return self.model_copy(
+            update={
+                "exits": tuple(e for e in self.exits if e.layer in exits),
+                "operating_points": tuple(
+                    p for p in self.operating_points if _same_on(p.rule, exits)
+                ),
+            }
+        )
+
 
 class Calibration(_Frozen):
     """Figures by precision; a variant that was not measured is absent."""
 
     variants: dict[Precision, VariantCalibration] = {}
 
+    def on_exits(self, exits: tuple[int, ...]) -> "Calibration":
+        """Return the figures that hold with exits at these layers only."""
+        return Calibration(variants={p: v.on_exits(exits) for p, v in self.variants.items()})
+
     def nearest(self, precision: Precision) -> Precision | None:
         """Return the variant whose figures tell most about this one: itself, else any other."""
         return precision if precision in self.variants else next(iter(self.variants), None)
+
+
+def _same_on(rule: ExitRule, exits: tuple[int, ...]) -> bool:
+    if isinstance(rule, LayerRule):
+        return rule.layer in exits
+    return isinstance(rule, NeverRule) and (rule.max_layer is None or rule.max_layer in exits)

@@ -7,23 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from serve.admission import QueueLimits
 from serve.bundle import Bundle
 from serve.control import LivePolicy, PolicyStore
-from serve.core import ModelShape
+from serve.device import build_runner, place
 from serve.engine import Engine
 from serve.errors import DeadlineExceeded, OfframpError
-from serve.hardware import available_threads, choose_precision
+from serve.hardware import available_threads
 from serve.ort_environment import share_pool
 from serve.pending import Pending, settle_on_their_loops
-from serve.row import Answer, Outcome, Row, WaveStats
+from serve.row import Answer, Outcome, Priority, Row, WaveStats
 from serve.rules import ExitRule, check_rule
-from serve.runner import Runner
 from serve.scheduler import WaveLimits
-from serve.segments import SegmentChain
+from serve.steps import ModelShape
 from serve.tokens import Text, TextEncoder, Tokens
+from serve.warm_up import measure
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +50,18 @@ class EngineOptions:
     """How a model is run.
 
     Attributes:
+        device: `auto`, `cpu` or `cuda`; see `serve.device`.
         precision: `auto`, or the variant to use.
+        gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
         num_threads: of each segment; None for all cores that the process may use.
         shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
         wave_limits: how large a wave may grow.
         queue_limits: how much is admitted.
     """
 
+    device: str = "auto"
     precision: str = "auto"
+    gpu_memory_gb: float | None = None
     num_threads: int | None = None
     shared_pool: bool = False
     wave_limits: WaveLimits = WaveLimits()
@@ -79,8 +81,10 @@ class Classifier:
     Attributes:
         name: what the model is served as.
         bundle: what it was loaded from.
+        device: where it runs.
         precision: the variant in use.
         policy: the live policy.
+        costs: what segments cost, kept fresh by the engine.
         engine: runs the segments.
     """
 
@@ -91,21 +95,23 @@ class Classifier:
         manifest = bundle.manifest
         self.name = bundle.name
         self.bundle = bundle
-        self.precision = choose_precision(options.precision, bundle)
+        placement = place(bundle, options.device, options.precision)
+        self.device, self.precision = placement
         self.policy = LivePolicy(bundle.name, manifest, store)
         self._observer = observer
         self._encoder = TextEncoder(bundle.tokenizer_path, manifest.max_tokens)
         threads = options.num_threads or available_threads()
         if options.shared_pool:
             share_pool(threads)
-        chain = SegmentChain(bundle, self.precision, threads)
-        warm_up(chain, manifest.max_tokens)
+        chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
+        self.costs = measure(chain, manifest.max_tokens)
         self.engine = Engine(
             chain,
             ModelShape(
                 manifest.exit_layers,
                 tuple(e.temperature for e in manifest.exits),
                 manifest.pad_id,
+                self.costs,
             ),
             self._deliver,
             observer.wave,
@@ -123,6 +129,7 @@ class Classifier:
         wish: ExitRule | str | None = None,
         deadline_s: float = math.inf,
         truncate: bool = False,
+        priority: Priority = Priority.NORMAL,
     ) -> Classified:
         """Classify texts; a cancelled call drops its rows before their next segment.
 
@@ -131,6 +138,7 @@ class Classifier:
             wish: a rule, a profile's name, or None for the policy's default.
             deadline_s: on the engine's clock; rows then leave with the best answer they have.
             truncate: cut texts that are too long.
+            priority: among the texts that wait.
 
         Raises:
             OfframpError: of the rule, the texts, the queue or the model.
@@ -145,7 +153,7 @@ class Classifier:
         tokens = await self._tokenize(texts, truncate)
         pending = Pending(len(tokens), asyncio.get_running_loop())
         rows = [
-            Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s)
+            Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s, priority)
             for i, t in enumerate(tokens)
         ]
         self.engine.submit(rows)
@@ -171,12 +179,3 @@ class Classifier:
             if isinstance(outcome.result, Answer):
                 self._observer.answer(outcome.result, outcome.row.num_tokens)
         settle_on_their_loops(outcomes)
-
-
-def warm_up(runner: Runner, max_tokens: int) -> None:
-    """Run every segment once on a short and a long wave, so that the first request is fast."""
-    for num_rows, num_tokens in ((1, min(8, max_tokens)), (4, min(64, max_tokens))):
-        mask = np.ones((num_rows, num_tokens), np.int64)
-        step = runner.start(np.ones_like(mask), mask, np.zeros_like(mask))
-        for index in range(1, len(runner)):
-            step = runner.advance(index, step.hidden, np.arange(num_rows), mask)

@@ -51,8 +51,21 @@ def serve(
     ] = 1,
     precision: Annotated[
         Literal["auto", "fp32", "int8", "fp16"],
-        typer.Option(help="Variant; auto is int8 where the processor has VNNI."),
+        typer.Option(help="Variant; auto is fp16 on CUDA, int8 where the processor has VNNI."),
     ] = "auto",
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="auto is CUDA where it can be had.")
+    ] = "auto",
+    gpu_memory_gb: Annotated[
+        float | None, typer.Option(help="Most that a replica takes of a GPU.", min=0.1)
+    ] = None,
+    active_exits: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit layers to use, such as 2,4,6, or auto: those under which the default rule "
+            "takes the least time here. All if absent."
+        ),
+    ] = None,
     shared_pool: Annotated[
         bool,
         typer.Option(
@@ -65,7 +78,17 @@ def serve(
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import Launch, launch
 
-    wanted = Launch(tuple(bundles), host, port, precision, replicas, shared_pool)
+    wanted = Launch(
+        bundles=tuple(bundles),
+        host=host,
+        port=port,
+        precision=precision,
+        replicas=replicas,
+        shared_pool=shared_pool,
+        active_exits=active_exits,
+        device=device,
+        gpu_memory_gb=gpu_memory_gb,
+    )
     launch(wanted, standalone)
 
 

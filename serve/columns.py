@@ -1,7 +1,7 @@
 """The rules of a wave's rows as columns of arrays, so that a wave may mix rules."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,6 +36,9 @@ class RuleColumns:
         last: (rows,) index of the exit at which it leaves at the latest.
         label: (rows,) the label at the exit before; -1 before the first and after a NaN.
         streak: (rows,) how many exits in a row have agreed with the one before.
+        kinds: what `kind` holds at most; rows may have left since.
+        bounded: whether a row may be kept from leaving, or may have to leave, at some exit;
+            likewise.
     """
 
     kind: NDArray[np.int8]
@@ -45,6 +48,8 @@ class RuleColumns:
     last: NDArray[np.int32]
     label: NDArray[np.int32]
     streak: NDArray[np.int32]
+    kinds: tuple[int, ...]
+    bounded: bool
 
     @classmethod
     def of(cls, rules: Sequence[ExitRule], exits: tuple[int, ...]) -> "RuleColumns":
@@ -64,19 +69,38 @@ class RuleColumns:
             last=np.array(last, np.int32),
             label=np.full(len(rules), -1, np.int32),
             streak=np.zeros(len(rules), np.int32),
+            kinds=tuple(sorted(set(kind))),
+            bounded=any(first) or min(last) < len(exits) - 1,
         )
 
     def take(self, rows: NDArray[np.intp]) -> "RuleColumns":
         """Return the columns of these rows only, in this order."""
-        return self._map(lambda name: getattr(self, name)[rows])
+        return RuleColumns(
+            self.kind[rows],
+            self.threshold[rows],
+            self.patience[rows],
+            self.first[rows],
+            self.last[rows],
+            self.label[rows],
+            self.streak[rows],
+            self.kinds,
+            self.bounded,
+        )
 
     @classmethod
     def concatenate(cls, parts: Sequence["RuleColumns"]) -> "RuleColumns":
         """Return the parts' rows one after another."""
-        return parts[0]._map(lambda name: np.concatenate([getattr(p, name) for p in parts]))
-
-    def _map(self, column: Callable[[str], NDArray[np.generic]]) -> "RuleColumns":
-        return RuleColumns(**{f.name: column(f.name) for f in fields(self)})  # type: ignore[arg-type]
+        return cls(
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.threshold for part in parts]),
+            np.concatenate([part.patience for part in parts]),
+            np.concatenate([part.first for part in parts]),
+            np.concatenate([part.last for part in parts]),
+            np.concatenate([part.label for part in parts]),
+            np.concatenate([part.streak for part in parts]),
+            tuple(sorted({kind for part in parts for kind in part.kinds})),
+            any(part.bounded for part in parts),
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,6 @@
 """What a deployment may be told: arguments at start, policies at any time."""
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from serve.admission import QueueLimits
 from serve.classifier import EngineOptions
@@ -13,7 +13,10 @@ class ServerConfig(BaseModel):
 
     Attributes:
         bundles: folders, each served under its name.
+        device: `auto`, `cpu` or `cuda`; auto is CUDA where it can be had.
         precision: `auto`, or the variant to use.
+        gpu_memory_gb: what a replica may occupy on a GPU; None for no limit.
+        active_exits: by model, the exit layers to use; all where a model is left out.
         num_threads: per replica; None for all cores that it may use.
         shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
@@ -25,7 +28,10 @@ class ServerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bundles: list[str] = Field(min_length=1)
+    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
     precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
+    gpu_memory_gb: PositiveFloat | None = None
+    active_exits: dict[str, list[PositiveInt]] = {}
     num_threads: PositiveInt | None = None
     shared_pool: bool = False
     max_queue_rows: PositiveInt = QueueLimits().max_rows
@@ -37,7 +43,9 @@ class ServerConfig(BaseModel):
     def engine_options(self) -> EngineOptions:
         """How models are run."""
         return EngineOptions(
+            device=self.device,
             precision=self.precision,
+            gpu_memory_gb=self.gpu_memory_gb,
             num_threads=self.num_threads,
             shared_pool=self.shared_pool,
             queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),

@@ -8,50 +8,73 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.cost import CostModel
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
-from serve.judge import Reason, judge
+from serve.judge import Reason
+from serve.memory import out_of_memory
 from serve.row import Answer, Outcome, Row, WaveStats
-from serve.runner import Runner, Step
+from serve.runner import AnyRunner, mixes_depths
 from serve.scheduler import Scheduler, WaveLimits
 from serve.signals import log_softmax
+from serve.steps import ModelShape, steps_of
 from serve.wave import Wave, merge
+
+__all__ = ["EngineCore", "ModelShape"]
 
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
+_REASONS = tuple(Reason)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelShape:
-    """What the engine must know of the model.
+@dataclass(slots=True)
+class _Ran:
+    """A segment run: the wave that came out of it, what it cost, and the rows that entered."""
 
-    Attributes:
-        exits: exit layers, ascending, one per segment.
-        temperatures: one per exit.
-        pad_id: fills short rows.
-    """
+    wave: Wave
+    num_rows: int
+    num_tokens: int
+    longest: int
+    segment_s: float
 
-    exits: tuple[int, ...]
-    temperatures: tuple[float, ...]
-    pad_id: int = 0
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows and tokens."""
+        return self.num_rows, self.num_tokens
 
 
 class EngineCore:
-    """Rows in flight, advanced one segment at a time by a single caller."""
+    """Rows in flight, advanced one segment at a time by a single caller.
+
+    Attributes:
+        costs: what segments cost; kept fresh here.
+    """
 
     def __init__(
         self,
-        runner: Runner,
+        runner: AnyRunner,
         shape: ModelShape,
         limits: WaveLimits,
         clock: Callable[[], float],
         observe: Callable[[WaveStats], None],
     ) -> None:
+        """Start empty.
+
+        Args:
+            runner: the segments.
+            shape: the model's exits.
+            limits: bounds on waves.
+            clock: monotonic seconds, on which rows are admitted and late.
+            observe: gets figures of each segment run.
+        """
         self._runner = runner
         self._shape = shape
         self._clock = clock
         self._observe = observe
-        self._scheduler = Scheduler(shape.exits, limits)
+        self.costs = shape.costs or CostModel(len(runner), mixes_depths(runner))
+        self._steps = steps_of(runner, shape)
+        self._shared = mixes_depths(runner)
+        self._scheduler = Scheduler(len(runner), limits, self.costs, self._shared)
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
@@ -66,108 +89,137 @@ class EngineCore:
 
         A segment that fails gives its wave's rows an error each, and harms no other row.
         """
-        outcomes = self._sweep()
+        now = self._clock()
+        outcomes = self._sweep(now)
         if not self._scheduler:
             return outcomes
-        waves = self._scheduler.next_waves()
-        rows = [row for wave in waves for row in wave.rows]
-        try:
-            outcomes += self._advance(merge(waves, self._runner))
-        except Exception:
-            log.exception("a segment failed at depth %d", waves[0].depth)
-            error = ModelFailure("the model failed on this input; the server's log has the cause")
-            outcomes += [Outcome(row, error) for row in rows]
-        return outcomes
+        waves = self._scheduler.next_waves(now)
+        for wave in waves:
+            if wave.depth or wave.hidden is not None:
+                outcomes += self._drop_late(wave, now)
+            else:
+                self._begin(wave, now)
+        waves = [wave for wave in waves if wave.rows]
+        return outcomes + self._advance(waves, may_split=True) if waves else outcomes
 
-    def _sweep(self) -> list[Outcome]:
+    def _sweep(self, now: float) -> list[Outcome]:
         """Refuse waiting rows that nobody waits for, or that are too late to start."""
-        now = self._clock()
         if now < self._swept_s + SWEEP_EVERY_S:
             return []
         self._swept_s = now
         gone = self._scheduler.remove_waiting(lambda row: row.cancelled or row.deadline_s <= now)
         return [Outcome(row, _refusal(row)) for row in gone]
 
-    def _advance(self, wave: Wave) -> list[Outcome]:
-        outcomes = self._drop_late(wave) if wave.depth else []
-        if wave.rows:
-            outcomes += self._run(wave)
-            self._scheduler.put_back(wave)
-        return outcomes
+    def _begin(self, wave: Wave, now: float) -> None:
+        wave.prepare(self._shape.exits, self._shared)
+        for row in wave.rows:
+            row.started_s = now
 
-    def _drop_late(self, wave: Wave) -> list[Outcome]:
+    def _drop_late(self, wave: Wave, now: float) -> list[Outcome]:
         """Drop cancelled rows; let late ones leave with the best answer they have so far."""
-        now = self._clock()
         # Read once: another thread may set it at any moment.
-        gone = np.array([row.cancelled for row in wave.rows], np.bool_)
-        dropped = [Outcome(wave.rows[i], _client_left()) for i in np.flatnonzero(gone)]
-        if dropped:
-            wave.compact(~gone)
+        gone = [row.cancelled for row in wave.rows]
+        dropped: list[Outcome] = []
+        if True in gone:
+            dropped = [
+                Outcome(row, _client_left())
+                for row, left in zip(wave.rows, gone, strict=True)
+                if left
+            ]
+            wave.compact(~np.array(gone, np.bool_))
+        if wave.deadline_s > now:
+            return dropped
         late = np.array([row.deadline_s <= now for row in wave.rows], np.bool_)
         return dropped + self._retire(wave, np.where(late, Reason.DEADLINE, Reason.STAYS))
 
-    def _run(self, wave: Wave) -> list[Outcome]:
-        mask = wave.attention_mask()
-        began = perf_counter()
-        step = self._step(wave, mask)
-        ran = perf_counter()
-        index = wave.depth
-        wave.land(step)
-        verdict = judge(
-            wave.columns,
-            wave.logits,
-            index,
-            len(self._shape.exits),
-            self._shape.temperatures[index],
-        )
-        wave.signals = verdict.signals
-        outcomes = self._retire(wave, verdict.reasons)
-        self._observe(
-            WaveStats(
-                exit_index=index,
-                num_rows=len(mask),
-                num_tokens=int(mask.sum()),
-                padded_tokens=mask.size,
-                segment_s=ran - began,
-                judge_s=perf_counter() - ran,
-            )
-        )
-        return outcomes
+    def _advance(self, waves: list[Wave], may_split: bool) -> list[Outcome]:
+        try:
+            ran = self._run(waves)
+        except Exception as error:
+            parts = self._smaller(waves) if may_split and out_of_memory(error) else []
+            if len(parts) > 1:
+                log.warning("out of memory at depth %d: trying again in parts", waves[0].depth)
+                return [o for part in parts for o in self._advance([part], may_split=False)]
+            log.exception("a segment failed at depth %d", waves[0].depth)
+            failure = ModelFailure("the model failed on this input; the server's log has the cause")
+            return [Outcome(row, failure) for wave in waves for row in wave.rows]
+        return self._settle(ran)
 
-    def _step(self, wave: Wave, mask: NDArray[np.int64]) -> Step:
-        if wave.depth:
-            return self._runner.advance(wave.depth, wave.hidden, wave.keep, mask)
-        now = self._clock()
-        for row in wave.rows:
-            row.started_s = now
-        ids, types = wave.padded(self._shape.pad_id)
-        return self._runner.start(ids, mask, types)
+    @staticmethod
+    def _smaller(waves: list[Wave]) -> list[Wave]:
+        """Return the rows as waves of at most half the size, not joined."""
+        most = (sum(len(wave.rows) for wave in waves) + 1) // 2
+        halved = [wave.halves() if len(wave.rows) > most else (wave,) for wave in waves]
+        return [part for parts in halved for part in parts]
+
+    def _run(self, waves: list[Wave]) -> _Ran:
+        began = perf_counter()
+        for wave in waves:
+            self._steps.enter(wave)
+        wave = merge(waves, self._runner)
+        joined = perf_counter()
+        if len(waves) > 1:
+            self.costs.observe_join(len(wave.rows), wave.longest, joined - began)
+        figures = len(wave.rows), wave.num_tokens, wave.longest
+        self._steps.advance(wave)
+        return _Ran(wave, *figures, perf_counter() - joined)
+
+    def _settle(self, ran: _Ran) -> list[Outcome]:
+        """Judge the rows after a segment, and let those leave that may."""
+        wave = ran.wave
+        judging = perf_counter()
+        shares = self._steps.shares(wave)
+        outcomes = self._retire(wave, self._steps.judge(wave))
+        self._scheduler.put_back(wave)
+        judge_s = perf_counter() - judging
+        # What a launch costs includes what it costs to judge what comes out of it.
+        self.costs.observe(wave.depth - 1, ran.num_rows, ran.longest, ran.segment_s + judge_s)
+        for exit_index, num_rows, num_tokens in shares or [(wave.depth - 1, *ran.counts)]:
+            share = num_rows / ran.num_rows
+            self._observe(
+                WaveStats(
+                    exit_index=exit_index,
+                    num_rows=num_rows,
+                    num_tokens=num_tokens,
+                    padded_tokens=num_rows * ran.longest,
+                    segment_s=ran.segment_s * share,
+                    judge_s=judge_s * share,
+                )
+            )
+        return outcomes
 
     def _retire(self, wave: Wave, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the rest."""
-        leaving = reasons != Reason.STAYS
-        if not leaving.any():
+        if not np.count_nonzero(reasons):
             return []
         now = self._clock()
-        outcomes = [
-            Outcome(wave.rows[i], self._answer(wave, int(i), Reason(reasons[i]), now))
-            for i in np.flatnonzero(leaving)
-        ]
-        wave.compact(~leaving)
-        return outcomes
-
-    def _answer(self, wave: Wave, i: int, reason: Reason, now: float) -> Answer | OfframpError:
-        row, logits, index = wave.rows[i], wave.logits[i], wave.depth - 1
-        if np.isnan(log_softmax(logits)).any():
-            return ModelFailure(f"the model gave no number at layer {self._shape.exits[index]}")
-        return Answer(
-            logits=logits,
-            exit_index=index,
-            reason=reason,
-            signal=float(wave.signals[i]),
-            queue_s=row.started_s - row.admitted_s,
-            compute_s=now - row.started_s,
+        leaving = np.flatnonzero(reasons)
+        logits = wave.logits[leaving]
+        no_number = np.isnan(log_softmax(logits).sum(axis=1))
+        figures = zip(
+            leaving.tolist(),
+            logits,
+            self._steps.exits_of(wave, leaving),
+            reasons[leaving].tolist(),
+            wave.signals[leaving].tolist(),
+            no_number.tolist(),
+            strict=True,
         )
+        outcomes = []
+        for i, own, index, reason, signal, broken in figures:
+            row = wave.rows[i]
+            result: Answer | OfframpError
+            if index < 0:
+                result = DeadlineExceeded()
+            elif broken:
+                layer = self._shape.exits[index]
+                result = ModelFailure(f"the model gave no number at layer {layer}")
+            else:
+                queue_s, compute_s = row.started_s - row.admitted_s, now - row.started_s
+                result = Answer(own, index, _REASONS[reason], signal, queue_s, compute_s)
+            outcomes.append(Outcome(row, result))
+        wave.compact(reasons == Reason.STAYS)
+        return outcomes
 
 
 def _refusal(row: Row) -> OfframpError:

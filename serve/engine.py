@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from serve.admission import Admission, QueueLimits
-from serve.core import EngineCore, ModelShape
+from serve.core import EngineCore
 from serve.errors import OfframpError, Unavailable
 from serve.row import Deliver, Outcome, Row, WaveStats
-from serve.runner import Runner
+from serve.runner import AnyRunner
 from serve.scheduler import WaveLimits
+from serve.steps import ModelShape
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: AnyRunner,
         shape: ModelShape,
         deliver: Deliver,
         observe: Callable[[WaveStats], None] = lambda stats: None,
@@ -51,7 +52,7 @@ class Engine:
         """
         self._core = EngineCore(runner, shape, wave_limits, self.clock, observe)
         self._deliver = deliver
-        self._admission = Admission(queue_limits)
+        self._admission = Admission(queue_limits, self._core.costs, wave_limits)
         self._inbox: list[Row] = []
         self._owed: set[Row] = set()  # admitted, without an outcome yet
         self._wake = threading.Condition()
@@ -132,8 +133,9 @@ class Engine:
         failure: OfframpError = Unavailable("the server has stopped; try again")
         try:
             while self._take_in():
-                began = time.perf_counter()
-                self._send(self._core.turn(), began)
+                outcomes = self._core.turn()
+                if outcomes:
+                    self._send(outcomes)
         except BaseException:
             log.exception("the engine has died")
             failure = Unavailable("the engine has died and will be replaced; try again")
@@ -142,28 +144,28 @@ class Engine:
 
     def _take_in(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
-        with self._wake:
-            while self._accepting and not (self._inbox or self._core):
-                self._wake.wait()
-            self._core.add(self._inbox)
-            self._inbox = []
+        # Looked at without the lock: what comes in now is taken in a segment later.
+        if self._inbox or not self._core:
+            with self._wake:
+                while self._accepting and not (self._inbox or self._core):
+                    self._wake.wait()
+                rows, self._inbox = self._inbox, []
+            self._core.add(rows)
         return bool(self._core) and not self._aborting
 
-    def _send(self, outcomes: list[Outcome], began: float) -> None:
+    def _send(self, outcomes: list[Outcome]) -> None:
         rows = [outcome.row for outcome in outcomes]
         with self._wake:
             self._owed.difference_update(rows)
-            self._admission.release(rows)
-            self._admission.measure(time.perf_counter() - began, rows)
-        if outcomes:
-            self._deliver(outcomes)
+            self._admission.release(outcomes)
+        self._deliver(outcomes)
 
     def _abandon(self, failure: OfframpError) -> None:
         with self._wake:
             self._accepting = False
-            rows = list(self._owed)
+            outcomes = [Outcome(row, failure) for row in self._owed]
             self._owed.clear()
             self._inbox = []
-            self._admission.release(rows)
-        if rows:
-            self._deliver([Outcome(row, failure) for row in rows])
+            self._admission.release(outcomes)
+        if outcomes:
+            self._deliver(outcomes)

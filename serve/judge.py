@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from enum import IntEnum
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.columns import KINDS, RuleColumns
+from serve.columns import KINDS, NEVER, RuleColumns
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, PatienceRule, Rule
 from serve.signals import confidence, entropy
 
-Rows: TypeAlias = NDArray[np.intp]  # (n,) indices into a wave
+Rows: TypeAlias = NDArray[np.intp] | slice  # (n,) which rows of a wave
 Opinion: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.float32]]  # confident, signal: (n,)
 
 
@@ -40,94 +39,90 @@ class Verdict(NamedTuple):
     signals: NDArray[np.float32]  # (rows,)
 
 
-class Reading:
-    """What the heads of one exit say, computed once for all rules that ask.
+class Reading(NamedTuple):
+    """What the heads say of the rows.
 
     Attributes:
         logits: (rows, labels).
-        temperature: of this exit.
+        temperature: of the exit; (rows,) where rows are at different ones.
     """
 
-    def __init__(self, logits: NDArray[np.float32], temperature: float) -> None:
-        self.logits = logits
-        self.temperature = temperature
-
-    @cached_property
-    def entropy(self) -> NDArray[np.float32]:
-        """(rows,) in nats; NaN where the logits are."""
-        return entropy(self.logits)
-
-    @cached_property
-    def confidence(self) -> NDArray[np.float32]:
-        """(rows,) top probability at the exit's temperature; NaN where the logits are."""
-        return confidence(self.logits, self.temperature)
-
-    @cached_property
-    def label(self) -> NDArray[np.int32]:
-        """(rows,) the first of the largest logits; -1 where the logits are NaN."""
-        return np.where(np.isnan(self.entropy), -1, self.logits.argmax(axis=1)).astype(np.int32)
+    logits: NDArray[np.float32]
+    temperature: float | NDArray[np.float32]
 
 
 def judge(
     columns: RuleColumns,
     logits: NDArray[np.float32],
-    exit_index: int,
+    exit_index: int | NDArray[np.int64],
     num_exits: int,
-    temperature: float = 1.0,
+    temperature: float | NDArray[np.float32] = 1.0,
 ) -> Verdict:
-    """Judge a wave at an exit, and advance the rules' state in `columns`.
+    """Judge rows at an exit, and advance the rules' state in `columns`.
 
     A NaN signal is never confident: such a row goes on to its last permitted exit.
 
     Args:
         columns: the rows' rules; `label` and `streak` are updated in place.
         logits: (rows, labels) of this exit.
-        exit_index: which exit, counted from 0.
+        exit_index: which exit, counted from 0; (rows,) where rows are at different ones.
         num_exits: how many exits the model has.
-        temperature: of this exit, for confidence.
+        temperature: of this exit, for confidence; (rows,) likewise.
     """
     confident, signals = _opinions(columns, Reading(logits, temperature))
-    reasons = np.full(len(logits), Reason.STAYS, np.int8)
-    if exit_index == num_exits - 1:
-        reasons[:] = Reason.FINAL
-        return Verdict(reasons, signals)
-    reasons[columns.last == exit_index] = Reason.MAX_LAYER
-    free = confident & (columns.first <= exit_index) & (exit_index <= columns.last)
-    reasons[free] = _REASONS[columns.kind[free]]
+    if columns.bounded:
+        confident &= (columns.first <= exit_index) & (exit_index <= columns.last)
+    reasons = np.where(columns.last == exit_index, _MAX_LAYER, _STAYS)
+    if np.count_nonzero(confident):
+        reasons[confident] = _REASONS[columns.kind[confident]]
+    if isinstance(exit_index, int):
+        if exit_index == num_exits - 1:
+            reasons[:] = Reason.FINAL
+    else:
+        reasons[exit_index == num_exits - 1] = Reason.FINAL
     return Verdict(reasons, signals)
 
 
 def _opinions(columns: RuleColumns, reading: Reading) -> Opinion:
+    if len(columns.kinds) == 1 and columns.kinds[0] != NEVER:
+        return _CRITERIA[columns.kinds[0]][0](columns, reading, _ALL)
     num_rows = len(columns.kind)
     confident = np.zeros(num_rows, np.bool_)
     signals = np.full(num_rows, np.nan, np.float32)
-    for kind, (criterion, _) in enumerate(_CRITERIA):
-        rows = np.flatnonzero(columns.kind == kind)
-        if len(rows):
-            confident[rows], signals[rows] = criterion(columns, reading, rows)
+    for kind in columns.kinds:
+        if kind != NEVER:
+            rows = np.flatnonzero(columns.kind == kind)
+            confident[rows], signals[rows] = _CRITERIA[kind][0](columns, reading, rows)
     return confident, signals
 
 
 def _by_entropy(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    signal = reading.entropy[rows]
+    signal = entropy(reading.logits[rows])
     return signal < columns.threshold[rows], signal
 
 
 def _by_confidence(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    signal = reading.confidence[rows]
+    temperature = reading.temperature
+    if isinstance(temperature, np.ndarray):
+        temperature = temperature[rows]
+    signal = confidence(reading.logits[rows], temperature)
     return signal >= columns.threshold[rows], signal
 
 
 def _by_patience(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    label = reading.label[rows]
+    logits = reading.logits[rows]
+    # The first of the largest logits; -1 where there is no number.
+    unknown = np.isnan(entropy(logits))
+    label = np.where(unknown, -1, logits.argmax(axis=1)).astype(np.int32)
     agrees = (label == columns.label[rows]) & (label >= 0)
     streak = np.where(agrees, columns.streak[rows] + 1, 0)
     columns.label[rows], columns.streak[rows] = label, streak
     return streak >= columns.patience[rows], streak.astype(np.float32)
 
 
-def _by_layer(_columns: RuleColumns, _reading: Reading, rows: Rows) -> Opinion:
-    return np.ones(len(rows), np.bool_), np.full(len(rows), np.nan, np.float32)
+def _by_layer(columns: RuleColumns, _reading: Reading, rows: Rows) -> Opinion:
+    num_rows = len(columns.kind[rows])
+    return np.ones(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
 
 
 _BY_RULE: dict[type[Rule], tuple[Callable[..., Opinion], Reason]] = {
@@ -138,3 +133,5 @@ _BY_RULE: dict[type[Rule], tuple[Callable[..., Opinion], Reason]] = {
 }
 _CRITERIA = [_BY_RULE[kind] for kind in KINDS]
 _REASONS = np.array([reason for _, reason in _CRITERIA], np.int8)
+_STAYS, _MAX_LAYER = np.int8(Reason.STAYS), np.int8(Reason.MAX_LAYER)
+_ALL = slice(None)

@@ -9,8 +9,10 @@ from rich.console import Console
 
 from serve.bundle import Bundle, load_bundles
 from serve.config import ServerConfig
+from serve.device import Placement, place
 from serve.errors import InvalidRequest, OfframpError
-from serve.hardware import available_threads, choose_precision
+from serve.exit_choice import choose_exits
+from serve.hardware import available_threads
 
 EXAMPLE = "The movie was awesome."
 
@@ -31,6 +33,9 @@ class Launch:
     precision: str
     replicas: int
     shared_pool: bool
+    active_exits: str | None
+    device: str = "auto"
+    gpu_memory_gb: float | None = None
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -43,13 +48,22 @@ def launch(wanted: Launch, standalone: bool) -> None:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
+    num_threads = max(1, available_threads() // wanted.replicas)
+    active = {}
     for bundle in bundles:
-        _announce(console, bundle, choose_precision(wanted.precision, bundle))
+        placement, presented = place(bundle, wanted.device, wanted.precision), bundle
+        if wanted.active_exits:
+            layers = choose_exits(wanted.active_exits, bundle, placement, num_threads)
+            active[bundle.name], presented = layers, bundle.presenting(layers)
+        _announce(console, presented, placement)
     port = _free_port(wanted.host, wanted.port)
     config = ServerConfig(
         bundles=[str(bundle.folder) for bundle in bundles],
+        device=wanted.device,
         precision=wanted.precision,
-        num_threads=max(1, available_threads() // wanted.replicas),
+        gpu_memory_gb=wanted.gpu_memory_gb,
+        active_exits=active,
+        num_threads=num_threads,
         shared_pool=wanted.shared_pool,
     )
     curl = _curl_line(bundles, wanted.host, port)
@@ -64,7 +78,8 @@ def _run_standalone(
 ) -> None:
     from serve.standalone import build_standalone_app, serve_standalone
 
-    app = build_standalone_app(config.bundles, config.engine_options, config.web_limits)
+    limits, active = config.web_limits, config.active_exits
+    app = build_standalone_app(config.bundles, config.engine_options, limits, active)
     serve_standalone(app, host, port, on_ready=lambda: _invite(console, host, port, curl))
     console.print("stopped")
 
@@ -84,13 +99,18 @@ def _run_on_ray(
     console.print("stopped")
 
 
-def _announce(console: Console, bundle: Bundle, precision: str) -> None:
+def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
     manifest = bundle.manifest
     console.print(
         f"{bundle.name}: {manifest.num_layers} layers, "
-        f"exits at {', '.join(map(str, manifest.exit_layers))}, {precision}, "
+        f"exits at {', '.join(map(str, manifest.exit_layers))}, {_where(placement)}, "
         f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens"
     )
+
+
+def _where(placement: Placement) -> str:
+    device, precision = placement
+    return precision if device == "cpu" else f"{precision} on {device}"
 
 
 def _invite(console: Console, host: str, port: int, curl: str) -> None:

@@ -15,6 +15,8 @@ INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "toke
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
 # Not `hidden` again: in an ONNX graph no output may bear an input's name.
 HIDDEN_OUT = "hidden_out"
+# What the heads of shared layers read: the hidden states pooled over the tokens.
+POOLED = "pooled"
 
 
 class _Frozen(BaseModel):
@@ -42,7 +44,15 @@ class TrainedFor(_Frozen):
     comparison: Literal["<", ">="] = "<"
 
 
-class Segment(_Frozen):
+class Graph(_Frozen):
+    """One ONNX file: its path inside the bundle, and its inputs and outputs in order."""
+
+    file: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Segment(Graph):
     """One ONNX graph, from the exit before to its own.
 
     Attributes:
@@ -53,10 +63,31 @@ class Segment(_Frozen):
         outputs: hidden_out, the next segment's hidden, and logits.
     """
 
-    file: str
     exit_layer: PositiveInt
-    inputs: tuple[str, ...]
     outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
+
+
+class HeadGraph(Graph):
+    """The exit head after one layer: from pooled to logits."""
+
+    exit_layer: PositiveInt
+    inputs: tuple[str, ...] = (POOLED,)
+    outputs: tuple[str, ...] = (LOGITS,)
+
+
+class SharedGraphs(_Frozen):
+    """The graphs of a model whose layers are one layer, run again and again.
+
+    Attributes:
+        embed: from input_ids and, if the model has them, token_type_ids to hidden_out, the
+            hidden states before layer 1.
+        layer: from hidden, keep and attention_mask to hidden_out and pooled.
+        heads: one per exit, ascending.
+    """
+
+    embed: Graph
+    layer: Graph
+    heads: tuple[HeadGraph, ...]
 
 
 class Parity(_Frozen):
@@ -74,10 +105,28 @@ class Parity(_Frozen):
 
 
 class Variant(_Frozen):
-    """The segments of one precision, first to last, and their parity."""
+    """The graphs of one precision, and their parity.
 
-    segments: tuple[Segment, ...]
+    Attributes:
+        segments: first to last; none if the layers are shared.
+        shared: the graphs instead of segments if the layers are shared.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    shared: SharedGraphs | None = None
     parity: Parity
+
+    @property
+    def heads(self) -> tuple[Segment, ...] | tuple[HeadGraph, ...]:
+        """The graphs that end in an exit head, first to last."""
+        return self.shared.heads if self.shared else self.segments
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """All graphs, in the order in which a row first meets them."""
+        if self.shared:
+            return (self.shared.embed, self.shared.layer, *self.shared.heads)
+        return self.segments
 
 
 class Source(_Frozen):
@@ -93,6 +142,7 @@ class Manifest(_Frozen):
     """Everything the server needs to know of a bundle besides the files it names.
 
     Attributes:
+        layers: whether every layer has weights of its own, or all share one set (ALBERT).
         exits: ascending; the last one's layer is the model's depth.
         labels: label names by id.
         max_tokens: longest input, special tokens included.
@@ -103,6 +153,7 @@ class Manifest(_Frozen):
     format_version: Literal[1] = FORMAT_VERSION
     task: Literal["single_label"] = "single_label"
     labels: tuple[str, ...] = Field(min_length=2)
+    layers: Literal["own", "shared"] = "own"
     exits: tuple[Exit, ...] = Field(min_length=1)
     width: PositiveInt
     max_tokens: PositiveInt
@@ -133,14 +184,21 @@ class Manifest(_Frozen):
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("labels must be distinct")
         for precision, variant in self.variants.items():
-            found = tuple(s.exit_layer for s in variant.segments)
-            if found != layers:
-                raise ValueError(
-                    f"variants.{precision} has segments for layers {list(found)}, "
-                    f"but the exits are at {list(layers)}"
-                )
-            unlisted = [s.file for s in variant.segments if s.file not in self.files]
-            if unlisted:
-                raise ValueError(f"variants.{precision}: no sha256 for {unlisted[0]}")
+            self._check_variant(f"variants.{precision}", variant)
         self.policy.check(layers, len(self.labels))
         return self
+
+    def _check_variant(self, place: str, variant: Variant) -> None:
+        shared = self.layers == "shared"
+        if shared != (variant.shared is not None) or shared == bool(variant.segments):
+            wanted = "shared and no segments" if shared else "segments and not shared"
+            raise ValueError(f"{place}: where layers is {self.layers!r} it must have {wanted}")
+        kind, layers = "heads" if shared else "segments", self.exit_layers
+        found = tuple(head.exit_layer for head in variant.heads)
+        if found != layers:
+            raise ValueError(
+                f"{place} has {kind} for layers {list(found)}, but the exits are at {list(layers)}"
+            )
+        unlisted = [graph.file for graph in variant.graphs if graph.file not in self.files]
+        if unlisted:
+            raise ValueError(f"{place}: no sha256 for {unlisted[0]}")

@@ -1,5 +1,6 @@
 """What the ONNX Runtime sessions of a process share: a pool of threads if it wants, an arena."""
 
+import ctypes
 from functools import cache
 
 import onnxruntime as ort
@@ -53,11 +54,23 @@ def session_options(num_threads: int) -> ort.SessionOptions:
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.use_env_allocators", "1")
+    # A pattern would be kept for every shape of wave that ever ran.
+    options.enable_mem_pattern = False
     if not has_vnni():
         # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.
         options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return options
+
+
+def give_back_memory() -> None:
+    """Return to the system what loading models needed for a while, where the C library can.
+
+    Of a BERT-base in fp32 that is 160 MB: its weights, before they were packed for the kernels.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
 
 
 @cache

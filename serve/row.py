@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,14 @@ from numpy.typing import NDArray
 from serve.errors import OfframpError
 from serve.judge import Reason
 from serve.rules import ExitRule
+
+
+class Priority(IntEnum):
+    """Which of the waiting rows goes first; the smaller one."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -23,9 +32,11 @@ class Row:
         rule: checked against the model; frozen for the row's whole life.
         tag: the caller's own, handed back with the answer.
         deadline_s: on the engine's clock; infinite for none.
+        priority: among the rows that wait.
         cancelled: set by the caller, from any thread, when nobody waits any more.
         admitted_s: set on admission.
         started_s: set when the first segment starts.
+        num_tokens: length, special tokens included.
     """
 
     input_ids: NDArray[np.int64]
@@ -33,14 +44,14 @@ class Row:
     rule: ExitRule
     tag: Any = None
     deadline_s: float = math.inf
+    priority: Priority = Priority.NORMAL
     cancelled: bool = False
     admitted_s: float = math.nan
     started_s: float = math.nan
+    num_tokens: int = field(init=False)
 
-    @property
-    def num_tokens(self) -> int:
-        """Length, special tokens included."""
-        return len(self.input_ids)
+    def __post_init__(self) -> None:
+        self.num_tokens = len(self.input_ids)
 
 
 class Answer(NamedTuple):

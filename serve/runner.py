@@ -1,7 +1,7 @@
 """What the engine needs of whatever runs the segments."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,3 +54,50 @@ class Runner(Protocol):
                 they may be cut. Rows are padded to the longest part.
         """
         ...
+
+
+class MixedRunner(Protocol):
+    """One layer that all layers are; rows at different depths run through it together."""
+
+    shared: bool
+
+    def __len__(self) -> int:
+        """Number of layers: how often a row runs that never leaves."""
+        ...
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        """Return padded ids' hidden states before layer 1, and logits that are all NaN."""
+        ...
+
+    def advance_mixed(
+        self,
+        depths: NDArray[np.int64],
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+    ) -> Step:
+        """Run the layer on some rows of hidden states.
+
+        Args:
+            depths: (rows,) layers each row has been through, in the order of `keep`.
+            hidden: as for `Runner.advance`; so are the others.
+            keep: (rows,).
+            attention_mask: (rows, tokens).
+
+        Returns:
+            Hidden states, and each row's logits from the head after its layer; NaN where there
+            is no head.
+        """
+        ...
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        """Copy hidden states together, as `Runner.join`."""
+        ...
+
+
+AnyRunner: TypeAlias = Runner | MixedRunner
+
+
+def mixes_depths(runner: AnyRunner) -> TypeGuard[MixedRunner]:
+    """Tell whether all layers are one, so that rows at any depths may run together."""
+    return getattr(runner, "shared", False)

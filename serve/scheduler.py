@@ -1,16 +1,34 @@
 """Which rows run next: bookkeeping only, without clock, threads or ONNX Runtime.
 
-New rows enter at depth 0 while others are deeper, so nobody waits for a batch to finish;
-waves that meet at one depth are joined. How often a wave may be overtaken is bounded, so no
-row starves; among equals the first to come is the first to go.
+Rows go together when that saves time by the measured costs (`serve.cost`): what padding costs
+against what a launch costs. The deepest wave goes first, so rows leave as soon as they can and
+a batch that only shrinks is what a quiet server does. It is not what a busy one does: as long
+as a full wave could start, a wave in flight that has shrunk so far that a full one does twice
+its rows per second is parked at its depth until others have caught up with it, for a bounded
+time. That pays where launches are dear (a GPU) and hardly ever happens where they are not.
+
+Only what is waiting and in flight is counted, and what was measured: nothing is forecast.
 """
 
-from collections import deque
+import math
+from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
-from serve.row import Row
+from serve.cost import CostModel, SegmentCost
+from serve.forming import Bounds, company
+from serve.row import Priority, Row
 from serve.wave import Wave
+
+# Before anything is measured: a launch costs as much as fifty tokens.
+_GUESS = SegmentCost(fixed_s=1e-3, per_token_s=2e-5)
+
+# A wave with fewer rows per second than this share of a full one's is not worth a launch yet.
+WORTHY = 0.5
+
+# How many waves' worth of waiting rows are searched for company of like length.
+LOOKAHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,104 +38,233 @@ class WaveLimits:
     Attributes:
         max_rows: rows in a wave.
         max_tokens: rows times the longest row, so that one wave's segment stays short.
-        max_stretch: longest row over shortest row in a fresh wave; bounds padding.
-        max_overtakes: runs of other rows that a wave in flight waits for at most.
+        max_hold_passes: rows in flight are parked no more once they have been there so long,
+            in times that the longest alone would take through the whole model.
+        aging_s: waiting so much longer makes up for one priority less.
     """
 
     max_rows: int = 64
     max_tokens: int = 2048
-    max_stretch: float = 1.5
-    max_overtakes: int = 2
+    max_hold_passes: float = 2.2
+    aging_s: float = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class _Party:
+    """Waves that will go on together; without waves, the fresh wave that could start."""
+
+    depth: int
+    level: int
+    deadline_s: float
+    started_s: float
+    num_rows: int = 0
+    longest: int = 0
+    parked_until_s: float = math.inf
+    start_by_s: float = math.inf
+    waves: list[Wave] = field(default_factory=list)
+
+
 class Scheduler:
-    """Rows waiting at depth 0 and waves in flight.
+    """Rows waiting at depth 0 and waves in flight."""
 
-    Attributes:
-        exits: the model's exit layers, ascending.
-        limits: bounds on waves.
-    """
+    def __init__(
+        self, num_segments: int, limits: WaveLimits, costs: CostModel, shared: bool = False
+    ) -> None:
+        """Start empty.
 
-    exits: tuple[int, ...]
-    limits: WaveLimits = WaveLimits()
-    _waiting: deque[Row] = field(default_factory=deque)
-    _flying: list[Wave] = field(default_factory=list)
+        Args:
+            num_segments: how deep rows may go.
+            limits: bounds on waves.
+            costs: what waves cost; followed as it learns.
+            shared: all depths are the same layer, so rows at any depth may go together.
+        """
+        self._limits = limits
+        self._bounds = Bounds(limits.max_rows, limits.max_tokens)
+        self._measured = costs
+        self._guessed = CostModel.of([_GUESS] * num_segments)
+        self._shared = shared
+        self._waiting: list[tuple[float, Row]] = []  # by rank
+        self._waiting_tokens = 0
+        self._parties: list[_Party] = []
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self._flying)
+        return bool(self._waiting or self._parties)
 
     @property
     def num_waiting(self) -> int:
         """Rows that no segment has seen yet."""
         return len(self._waiting)
 
+    @property
+    def _costs(self) -> CostModel:
+        return self._measured if self._measured.known else self._guessed
+
     def add(self, rows: Iterable[Row]) -> None:
         """Take in new rows, in order."""
-        self._waiting.extend(rows)
+        for row in rows:
+            rank = self._rank(row)
+            self._waiting_tokens += row.num_tokens
+            if self._waiting and rank < self._waiting[-1][0]:
+                insort(self._waiting, (rank, row), key=itemgetter(0))
+            else:
+                self._waiting.append((rank, row))
 
     def put_back(self, wave: Wave) -> None:
         """Take back a wave after a segment, one deeper; an empty one is dropped."""
-        if wave.rows:
-            wave.overtaken = 0
-            self._flying.append(wave)
+        if not wave.rows:
+            return
+        party = next((p for p in self._parties if self._meet(p, wave)), None)
+        if not party:
+            party = _Party(wave.depth, wave.level, wave.deadline_s, wave.started_s)
+            self._parties.append(party)
+        party.waves.append(wave)
+        party.depth = min(party.depth, wave.depth)
+        party.level = min(party.level, wave.level)
+        party.deadline_s = min(party.deadline_s, wave.deadline_s)
+        party.started_s = min(party.started_s, wave.started_s)
+        party.num_rows += len(wave.rows)
+        party.longest = max(party.longest, wave.longest)
+        self._set_due(party)
 
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
-        removed: list[Row] = []
-        kept: deque[Row] = deque()
         # Asked once per row: a row may be cancelled by another thread at any moment.
-        for row in self._waiting:
-            (removed if gone(row) else kept).append(row)
-        self._waiting = kept
+        asked = [(gone(entry[1]), entry) for entry in self._waiting]
+        removed = [entry[1] for leaves, entry in asked if leaves]
+        if removed:
+            self._waiting = [entry for leaves, entry in asked if not leaves]
+            self._waiting_tokens -= sum([row.num_tokens for row in removed])
         return removed
 
-    def next_waves(self) -> list[Wave]:
-        """Return the waves, all at one depth, to be joined and run next.
+    def next_waves(self, now_s: float) -> list[Wave]:
+        """Return the waves to be joined and run next: at one depth, unless layers are shared."""
+        if not self._waiting and len(self._parties) == 1:
+            return self._depart(self._parties[0])
+        fresh = self._fresh_party(now_s)
+        chosen = self._choose(fresh, now_s)
+        if not fresh:
+            return self._depart(chosen)
+        if self._shared:
+            return self._with_fresh(chosen, fresh, now_s)
+        if chosen is fresh:
+            return [self._take_fresh(self._company(), now_s)]
+        return self._depart(chosen)
 
-        A wave that has been overtaken often enough goes first; then new rows; then the
-        shallowest wave, which so catches up with those ahead of it.
+    def _rank(self, row: Row) -> float:
+        """Return the row's place in the queue, which waiting does not change.
+
+        Lower priorities stand behind rows that come `aging_s` later. A row that must start
+        within that time counts as if it had come earlier: earliest deadline first.
         """
-        held = [wave for wave in self._flying if wave.overtaken >= self.limits.max_overtakes]
-        if held:
-            chosen = self._with_company(held[0])
-        elif self._waiting:
-            chosen = [self._fresh_wave()]
-        else:
-            chosen = self._with_company(min(self._flying, key=lambda wave: wave.depth))
-        self._flying = [wave for wave in self._flying if wave not in chosen]
-        for wave in self._flying:
-            wave.overtaken += 1
-        return chosen
+        aging_s = self._limits.aging_s
+        start_s = row.deadline_s - 2 * self._costs.remaining_s(0, 1, row.num_tokens)
+        return min(row.admitted_s + (row.priority - 1) * aging_s, start_s - aging_s)
 
-    def _with_company(self, wave: Wave) -> list[Wave]:
-        """Return the wave with others at its depth that fit beside it."""
-        company = [wave]
-        for other in self._flying:
-            meets = other is not wave and other.depth == wave.depth
-            if meets and self._fits([*company, other]):
-                company.append(other)
-        return company
+    def _set_due(self, party: _Party) -> None:
+        """Work out from when on the party goes before others."""
+        costs, longest = self._costs, party.longest
+        hold_s = self._limits.max_hold_passes * costs.remaining_s(0, 1, longest)
+        party.parked_until_s = party.started_s + hold_s
+        if party.deadline_s < math.inf:
+            run_s = costs.remaining_s(party.depth, party.num_rows, longest)
+            party.start_by_s = party.deadline_s - 2 * run_s
 
-    def _fits(self, waves: list[Wave]) -> bool:
-        rows = sum(len(wave.rows) for wave in waves)
-        padded = rows * max(wave.longest for wave in waves)
-        wasted = padded - sum(wave.padded_tokens for wave in waves)
-        within = rows <= self.limits.max_rows and padded <= self.limits.max_tokens
-        return within and wasted * 4 <= padded
+    def _choose(self, fresh: _Party | None, now_s: float) -> _Party:
+        """Return the party that is due, else the deepest of the best level that is not parked."""
+        parties = [*self._parties, fresh] if fresh else self._parties
+        level = min([party.level for party in parties])
+        aging_s = self._limits.aging_s
+        due_s, due = min(
+            [
+                (min(p.parked_until_s + (p.level - level) * aging_s, p.start_by_s), i)
+                for i, p in enumerate(parties)
+            ]
+        )
+        if due_s <= now_s:
+            return parties[due]
+        ready = [party for party in parties if party.level == level]
+        if fresh and fresh.level == level and self._crowded:
+            ready = [party for party in ready if party is fresh or self._worthy(party)]
+        return max(ready, key=attrgetter("depth"))
 
-    def _fresh_wave(self) -> Wave:
-        """Take the oldest waiting row and those like it in length, oldest first."""
-        taken: list[Row] = []
-        passed: list[Row] = []
-        while self._waiting and len(taken) < self.limits.max_rows > len(passed):
-            row = self._waiting.popleft()
-            (taken if self._joins(row, taken) else passed).append(row)
-        self._waiting.extendleft(reversed(passed))
-        return Wave.of(taken, self.exits)
+    def _worthy(self, party: _Party) -> bool:
+        """Tell whether the wave does enough rows per second, compared to a full one."""
+        costs, room = self._costs, self._bounds.room(party.longest)
+        alone_s = costs.segment_s(party.depth, party.num_rows, party.longest)
+        full_s = costs.segment_s(party.depth, room, party.longest)
+        return party.num_rows * full_s >= WORTHY * room * alone_s
 
-    def _joins(self, row: Row, taken: list[Row]) -> bool:
-        lengths = [row.num_tokens, *(mate.num_tokens for mate in taken)]
-        shortest, longest = min(lengths), max(lengths)
-        alike = longest <= shortest * self.limits.max_stretch
-        return not taken or (alike and len(lengths) * longest <= self.limits.max_tokens)
+    def _meet(self, party: _Party, wave: Wave) -> bool:
+        """Tell whether the wave fits into the party, and it pays to go on together."""
+        if party.depth != wave.depth and not self._shared:
+            return False
+        one, other = (party.num_rows, party.longest), (len(wave.rows), wave.longest)
+        return self._pays(max(party.depth, wave.depth), one, other)
+
+    def _pays(self, depth: int, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        """Tell whether two waves (rows, tokens) may and should go on together from a depth."""
+        costs = self._costs
+        rows, longest = one[0] + other[0], max(one[1], other[1])
+        if rows > self._bounds.room(longest):
+            return False
+        apart_s = costs.remaining_s(depth, *one) + costs.remaining_s(depth, *other)
+        return costs.remaining_s(depth, rows, longest) + costs.join_s(rows, longest) <= apart_s
+
+    def _depart(self, party: _Party) -> list[Wave]:
+        self._parties.remove(party)
+        return party.waves
+
+    def _with_fresh(self, chosen: _Party, fresh: _Party, now_s: float) -> list[Wave]:
+        """Return rows in flight with fresh ones beside them, if it pays; else the chosen."""
+        flying = chosen
+        if chosen is fresh:
+            flying = max(self._parties, key=attrgetter("num_rows"), default=fresh)
+        if flying is fresh:
+            return [self._take_fresh(self._company(), now_s)]
+        together = self._company()
+        longest = max([self._waiting[place][1].num_tokens for place in together])
+        room = self._bounds.room(max(flying.longest, longest)) - flying.num_rows
+        joining = together[: max(room, 0)]
+        one, other = (flying.num_rows, flying.longest), (len(joining), longest)
+        if joining and self._pays(flying.depth, one, other):
+            return [*self._depart(flying), self._take_fresh(joining, now_s)]
+        return [self._take_fresh(together, now_s)] if chosen is fresh else self._depart(chosen)
+
+    def _fresh_party(self, now_s: float) -> _Party | None:
+        """Return the wave that could start, as far as its first row tells."""
+        if not self._waiting:
+            return None
+        lead = self._waiting[0][1]
+        aged = int((now_s - lead.admitted_s) / self._limits.aging_s)
+        level = max(lead.priority - aged, min(lead.priority, Priority.NORMAL))
+        num_rows = min(len(self._waiting), self._bounds.room(lead.num_tokens))
+        party = _Party(0, level, lead.deadline_s, math.inf, num_rows, lead.num_tokens)
+        self._set_due(party)
+        return party
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether as much waits as one wave may hold."""
+        rows, tokens = self._bounds
+        return len(self._waiting) >= rows or self._waiting_tokens >= tokens
+
+    def _company(self) -> list[int]:
+        """Return the places of the first waiting row and of those that would start with it.
+
+        Of all who wait at this moment: a choice made earlier would leave out those who came since,
+        and cut the queue into waves that are small and unlike.
+        """
+        window = self._waiting[: LOOKAHEAD * self._limits.max_rows]
+        return company(
+            [row.num_tokens for _, row in window],
+            SegmentCost(*self._costs._remaining[0]),
+            self._bounds,
+        )
+
+    def _take_fresh(self, places: list[int], now_s: float) -> Wave:
+        """Start a wave with the rows at these places of the queue."""
+        taken, head = set(places), self._waiting[: places[-1] + 1]
+        wave = Wave([head[place][1] for place in places], started_s=now_s)
+        self._waiting[: len(head)] = [e for place, e in enumerate(head) if place not in taken]
+        self._waiting_tokens -= wave.num_tokens
+        return wave

@@ -1,6 +1,7 @@
 """A bundle's segments as ONNX Runtime sessions, called one at a time."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ from serve.manifest import (
     KEEP,
     LOGITS,
     TOKEN_TYPE_IDS,
+    Manifest,
     Precision,
 )
-from serve.ort_environment import session_options
+from serve.ort_environment import give_back_memory, session_options
 from serve.runner import Hidden, Ids, Step
 
 
 class SegmentChain:
-    """A `serve.runner.Runner` over the segments of one precision."""
+    """A `serve.runner.Runner` over the segments of one precision.
+
+    Neighbouring segments run back to back where the exit between them is not active.
+    """
 
     def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
         self.precision = precision
@@ -33,27 +38,63 @@ class SegmentChain:
         options = session_options(num_threads)
         paths = bundle.segment_paths(precision)
         self._segments = [_Segment(p, options, last=p == paths[-1]) for p in paths]
+        give_back_memory()
+        self._runs = runs_between(active_segments(bundle.manifest, precision))
+
+    def presenting(self, active: Sequence[int]) -> "SegmentChain":
+        """Return the same sessions with fewer exits.
+
+        Args:
+            active: indices of the segments, ascending; the last one is among them.
+        """
+        chain = copy(self)
+        chain._runs = runs_between(active)
+        return chain
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self._runs)
 
     def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
         inputs = {INPUT_IDS: input_ids, ATTENTION_MASK: attention_mask}
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
-        return self._segments[0].run(inputs)
+        return self._run(self._runs[0], inputs)
 
     def advance(
         self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
     ) -> Step:
         inputs = {HIDDEN: hidden, KEEP: keep, ATTENTION_MASK: attention_mask}
-        return self._segments[index].run(inputs)
+        return self._run(self._runs[index], inputs)
+
+    def _run(self, indices: range, inputs: Mapping[str, NDArray[Any]]) -> Step:
+        for index in indices[:-1]:
+            mask = inputs[ATTENTION_MASK]
+            hidden = self._segments[index].pass_on(inputs)
+            inputs = {HIDDEN: hidden, KEEP: np.arange(len(mask)), ATTENTION_MASK: mask}
+        return self._segments[indices[-1]].run(inputs)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
-        longest = max(tokens for _, _, tokens in parts)
-        arrays = [hidden[keep, :tokens] for hidden, keep, tokens in parts]
-        padded = [np.pad(a, ((0, 0), (0, longest - a.shape[1]), (0, 0))) for a in arrays]
-        return np.concatenate(padded)
+        return join_on_host(parts)
+
+
+def join_on_host(parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> NDArray[np.float32]:
+    """Copy hidden states that are numpy arrays together; see `serve.runner.Runner.join`."""
+    longest = max(tokens for _, _, tokens in parts)
+    arrays = [hidden[keep, :tokens] for hidden, keep, tokens in parts]
+    padded = [np.pad(a, ((0, 0), (0, longest - a.shape[1]), (0, 0))) for a in arrays]
+    return np.concatenate(padded)
+
+
+def active_segments(manifest: Manifest, precision: Precision) -> list[int]:
+    """Return which of a variant's segments end at an exit that is used."""
+    segments = manifest.variants[precision].segments
+    return [i for i, s in enumerate(segments) if s.exit_layer in manifest.exit_layers]
+
+
+def runs_between(active: Sequence[int]) -> list[range]:
+    """Return, per active exit, the segments from the active exit before it to its own."""
+    starts = [0, *(index + 1 for index in active[:-1])]
+    return [range(start, index + 1) for start, index in zip(starts, active, strict=True)]
 
 
 class _Segment:
@@ -64,13 +105,28 @@ class _Segment:
     """
 
     def __init__(self, path: Path, options: ort.SessionOptions, last: bool) -> None:
-        try:
-            self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime's errors have no common type
-            reason = str(error).splitlines()[0]
-            raise InvalidBundle(f"ONNX Runtime cannot load {path}: {reason}") from error
+        self._session = open_session(path, options)
         self._outputs = [LOGITS] if last else [LOGITS, HIDDEN_OUT]
+
+    def pass_on(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Return hidden states only: nobody asks this exit."""
+        hidden: NDArray[Any]
+        (hidden,) = self._session.run([HIDDEN_OUT], inputs)
+        return hidden
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
         logits, *hidden = self._session.run(self._outputs, inputs)
         return Step(hidden[0] if hidden else None, logits)
+
+
+def open_session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession:
+    """Return a session on the CPU.
+
+    Raises:
+        InvalidBundle: ONNX Runtime cannot load the file.
+    """
+    try:
+        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        reason = str(error).splitlines()[0]
+        raise InvalidBundle(f"ONNX Runtime cannot load {path}: {reason}") from error

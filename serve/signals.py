@@ -1,5 +1,6 @@
 """Confidence signals read off exit logits, vectorised over rows."""
 
+import math
 from typing import Annotated, TypeAlias
 
 import numpy as np
@@ -7,6 +8,9 @@ from numpy.typing import NDArray
 
 Logits: TypeAlias = Annotated[NDArray[np.floating], "(rows, labels)"]
 Signal: TypeAlias = Annotated[NDArray[np.float32], "(rows,)"]
+
+
+_FLOOR = np.float32(-200)  # exp of it is 0 in float32
 
 
 def log_softmax(logits: Logits) -> NDArray[np.float32]:
@@ -39,14 +43,17 @@ def entropy(logits: Logits) -> Signal:
     Args:
         logits: (rows, labels), any float type; computed in float32.
     """
-    log_p = log_softmax(logits)
-    p = np.exp(log_p)
-    with np.errstate(invalid="ignore"):
-        # where= would turn a NaN row into 0, the most confident value there is.
-        terms = np.where(p == 0, np.float32(0), p * log_p)
-    ceiling = np.float32(np.log(log_p.shape[-1]))
-    # Adding 0 turns -0.0 into 0.0.
-    bounded: Signal = np.clip(-terms.sum(axis=-1), 0, ceiling) + np.float32(0)
+    values = np.asarray(logits, dtype=np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # From log(sum) - sum(e * x) / sum, with x shifted to at most 0. The floor changes no
+        # probability, keeps 0 * -inf out, and lets NaN through.
+        shifted = np.maximum(values - np.maximum.reduce(values, axis=-1, keepdims=True), _FLOOR)
+        e = np.exp(shifted)
+        total = np.add.reduce(e, axis=-1)
+        signal = np.log(total) - np.add.reduce(e * shifted, axis=-1) / total
+        ceiling = np.float32(math.log(values.shape[-1]))
+        # Adding 0 turns -0.0 into 0.0.
+        bounded: Signal = np.minimum(np.maximum(signal, 0), ceiling) + np.float32(0)
     return bounded
 
 

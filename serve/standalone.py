@@ -2,7 +2,7 @@
 
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -20,6 +20,7 @@ def build_standalone_app(
     folders: Sequence[str | Path],
     options: EngineOptions = EngineOptions(),
     limits: WebLimits = WebLimits(),
+    active_exits: Mapping[str, Sequence[int]] | None = None,
 ) -> FastAPI:
     """Return the app over bundles; its lifespan starts and stops the engines.
 
@@ -27,7 +28,7 @@ def build_standalone_app(
         InvalidBundle: a bundle cannot be loaded.
         DeviceUnavailable: a bundle lacks the wanted precision.
     """
-    assembly = assemble(folders, options, MemoryStore())
+    assembly = assemble(folders, options, MemoryStore(), active_exits)
     catalog = assembly.catalog
     catalog.set_baselines({})
     replicas = OnlyReplica(catalog, assembly.metrics)

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from serve.bundle import Bundle, load_bundle
 from tests.tiny import write_tiny_bundle
+
+# `--hypothesis-profile soak`: for an hour with nothing better to do.
+settings.register_profile("soak", max_examples=20_000, deadline=None)
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +22,17 @@ def bundle_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bundle(bundle_folder: Path) -> Bundle:
     """Return the same bundle, loaded."""
     return load_bundle(bundle_folder)
+
+
+@pytest.fixture(scope="session")
+def half_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Return a bundle of the same model for GPUs: fp32 and fp16."""
+    folder = tmp_path_factory.mktemp("bundles")
+    return load_bundle(write_tiny_bundle(folder, "half", ("fp32", "fp16")))
+
+
+@pytest.fixture(scope="session")
+def shared_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Return a bundle of a random ALBERT: exits 1 to 4, three labels, fp32 and int8."""
+    folder = tmp_path_factory.mktemp("bundles")
+    return load_bundle(write_tiny_bundle(folder, "shared", family="albert"))

@@ -13,7 +13,7 @@ from starlette.types import Receive
 from serve.classifier import Classified
 from serve.errors import Cancelled, TooManyInputs
 from serve.manifest import Manifest
-from serve.row import Answer
+from serve.row import Answer, Priority
 from serve.signals import softmax
 from serve.web.body import BODY_ERRORS, JsonRoute
 from serve.web.schemas import ClassifyRequest, ClassifyResponse, ErrorBody
@@ -50,7 +50,10 @@ def classify_routes(site: Site) -> APIRouter:
             deadline_s = request.state.arrived_s + body.timeout_ms / 1000
         try:
             done = await _unless_client_leaves(
-                request.receive, classifier.classify(texts, body.exit, deadline_s, body.truncate)
+                request.receive,
+                classifier.classify(
+                    texts, body.exit, deadline_s, body.truncate, Priority[body.priority.upper()]
+                ),
             )
         except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
             site.metrics.disconnected(classifier.name)

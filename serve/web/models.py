@@ -15,6 +15,7 @@ from serve.web.schemas import (
     PolicyReport,
     PolicyUpdate,
     ReplicaAck,
+    SegmentCostInfo,
 )
 from serve.web.site import Site
 
@@ -100,6 +101,23 @@ def _describe(classifier: Classifier) -> ModelInfo:
         precisions=list(manifest.variants),
         max_tokens=manifest.max_tokens,
         policy_version=classifier.policy.current.version,
+        costs=_costs(classifier),
         calibration=calibration.variants[measured] if measured else None,
         calibrated_on=measured,
     )
+
+
+def _costs(classifier: Classifier) -> list[SegmentCostInfo]:
+    costs = classifier.costs.coefficients()
+    exits = classifier.bundle.manifest.exit_layers
+    # Layers that are one and the same cost the same, with an exit or without.
+    return [
+        SegmentCostInfo(
+            layer=layer,
+            fixed_ms=cost.fixed_s * 1e3,
+            per_token_us=cost.per_token_s * 1e6,
+            per_token_pair_ns=cost.per_token_pair_s * 1e9,
+            example_ms=cost.seconds(1, 32) * 1e3,
+        )
+        for layer, cost in zip(exits, costs, strict=False)
+    ]

@@ -97,6 +97,10 @@ class ClassifyRequest(_Request):
         "(reason `deadline`); with none, the answer is an error 504.",
     )
     truncate: bool = Field(default=False, description="Cut texts that are too long.")
+    priority: Literal["high", "normal", "low"] = Field(
+        default="normal",
+        description="Which waiting texts go first; one that has waited long goes before others.",
+    )
 
     def texts(self) -> list[Text]:
         """Return the inputs as a list."""
@@ -174,6 +178,20 @@ class ExitInfo(_Response):
     temperature: float
 
 
+class SegmentCostInfo(_Response):
+    """What running one segment on some texts together takes, measured on this machine.
+
+    The time is fixed_ms, and per_token_us for every token of every text, padding included, and
+    per_token_pair_ns for every pair of tokens of the same text.
+    """
+
+    layer: int = Field(description="The exit layer that the segment ends at.")
+    fixed_ms: float
+    per_token_us: float
+    per_token_pair_ns: float
+    example_ms: float = Field(description="The time of one text of 32 tokens.")
+
+
 class ModelInfo(_Response):
     """What a served model is."""
 
@@ -186,6 +204,9 @@ class ModelInfo(_Response):
     precisions: list[Precision] = Field(description="Variants in the bundle.")
     max_tokens: int
     policy_version: int
+    costs: list[SegmentCostInfo] = Field(
+        description="What each segment costs; measured at start and kept fresh."
+    )
     calibration: VariantCalibration | None = Field(
         description="What thresholds cost and save; null if nobody has measured it."
     )

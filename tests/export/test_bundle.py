@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from export import bundle as bundles
+from export import parts
 from export.errors import ExportFailed
 from export.stages import Span
 from models.multi_exit import MultiExitModel
@@ -75,7 +76,7 @@ def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
 @pytest.fixture
 def damage_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make one weight of the segment of exit 2 wrong by a hundredth after it is traced."""
-    build = bundles.build_segment
+    build = parts.build_segment
 
     def build_damaged(model: MultiExitModel, span: Span) -> ir.Model:
         segment = build(model, span)
@@ -88,7 +89,7 @@ def damage_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
             weights.const_value = ir.tensor(array, name=weights.name)
         return segment
 
-    monkeypatch.setattr(bundles, "build_segment", build_damaged)
+    monkeypatch.setattr(parts, "build_segment", build_damaged)
 
 
 @pytest.mark.usefixtures("damage_exit_2")

@@ -31,8 +31,8 @@ def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--precision", "fp16"], "--precision 'fp16': must be one or both of fp32, int8"),
-        (["--precision", ","], "must be one or both"),
+        (["--precision", "bf16"], "--precision 'bf16': must be some of fp32, int8, fp16"),
+        (["--precision", ","], "must be some of"),
         (["--exits", "2,last"], "--exits '2,last': must be layers such as 2,4,6"),
     ],
 )

@@ -53,9 +53,10 @@ def test_q_k_and_v_share_one_quantization(bundle: Bundle) -> None:
     assert sum(node.op_type == "QuantizeLinear" for node in graph.node) == 5
 
 
+@pytest.mark.parametrize("operator", ["BiasGelu", "FastGelu"])
 @pytest.mark.parametrize("highest", [-3.0, -0.7, 0.01, 2.0, 40.0])
-def test_gelu_keeps_its_values_on_both_sides_of_zero(highest: float) -> None:
-    model = gelu_product()
+def test_gelu_keeps_its_values_on_both_sides_of_zero(highest: float, operator: str) -> None:
+    model = gelu_product(operator)
     # GELU is lowest at -0.75.
     activation = np.array([-0.75] * 15 + [highest], np.float32).reshape(1, 1, 16)
     exact, coarse = (run(m, activation) for m in (model, quantize(model)))
@@ -63,10 +64,10 @@ def test_gelu_keeps_its_values_on_both_sides_of_zero(highest: float) -> None:
     np.testing.assert_allclose(coarse, exact, rtol=0.02, atol=0.01)
 
 
-def gelu_product() -> ir.Model:
+def gelu_product(operator: str) -> ir.Model:
     shape = onnx.helper.make_tensor_value_info
     nodes = [
-        onnx.helper.make_node("BiasGelu", ["x", "bias"], ["gelu"], domain="com.microsoft"),
+        onnx.helper.make_node(operator, ["x", "bias"], ["gelu"], domain="com.microsoft"),
         onnx.helper.make_node("MatMul", ["gelu", "weights"], ["y"]),
     ]
     graph = onnx.helper.make_graph(

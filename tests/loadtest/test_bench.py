@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from export.quantize import quantize
-from export.segments import build_segment
+from export.segments import build_segment, variant
 from export.stages import Span
 from loadtest.bench import bench
 from loadtest.comparison import compare
@@ -26,7 +26,7 @@ from tests.tiny import DEPTH, tiny_model
 @pytest.fixture(scope="module")
 def direct() -> ir.Model:
     """Return the model exported in one go, with the last head alone."""
-    return build_segment(tiny_model(), Span(start=0, stop=DEPTH, head=DEPTH - 1))
+    return variant(build_segment(tiny_model(), Span(start=0, stop=DEPTH, head=DEPTH - 1)), "fp32")
 
 
 def operators(model: onnx.ModelProto) -> Counter[str]:

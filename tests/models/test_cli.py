@@ -75,6 +75,7 @@ def test_training_leaves_a_measured_model_folder(
         "config.json",
         "model.safetensors",
         "policy.json",
+        "recording.npy",
         "tokenizer.json",
         "tokenizer_config.json",
     ]

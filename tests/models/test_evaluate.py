@@ -12,13 +12,13 @@ from models.evaluate import (
     calibrate,
     choose_policy,
     exit_figures,
-    exit_indices,
     operating_point,
     run_model,
 )
 from models.multi_exit import MultiExitModel
 from serve.calibration import Data
-from serve.rules import EntropyRule, NeverRule, PatienceRule
+from serve.recording import exits_taken
+from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 
 DATA = Data(name="hand/made.tsv", rows=4, sha256="0" * 64)
 
@@ -34,6 +34,10 @@ def outcome(margins: Sequence[Sequence[float]], gold: Sequence[int]) -> Outcome:
 HAND_MADE = outcome([[9, 9, 9], [-0.1, -9, -9], [9, -1, -9], [0.1, -0.1, 0.2]], [1, 0, 0, 1])
 
 
+def taken(rule: ExitRule) -> list[int]:
+    return exits_taken(HAND_MADE.logits, rule, HAND_MADE.exits, (1.0,) * 3).tolist()
+
+
 def test_accuracy_per_exit_counts_right_labels() -> None:
     figures = exit_figures(HAND_MADE)
     assert [(f.layer, f.accuracy) for f in figures] == [(2, 0.75), (4, 0.75), (6, 1.0)]
@@ -41,7 +45,7 @@ def test_accuracy_per_exit_counts_right_labels() -> None:
 
 def test_entropy_rule_leaves_at_the_first_sure_exit() -> None:
     rule = EntropyRule(threshold=0.1)
-    assert exit_indices(HAND_MADE, rule).tolist() == [0, 1, 0, 2]
+    assert taken(rule) == [0, 1, 0, 2]
     point = operating_point(HAND_MADE, rule)
     assert point.accuracy == 0.75
     assert point.agreement == 0.75
@@ -57,7 +61,7 @@ def test_agreement_is_with_the_last_exit_whatever_is_right() -> None:
 
 
 def test_patience_rule_counts_agreeing_exits() -> None:
-    assert exit_indices(HAND_MADE, PatienceRule(patience=1)).tolist() == [1, 1, 2, 2]
+    assert taken(PatienceRule(patience=1)) == [1, 1, 2, 2]
     assert operating_point(HAND_MADE, PatienceRule(patience=1)).mean_exit_layer == 5
 
 

@@ -13,6 +13,7 @@ from models.examples import read_rows, to_examples
 from models.multi_exit import MultiExitModel
 from serve.calibration import Calibration, OperatingPoint, VariantCalibration
 from serve.policy import Policy
+from serve.recording import RECORDING, exits_taken, read_recording
 from serve.rules import EntropyRule
 
 ROOT = Path(__file__).parents[2]
@@ -45,10 +46,22 @@ def test_folder_holds_the_model_and_nothing_else() -> None:
         "config.json",
         "model.safetensors",
         "policy.json",
+        "recording.npy",
         "tokenizer.json",
         "tokenizer_config.json",
     }
     assert sum(path.stat().st_size for path in files) <= MAX_BYTES
+
+
+def test_recording_gives_the_figures_of_the_card() -> None:
+    recording = read_recording(FOLDER / RECORDING, (6, 2))
+    assert recording.shape[1] == figures().data.rows
+    last = recording[-1].argmax(axis=1)
+    for point in figures().operating_points:
+        taken = exits_taken(recording, point.rule, (1, 2, 3, 4, 5, 6), (1.0,) * 6)
+        labels = recording[taken, range(len(taken))].argmax(axis=1)
+        assert (taken + 1).mean() == pytest.approx(point.mean_exit_layer)
+        assert (labels == last).mean() == pytest.approx(point.agreement)
 
 
 def test_model_loads_with_six_exits_and_its_labels() -> None:

@@ -65,6 +65,45 @@ class FakeRunner:
         return Step(ids, logits)
 
 
+class FakeSharedRunner(FakeRunner):
+    """A `serve.runner.MixedRunner` likewise; heads are asked by exit, layers without give NaN.
+
+    Attributes:
+        depths: of each run, how many layers each row had been through.
+    """
+
+    shared = True
+
+    def __init__(self, exits: tuple[int, ...], heads: Heads) -> None:
+        super().__init__(exits[-1], heads)
+        self.depths: list[list[int]] = []
+        self._exits = exits
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        assert input_ids.shape == attention_mask.shape == token_type_ids.shape
+        return Step(input_ids, np.full((len(input_ids), 2), np.nan, np.float32))
+
+    def advance_mixed(
+        self,
+        depths: NDArray[np.int64],
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+    ) -> Step:
+        ids = hidden[keep, : attention_mask.shape[1]]
+        assert (ids == ids[:, :1] * attention_mask).all()
+        assert len(depths) == len(ids)
+        self.depths.append(depths.tolist())
+        self.runs.append(Run(0, ids[:, 0], ids.shape[1]))
+        logits = [self._logits(int(k), int(d) + 1) for k, d in zip(ids[:, 0], depths, strict=True)]
+        return Step(ids, np.array(logits, np.float32))
+
+    def _logits(self, key: int, layer: int) -> Sequence[float]:
+        if layer not in self._exits:
+            return (np.nan, np.nan)
+        return self._heads(key, self._exits.index(layer))
+
+
 def fake_row(key: int, num_tokens: int = 3, rule: ExitRule | None = None, **fields: object) -> Row:
     """Return a row that the fake runner knows by `key` (1 or more)."""
     ids = np.full(num_tokens, key, np.int64)

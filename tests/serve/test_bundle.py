@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve.assembly import assemble
-from serve.bundle import CALIBRATION, MANIFEST, TOKENIZER, load_bundle, sha256_of
+from serve.bundle import CALIBRATION, MANIFEST, TOKENIZER, Bundle, load_bundle, sha256_of
 from serve.classifier import EngineOptions
 from serve.control import MemoryStore
 from serve.errors import InvalidBundle
@@ -177,6 +178,8 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
         (put(variants={}), "variants"),
         (lambda m: m["variants"].update(bf16=m["variants"]["fp32"]), "variants.bf16"),
         (lambda m: m["variants"]["fp32"]["segments"].pop(), "variants.fp32 has segments for"),
+        (put(layers="shared"), "where layers is 'shared' it must have shared and no segments"),
+        (lambda m: m["variants"]["fp32"].pop("segments"), "'own' it must have segments and not"),
         (in_segment(file="segments/fp32/99.onnx"), "variants.fp32: no sha256 for"),
         (in_segment(exit_layer=3), "variants.fp32 has segments for layers [1, 3, 3, 4]"),
         (in_segment(colour="red"), "variants.fp32.segments[1].colour: unknown field"),
@@ -250,3 +253,36 @@ def test_two_bundles_of_one_name_cannot_be_served_together(
     twin = bundle_copy(bundle_folder.name)
     with pytest.raises(InvalidBundle, match="two bundles have the same folder name"):
         assemble([bundle_folder, twin], EngineOptions(precision="fp32"), MemoryStore())
+
+
+def in_shared(change: Callable[[Document], Any]) -> Callable[[Document], Any]:
+    return lambda manifest: change(manifest["variants"]["fp32"]["shared"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put(layers="own"), "where layers is 'own' it must have segments and not shared"),
+        (drop("layers"), "where layers is 'own' it must have segments and not shared"),
+        (put(layers="some"), "layers: must be 'own' or 'shared'"),
+        (in_shared(lambda s: s["heads"].pop(1)), "fp32 has heads for layers [1, 3, 4], but the"),
+        (in_shared(lambda s: s["layer"].update(file="x.onnx")), "fp32: no sha256 for x.onnx"),
+        (in_shared(lambda s: s.pop("embed")), "variants.fp32.shared.embed: required field"),
+    ],
+)
+def test_shared_layers_that_contradict_themselves_are_refused(
+    shared_bundle: Bundle, tmp_path: Path, change: Callable[[Document], Any], message: str
+) -> None:
+    folder = Path(shutil.copytree(shared_bundle.folder, tmp_path / "copy"))
+    rewrite_manifest(folder, change)
+    assert message in refusal(folder)
+
+
+@pytest.mark.parametrize("stem", ["embed", "layer", "heads/03"])
+def test_damaged_graph_of_shared_layers_is_named(
+    shared_bundle: Bundle, tmp_path: Path, stem: str
+) -> None:
+    folder = Path(shutil.copytree(shared_bundle.folder, tmp_path / "copy"))
+    path = folder / f"segments/int8/{stem}.onnx"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert f"segments/int8/{stem}.onnx is damaged" in refusal(folder)

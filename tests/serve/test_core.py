@@ -23,14 +23,16 @@ from serve.scheduler import WaveLimits
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
 
 EXITS = (1, 2, 3, 4)
+SOON_S = 1e-5  # a turn that takes no time to speak of
 SURE, UNSURE = (9.0, 0.0), (0.1, 0.0)
 
 
 class Bench:
     """An engine core over a fake runner, with a clock that only the test moves."""
 
-    def __init__(self, heads: Heads, limits: WaveLimits | None = None) -> None:
+    def __init__(self, heads: Heads, limits: WaveLimits | None = None, tick_s: float = 1.0) -> None:
         self.now_s = 0.0
+        self.tick_s = tick_s
         self.seen: list[WaveStats] = []
         self.runner = FakeRunner(len(EXITS), heads)
         self.core = EngineCore(
@@ -47,7 +49,7 @@ class Bench:
         self.core.add(list(rows))
 
     def turn(self) -> list[Outcome]:
-        self.now_s += 1
+        self.now_s += self.tick_s
         return self.core.turn()
 
     def finish(self) -> list[Outcome]:
@@ -89,17 +91,19 @@ def test_an_answer_says_where_why_and_how_long() -> None:
 
 
 def test_rows_enter_while_others_are_deeper_and_go_on_together() -> None:
-    bench = Bench(sure_from({1: 3, 2: 3}))
-    bench.add(fake_row(1))
+    bench = Bench(sure_from({1: 3, 2: 0, 3: 3, 4: 3}), WaveLimits(max_rows=3), SOON_S)
+    rule = EntropyRule(threshold=0.3)
+    bench.add(fake_row(1, rule=rule))
     bench.turn()
-    bench.add(fake_row(2))
+    bench.add(*(fake_row(key, rule=rule) for key in (2, 3, 4)))
     bench.finish()
-    assert [run.keys for run in bench.runner.runs] == [[1], [2], [1, 2], [1, 2], [1, 2]]
+    together = [1, 3, 4]
+    assert [run.keys for run in bench.runner.runs] == [[1], [2, 3, 4], *[together] * 3]
 
 
 def test_waves_that_join_keep_every_row_its_own_state() -> None:
     """Rows of different lengths, joined after some have left, in both orders."""
-    bench = Bench(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), WaveLimits(max_stretch=9))
+    bench = Bench(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), WaveLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 9, rule), fake_row(2, 4, rule))
     bench.turn()
@@ -173,7 +177,7 @@ def test_a_segment_that_fails_fails_its_wave_only() -> None:
             raise RuntimeError("no memory")
         return UNSURE
 
-    bench = Bench(heads, WaveLimits(max_stretch=1))
+    bench = Bench(heads, WaveLimits(max_tokens=16))
     bench.add(fake_row(1, 4), fake_row(2, 4), fake_row(3, 9))
     results = {o.row.tag: o.result for o in bench.finish()}
     assert isinstance(results[1], ModelFailure)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from serve.admission import QueueLimits
-from serve.core import ModelShape
 from serve.engine import Engine
 from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.row import Answer, Outcome
+from serve.steps import ModelShape
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
 
 EXITS = (1, 2)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
-from serve.core import EngineCore, ModelShape
+from serve.core import EngineCore
+from serve.device import Placement, build_runner
 from serve.judge import Reason
 from serve.manifest import Precision
 from serve.row import Answer, Row
@@ -22,27 +23,34 @@ from serve.rules import (
     NeverRule,
     PatienceRule,
 )
+from serve.runner import AnyRunner
 from serve.scheduler import WaveLimits
-from serve.segments import SegmentChain
 from serve.signals import confidence, entropy
-from tests.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, tiny_model
+from serve.steps import ModelShape
+from tests.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, Family, tiny_model
 
 # What a row's logits may differ by when its batch mates, padding or order change.
 TOLERANCE = 1e-4
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+KINDS: tuple[tuple[Family, Precision], ...] = (
+    ("bert", "fp32"),
+    ("bert", "int8"),
+    ("albert", "fp32"),
+    ("albert", "int8"),
+)
 
 Ids = NDArray[np.int64]
-Chains = dict[Precision, SegmentChain]
+Runners = dict[tuple[Family, Precision], AnyRunner]
 
 
 @pytest.fixture(scope="module")
-def chains(bundle: Bundle) -> Chains:
-    return {precision: SegmentChain(bundle, precision, num_threads=1) for precision in PRECISIONS}
+def runners(bundle: Bundle, shared_bundle: Bundle) -> Runners:
+    folders = {"bert": bundle, "albert": shared_bundle}
+    return {kind: build_runner(folders[kind[0]], Placement("cpu", kind[1]), 1) for kind in KINDS}
 
 
-def new_core(bundle: Bundle, chain: SegmentChain, limits: WaveLimits) -> EngineCore:
+def new_core(bundle: Bundle, runner: AnyRunner, limits: WaveLimits) -> EngineCore:
     shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH, bundle.manifest.pad_id)
-    return EngineCore(chain, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
+    return EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
 
 
 def row_of(ids: Ids, rule: ExitRule, tag: int = 0) -> Row:
@@ -59,16 +67,16 @@ def finish(core: EngineCore) -> dict[int, Answer]:
     return answers
 
 
-def alone(bundle: Bundle, chain: SegmentChain, ids: Ids, rule: ExitRule) -> Answer:
-    core = new_core(bundle, chain, WaveLimits())
+def alone(bundle: Bundle, runner: AnyRunner, ids: Ids, rule: ExitRule) -> Answer:
+    core = new_core(bundle, runner, WaveLimits())
     core.add([row_of(ids, rule)])
     return finish(core)[0]
 
 
-def all_heads(bundle: Bundle, chain: SegmentChain, ids: Ids) -> NDArray[np.float32]:
+def all_heads(bundle: Bundle, runner: AnyRunner, ids: Ids) -> NDArray[np.float32]:
     """Return (exits, labels): what each head says of this row alone."""
     layers = bundle.manifest.exit_layers
-    return np.stack([alone(bundle, chain, ids, LayerRule(layer=k)).logits for k in layers])
+    return np.stack([alone(bundle, runner, ids, LayerRule(layer=k)).logits for k in layers])
 
 
 texts = (
@@ -92,8 +100,7 @@ wave_limits = st.builds(
     WaveLimits,
     max_rows=st.integers(1, 12),
     max_tokens=st.integers(MAX_TOKENS, 8 * MAX_TOKENS),
-    max_stretch=st.floats(1, 20),
-    max_overtakes=st.integers(0, 4),
+    max_hold_passes=st.floats(0, 4),
 )
 
 
@@ -107,7 +114,7 @@ def is_a_coin_toss(heads: NDArray[np.float32], rule: ExitRule) -> bool:
     return isinstance(rule, PatienceRule) and bool((best - second < 10 * TOLERANCE).any())
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("model", KINDS, ids="-".join)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     mix=st.lists(st.tuples(texts, rules, st.integers(0, 6)), min_size=1, max_size=16),
@@ -115,13 +122,13 @@ def is_a_coin_toss(heads: NDArray[np.float32], rule: ExitRule) -> bool:
 )
 def test_a_rows_answer_does_not_depend_on_mates_padding_or_order(
     bundle: Bundle,
-    chains: Chains,
-    precision: Precision,
+    runners: Runners,
+    model: tuple[Family, Precision],
     mix: list[tuple[Ids, ExitRule, int]],
     limits: WaveLimits,
 ) -> None:
-    chain = chains[precision]
-    core = new_core(bundle, chain, limits)
+    runner = runners[model]
+    core = new_core(bundle, runner, limits)
     together: dict[int, Answer] = {}
     for turn in range(7):
         core.add(
@@ -131,42 +138,45 @@ def test_a_rows_answer_does_not_depend_on_mates_padding_or_order(
     together |= finish(core)
     assert sorted(together) == list(range(len(mix)))
     for tag, (ids, rule, _) in enumerate(mix):
-        heads = all_heads(bundle, chain, ids)
+        heads = all_heads(bundle, runner, ids)
         answer = together[tag]
         np.testing.assert_allclose(
             answer.logits, heads[answer.exit_index], rtol=TOLERANCE, atol=TOLERANCE
         )
         if not is_a_coin_toss(heads, rule):
-            expected = alone(bundle, chain, ids, rule)
+            expected = alone(bundle, runner, ids, rule)
             assert (answer.exit_index, answer.reason) == (expected.exit_index, expected.reason)
 
 
+@pytest.mark.parametrize("family", ["bert", "albert"])
 @settings(max_examples=40, deadline=None)
 @given(ids=texts)
 def test_with_the_rule_off_and_at_every_exit_answers_are_the_original_models(
-    bundle: Bundle, chains: Chains, ids: Ids
+    bundle: Bundle, runners: Runners, family: Family, ids: Ids
 ) -> None:
     tokens = torch.from_numpy(ids)[None]
     with torch.no_grad():
-        original = tiny_model()(tokens, torch.ones_like(tokens), torch.zeros_like(tokens))
+        model = tiny_model(family=family)
+        original = model(tokens, torch.ones_like(tokens), torch.zeros_like(tokens))
     expected = np.stack([logits[0].numpy() for logits in original])
-    np.testing.assert_allclose(all_heads(bundle, chains["fp32"], ids), expected, atol=1e-4)
-    off = alone(bundle, chains["fp32"], ids, NeverRule())
+    runner = runners[family, "fp32"]
+    np.testing.assert_allclose(all_heads(bundle, runner, ids), expected, atol=1e-4)
+    off = alone(bundle, runner, ids, NeverRule())
     assert off.reason is Reason.FINAL
     np.testing.assert_allclose(off.logits, expected[-1], atol=1e-4)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("model", KINDS, ids="-".join)
 @pytest.mark.parametrize("kind", [EntropyRule, ConfidenceRule])
 def test_raising_a_threshold_never_makes_a_row_leave_later(
-    bundle: Bundle, chains: Chains, precision: Precision, kind: Callable[..., ExitRule]
+    bundle: Bundle, runners: Runners, model: tuple[Family, Precision], kind: Callable[..., ExitRule]
 ) -> None:
     generator = np.random.default_rng(0)
     low, high = len(SPECIAL), len(SPECIAL) + len(WORDS)
     rows = [generator.integers(low, high, generator.integers(1, 30)) for _ in range(30)]
     exits = []
     for threshold in np.linspace(0, 1, 11):
-        core = new_core(bundle, chains[precision], WaveLimits())
+        core = new_core(bundle, runners[model], WaveLimits())
         rule = kind(threshold=float(threshold))
         core.add([row_of(ids, rule, tag) for tag, ids in enumerate(rows)])
         answers = finish(core)

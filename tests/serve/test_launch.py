@@ -30,7 +30,9 @@ def wish(bundle_folder: Path, taken_port: int) -> Wish:
         *bundles: Path, host: str = "127.0.0.1", precision: str = "fp32", replicas: int = 1
     ) -> Launch:
         folders = bundles or (bundle_folder,)
-        return Launch(folders, host, taken_port, precision, replicas, shared_pool=False)
+        return Launch(
+            folders, host, taken_port, precision, replicas, shared_pool=False, active_exits=None
+        )
 
     return make
 

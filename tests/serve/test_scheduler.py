@@ -1,114 +1,210 @@
-from hypothesis import given
+"""Which rows run next, on a clock and with costs that the test chooses."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serve.cost import CostModel, SegmentCost
+from serve.row import Priority, Row
 from serve.scheduler import Scheduler, WaveLimits
-from serve.wave import Wave
+from serve.wave import Wave, gather
 from tests.serve.fake_runner import fake_row
 
-EXITS = (1, 2, 3, 4)
+DEPTH = 4
+GPU = CostModel.of([SegmentCost(fixed_s=1.0, per_token_s=0.0001)] * DEPTH)
+CPU = CostModel.of([SegmentCost(fixed_s=0.001, per_token_s=0.1)] * DEPTH)
+
 limits = st.builds(
     WaveLimits,
     max_rows=st.integers(1, 8),
     max_tokens=st.integers(8, 64),
-    max_stretch=st.floats(1, 3),
-    max_overtakes=st.integers(0, 4),
+    max_hold_passes=st.floats(0, 4),
+    aging_s=st.floats(0.1, 20),
 )
+costs = st.sampled_from([GPU, CPU, CostModel(DEPTH)])
+
+
+def row(key: int, num_tokens: int = 3, admitted_s: float = 0.0, **fields: object) -> Row:
+    return fake_row(key, num_tokens, admitted_s=admitted_s, **fields)
 
 
 def keys(waves: list[Wave]) -> list[int]:
     return [row.tag for wave in waves for row in wave.rows]
 
 
-def deeper(scheduler: Scheduler, waves: list[Wave]) -> None:
-    """Put the waves back one deeper, nobody having left."""
-    for wave in waves:
-        wave.depth += 1
+def deeper(scheduler: Scheduler, waves: list[Wave], leavers: tuple[int, ...] = ()) -> None:
+    """Put the waves back as one, one deeper, without those that left."""
+    wave = gather(waves)
+    wave.depth += 1
+    wave.set_rows([row for row in wave.rows if row.tag not in leavers])
+    if wave.depth < DEPTH:
         scheduler.put_back(wave)
 
 
 def test_equals_go_in_the_order_they_came() -> None:
-    scheduler = Scheduler(EXITS, WaveLimits(max_rows=2))
-    scheduler.add([fake_row(key) for key in (1, 2, 3)])
-    assert keys(scheduler.next_waves()) == [1, 2]
-    assert keys(scheduler.next_waves()) == [3]
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=2), GPU)
+    scheduler.add([row(key) for key in (1, 2, 3)])
+    assert keys(scheduler.next_waves(0)) == [1, 2]
+    assert keys(scheduler.next_waves(0)) == [3]
 
 
-def test_a_wave_holds_rows_of_like_length_and_the_oldest_goes_first() -> None:
-    scheduler = Scheduler(EXITS, WaveLimits(max_stretch=1.5))
-    scheduler.add([fake_row(1, 40), fake_row(2, 4), fake_row(3, 50), fake_row(4, 5)])
-    assert keys(scheduler.next_waves()) == [1, 3]
-    assert keys(scheduler.next_waves()) == [2, 4]
+def test_where_tokens_are_dear_a_wave_holds_rows_of_like_length() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    scheduler.add([row(1, 40), row(2, 4), row(3, 40), row(4, 4)])
+    assert keys(scheduler.next_waves(0)) == [1, 3]
+    assert keys(scheduler.next_waves(0)) == [2, 4]
+
+
+def test_where_launches_are_dear_rows_of_any_length_go_together() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
+    scheduler.add([row(1, 40), row(2, 4), row(3, 50), row(4, 5)])
+    assert keys(scheduler.next_waves(0)) == [1, 2, 3, 4]
 
 
 def test_a_row_longer_than_the_token_budget_still_runs() -> None:
-    scheduler = Scheduler(EXITS, WaveLimits(max_tokens=8))
-    scheduler.add([fake_row(1, 50), fake_row(2, 50)])
-    assert keys(scheduler.next_waves()) == [1]
+    scheduler = Scheduler(DEPTH, WaveLimits(max_tokens=8), GPU)
+    scheduler.add([row(1, 50), row(2, 50)])
+    assert keys(scheduler.next_waves(0)) == [1]
 
 
-def test_new_rows_enter_while_others_are_deeper() -> None:
-    scheduler = Scheduler(EXITS)
-    scheduler.add([fake_row(1)])
-    deeper(scheduler, scheduler.next_waves())
-    scheduler.add([fake_row(2)])
-    assert keys(scheduler.next_waves()) == [2]
+def test_a_quiet_server_lets_rows_run_on_until_they_leave() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(2)])
+    assert keys(scheduler.next_waves(0)) == [1]
 
 
-def test_waves_that_meet_at_one_depth_are_joined() -> None:
-    scheduler = Scheduler(EXITS)
-    scheduler.add([fake_row(1)])
-    deeper(scheduler, scheduler.next_waves())
-    scheduler.add([fake_row(2)])
-    deeper(scheduler, scheduler.next_waves())
-    assert keys(scheduler.next_waves()) == [1, 2]
+def parked(costs: CostModel) -> Scheduler:
+    """Return a scheduler with row 1 in flight while a full wave, 11 to 18, could start."""
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=8), costs)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(key) for key in range(11, 19)])
+    return scheduler
+
+
+def test_where_launches_are_dear_a_shrunken_wave_waits_for_a_full_one_and_joins_it() -> None:
+    scheduler = parked(GPU)
+    waves = scheduler.next_waves(0)
+    assert keys(waves) == list(range(11, 19))
+    deeper(scheduler, waves, leavers=(12, 13))
+    assert keys(scheduler.next_waves(0)) == [1, 11, *range(14, 19)]
     assert not scheduler
 
 
+def test_where_tokens_are_dear_it_runs_on() -> None:
+    assert keys(parked(CPU).next_waves(0)) == [1]
+
+
+def test_a_wave_is_not_parked_for_ever() -> None:
+    scheduler = parked(GPU)
+    lone_s = GPU.remaining_s(0, 1, 3)
+    assert keys(scheduler.next_waves(WaveLimits().max_hold_passes * lone_s)) == [1]
+
+
 def test_waves_too_different_in_length_stay_apart() -> None:
-    scheduler = Scheduler(EXITS)
-    scheduler.add([fake_row(1, 3)])
-    deeper(scheduler, scheduler.next_waves())
-    scheduler.add([fake_row(2, 60)])
-    deeper(scheduler, scheduler.next_waves())
-    assert keys(scheduler.next_waves()) == [1]
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    for wave in (Wave([row(1, 3)], depth=1), Wave([row(2, 60)], depth=1)):
+        scheduler.put_back(wave)
+    assert len(scheduler.next_waves(0)) == 1
 
 
-def test_a_wave_is_not_overtaken_for_ever() -> None:
-    scheduler = Scheduler(EXITS, WaveLimits(max_overtakes=2, max_rows=1))
-    scheduler.add([fake_row(1)])
-    deeper(scheduler, scheduler.next_waves())
-    scheduler.add([fake_row(key) for key in range(2, 10)])
-    order = []
-    for _ in range(3):
-        waves = scheduler.next_waves()
-        order += keys(waves)
-        deeper(scheduler, waves)
-    assert order == [2, 3, 1]
+@pytest.mark.parametrize("costs", [GPU, CPU])
+def test_waiting_rows_go_by_priority_and_then_by_age(costs: CostModel) -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1), costs)
+    scheduler.add([row(1, priority=Priority.LOW), row(2), row(3, priority=Priority.HIGH), row(4)])
+    assert [keys(scheduler.next_waves(0)) for _ in range(4)] == [[3], [2], [4], [1]]
 
 
-@given(limits, st.lists(st.integers(1, 32), min_size=1, max_size=40), st.data())
+def test_a_row_of_high_priority_overtakes_a_wave_in_flight() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(2, priority=Priority.HIGH)])
+    assert keys(scheduler.next_waves(4)) == [2]
+
+
+def test_but_not_one_that_has_been_there_for_long() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(aging_s=5), CPU)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(2, admitted_s=9.0, priority=Priority.HIGH)])
+    assert keys(scheduler.next_waves(9)) == [1]
+
+
+def test_a_wave_carries_the_priority_of_its_best_row() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
+    scheduler.put_back(Wave([row(1, priority=Priority.LOW)], depth=2))
+    wave = Wave([row(2, priority=Priority.LOW), row(3, priority=Priority.HIGH)], depth=1)
+    scheduler.put_back(wave)
+    assert keys(scheduler.next_waves(0)) == [2, 3]
+
+
+def test_waiting_makes_up_for_a_low_priority() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1, aging_s=5), CPU)
+    scheduler.add([row(1, priority=Priority.LOW)])
+    scheduler.add([row(2, admitted_s=4.9), row(3, admitted_s=5.1)])
+    assert [keys(scheduler.next_waves(6)) for _ in range(3)] == [[2], [1], [3]]
+
+
+def test_the_earliest_deadline_goes_first_when_deadlines_are_tight() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1, aging_s=5), CPU)
+    scheduler.add([row(1), row(2, deadline_s=4), row(3, deadline_s=3)])
+    assert [keys(scheduler.next_waves(0)) for _ in range(3)] == [[3], [2], [1]]
+
+
+def test_a_wave_whose_deadline_comes_near_is_not_overtaken() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    scheduler.put_back(Wave([row(1, deadline_s=2.0)], depth=1))
+    scheduler.put_back(Wave([row(2)], depth=2))
+    assert keys(scheduler.next_waves(1.5)) == [1]
+
+
+def test_rows_that_are_gone_never_run() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
+    scheduler.add([row(1), row(2)])
+    assert [gone.tag for gone in scheduler.remove_waiting(lambda row: row.tag == 1)] == [1]
+    assert keys(scheduler.next_waves(0)) == [2]
+
+
+def test_where_layers_are_shared_new_rows_join_at_every_step() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=3), GPU, shared=True)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(2), row(3), row(4)])
+    waves = scheduler.next_waves(0)
+    assert keys(waves) == [1, 2, 3]
+    assert [wave.depth for wave in waves] == [1, 0]
+    assert scheduler.num_waiting == 1
+
+
+@settings(deadline=None)
+@given(limits, costs, st.lists(st.integers(1, 32), min_size=1, max_size=40), st.data())
 def test_every_row_goes_through_every_depth_once_and_no_wave_breaks_the_limits(
-    bounds: WaveLimits, lengths: list[int], data: st.DataObject
+    bounds: WaveLimits, model: CostModel, lengths: list[int], data: st.DataObject
 ) -> None:
-    scheduler = Scheduler(EXITS, bounds)
-    rows = [fake_row(key, length) for key, length in enumerate(lengths, 1)]
+    scheduler = Scheduler(DEPTH, bounds, model)
+    rows = [row(key, length) for key, length in enumerate(lengths, 1)]
     depths = {row.tag: 0 for row in rows}
+    now_s = 0.0
     while rows or scheduler:
         arriving = data.draw(st.integers(0 if scheduler else 1, 5))
         scheduler.add(rows[:arriving])
         rows = rows[arriving:]
+        now_s += data.draw(st.sampled_from([0.0, 0.1, 10.0]))
         if not scheduler:
             continue
-        waves = scheduler.next_waves()
+        waves = scheduler.next_waves(now_s)
         check_limits(waves, bounds)
         for wave in waves:
-            for row in wave.rows:
-                assert depths[row.tag] == wave.depth
-                depths[row.tag] += 1
-            wave.depth += 1
-            if wave.depth < len(EXITS):
-                scheduler.put_back(wave)
-    assert set(depths.values()) == {len(EXITS)}
+            for each in wave.rows:
+                assert depths[each.tag] == wave.depth
+                depths[each.tag] += 1
+        deeper(scheduler, waves)
+    assert set(depths.values()) == {DEPTH}
 
 
 def check_limits(waves: list[Wave], bounds: WaveLimits) -> None:
@@ -119,21 +215,30 @@ def check_limits(waves: list[Wave], bounds: WaveLimits) -> None:
     assert num_rows == 1 or num_rows * longest <= bounds.max_tokens
 
 
-@given(limits)
-def test_no_row_starves_under_a_steady_stream_of_new_ones(bounds: WaveLimits) -> None:
-    scheduler = Scheduler(EXITS, bounds)
-    scheduler.add([fake_row(1, 7)])
-    turns = 0
+@pytest.mark.parametrize("priority", list(Priority))
+@pytest.mark.parametrize("deadline_in_s", [math.inf, 20.0])
+@settings(max_examples=20, deadline=None)
+@given(bounds=limits, model=st.sampled_from([GPU, CPU]))
+def test_no_row_starves_under_a_steady_stream_of_new_ones(
+    priority: Priority, deadline_in_s: float, bounds: WaveLimits, model: CostModel
+) -> None:
+    """More work comes than can be done, all of it ahead of the row by priority or deadline."""
+    scheduler = Scheduler(DEPTH, bounds, model)
+    scheduler.add([row(0, 7, priority=priority)])
+    now_s, turn = 0.0, 0
+    # Ranks do not change: nobody who comes so much later is ahead of the row.
+    latest_s = 3 * bounds.aging_s + 20.0
+    before = 0
     while True:
-        turns += 1
-        scheduler.add([fake_row(1000 + turns)])
-        waves = scheduler.next_waves()
-        for wave in waves:
-            wave.depth += 1
-            done = wave.depth == len(EXITS)
-            if done and any(row.tag == 1 for row in wave.rows):
-                return
-            if not done:
-                scheduler.put_back(wave)
-        # Each of its runs waits for at most max_overtakes runs, and for those held longer.
-        assert turns <= len(EXITS) * (bounds.max_overtakes + 1) * (bounds.max_overtakes + 2)
+        turn += 1
+        scheduler.add(
+            [row(turn, 3, now_s, priority=Priority.HIGH, deadline_s=now_s + deadline_in_s)]
+        )
+        before += now_s <= latest_s
+        waves = scheduler.next_waves(now_s)
+        wave = gather(waves)
+        now_s += max(model.segment_s(wave.depth, len(wave.rows), wave.longest), 0.5)
+        if any(each.tag == 0 for each in wave.rows) and wave.depth == DEPTH - 1:
+            return
+        deeper(scheduler, waves)
+        assert turn <= 10 * DEPTH * (before + 10)

@@ -33,5 +33,6 @@ def start_server(bundle_folder: Path) -> Iterator[StartServer]:
 def _start(stack: ExitStack, *folders: Path, **config: Any) -> LiveServer:
     fields = {"precision": "fp32", "num_threads": 1, **config}
     wanted = ServerConfig(bundles=[str(folder) for folder in folders], **fields)
-    app = build_standalone_app(wanted.bundles, wanted.engine_options, wanted.web_limits)
+    limits, active = wanted.web_limits, wanted.active_exits
+    app = build_standalone_app(wanted.bundles, wanted.engine_options, limits, active)
     return stack.enter_context(listening(app))

@@ -179,6 +179,11 @@ def test_a_late_text_leaves_with_the_best_answer_so_far(server: LiveServer) -> N
         assert 1 <= found["layer"] < found["layers"]
 
 
+@pytest.mark.parametrize("priority", ["high", "normal", "low"])
+def test_a_priority_changes_no_answer(server: LiveServer, priority: str) -> None:
+    assert layers(server.answer(TEXTS, priority=priority)) == [DEPTH] * len(TEXTS)
+
+
 def test_generous_deadline_changes_nothing(server: LiveServer) -> None:
     assert layers(server.answer(TEXTS, timeout_ms=600_000)) == [DEPTH] * len(TEXTS)
 
@@ -218,6 +223,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"inputs": "a", "timeout_ms": -1}, 422, "invalid_request", "timeout_ms: must be greater"),
     ({"inputs": "a", "timeout_ms": True}, 422, "invalid_request", "timeout_ms: must be a valid"),
     ({"inputs": "a", "timeout_ms": 600_001}, 422, "invalid_request", "timeout_ms: must be less"),
+    ({"inputs": "a", "priority": "urgent"}, 422, "invalid_request", "priority: must be"),
     ({"inputs": "a", "truncate": 1}, 422, "invalid_request", "truncate: must be a valid boolean"),
     ({"inputs": "a", "truncate": "true"}, 422, "invalid_request", "truncate: must be a valid"),
 ]

@@ -10,6 +10,11 @@ from tests.tiny import DEPTH, LABELS, MAX_TOKENS
 
 def test_model_is_described_completely(server: LiveServer) -> None:
     described = server.http.get("/v1/models/tiny").json()
+    costs = described.pop("costs")
+    assert [cost.pop("layer") for cost in costs] == list(range(1, DEPTH + 1))
+    for cost in costs:
+        assert set(cost) == {"fixed_ms", "per_token_us", "per_token_pair_ns", "example_ms"}
+        assert min(cost.values()) >= 0 < cost["example_ms"]
     assert described == {
         "name": "tiny",
         "task": "single_label",
@@ -89,3 +94,14 @@ def test_temperatures_of_the_manifest_are_shown(
     Manifest.model_validate_json((folder / "manifest.json").read_bytes())
     exits = start_server(folder).http.get("/v1/models/copy").json()["exits"]
     assert exits[0] == {"layer": 1, "temperature": 2.5}
+
+
+def test_a_served_model_has_its_active_exits_only(start_server: StartServer) -> None:
+    server = start_server(active_exits={"tiny": [1, 3, 4]})
+    model = server.http.get("/v1/models/tiny").json()
+    assert [e["layer"] for e in model["exits"]] == [1, 3, 4]
+    answered = server.classify("w1 w2", exit={"rule": "layer", "layer": 3})
+    assert answered.json()["results"][0]["exit"]["layer"] == 3
+    refused = server.classify("w1 w2", exit={"rule": "layer", "layer": 2})
+    assert refused.status_code == 422
+    assert "the model has exits at 1, 3, 4" in refused.json()["error"]["message"]

@@ -1,0 +1,90 @@
+"""fp16 for GPUs: layers and hidden states in half precision, exit heads in full.
+
+A head costs next to nothing, and what an exit rule reads of it is the difference of logits that
+may be close; so pooling, pooler and classifier stay fp32.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from export.splice import Splice
+from serve.manifest import HIDDEN_OUT
+
+_FLOAT, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+def halve(segment: ir.Model) -> ir.Model:
+    """Return a copy of an fp32 segment whose layers compute in fp16; logits stay fp32."""
+    model = segment.clone()
+    graph = model.graph
+    carried = next(value for value in graph.outputs if value.name == HIDDEN_OUT)
+    layers = _ancestors(carried)
+    for value in graph.inputs:
+        _retype(value)
+    for node in graph:
+        if node in layers:
+            _halve_node(node)
+    _halve_weights(model, layers)
+    _widen_for_heads(model, layers)
+    return model
+
+
+def _ancestors(value: ir.Value) -> set[ir.Node]:
+    """Return every node that the value is computed from."""
+    found: set[ir.Node] = set()
+    waiting = [value]
+    while waiting:
+        node = waiting.pop().producer()
+        if node is not None and node not in found:
+            found.add(node)
+            waiting.extend(source for source in node.inputs if source is not None)
+    return found
+
+
+def _halve_node(node: ir.Node) -> None:
+    if node.op_type == "Cast" and node.attributes["to"].as_int() == _FLOAT:
+        node.attributes["to"] = ir.AttrInt64("to", _HALF.value)
+    for output in node.outputs:
+        _retype(output)
+
+
+def _retype(value: ir.Value) -> None:
+    if value.dtype == _FLOAT:
+        value.type = ir.TensorType(_HALF)
+
+
+def _halve_weights(model: ir.Model, layers: set[ir.Node]) -> None:
+    """Give the layers fp16 copies of their weights; the exporter may share one with a head."""
+    graph = model.graph
+    for value in list(graph.initializers.values()):
+        uses = [(node, index) for node, index in value.uses() if node in layers]
+        if value.dtype != _FLOAT or not uses:
+            continue
+        copy = _half_copy(value)
+        graph.register_initializer(copy)
+        for node, index in uses:
+            node.replace_input_with(index, copy)
+        if not value.uses():
+            assert value.name is not None
+            del graph.initializers[value.name]
+
+
+def _half_copy(value: ir.Value) -> ir.Value:
+    assert value.const_value is not None
+    # A mask's filter, the lowest fp32 number, must stay finite.
+    array = np.clip(value.const_value.numpy(), -_LARGEST, _LARGEST).astype(np.float16)
+    name = f"{value.name}.half"
+    tensor = ir.tensor(array, name=name)
+    return ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(_HALF), const_value=tensor)
+
+
+def _widen_for_heads(model: ir.Model, layers: set[ir.Node]) -> None:
+    """Put a Cast to fp32 between the layers and what reads them outside."""
+    for node in [n for n in model.graph if n not in layers]:
+        for index, value in enumerate(node.inputs):
+            if value is not None and value.dtype == _HALF:
+                splice = Splice(model, node)
+                wide = splice.op("Cast", value, attributes={"to": _FLOAT.value})
+                splice.insert()
+                node.replace_input_with(index, wide)

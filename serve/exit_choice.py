@@ -1,0 +1,72 @@
+"""`--active-exits`: from what the operator wrote to the exit layers that each model uses."""
+
+from serve.active_exits import Candidate, cheapest_exits
+from serve.bundle import Bundle
+from serve.core import ModelShape
+from serve.device import Placement, build_runner
+from serve.errors import InvalidRequest
+from serve.exit_costs import measure_exit_costs
+from serve.shared_layers import SharedLayers
+
+AUTO = "auto"
+
+
+def choose_exits(wish: str, bundle: Bundle, placement: Placement, num_threads: int) -> list[int]:
+    """Return the exit layers to use, ascending.
+
+    To be called once per deployment: replicas that measure for themselves might choose
+    differently, and the same text would get different answers.
+
+    Args:
+        wish: layers, comma separated, or `auto` for those under which the bundle's default
+            rule takes the least time on this machine.
+        bundle: the model.
+        placement: where it will run, and as which variant.
+        num_threads: of the replica that will run it.
+
+    Raises:
+        InvalidRequest: a layer without an exit, or a bundle without what `auto` needs.
+    """
+    if wish != AUTO:
+        return _named(wish, bundle)
+    manifest, recording = bundle.manifest, bundle.recording
+    if recording is None:
+        raise InvalidRequest(
+            f"--active-exits auto: bundle {bundle.name} has no recording of what its exits say; "
+            "run `offramp evaluate` on the model and export it again, or name the layers"
+        )
+    chain = build_runner(bundle, placement, num_threads)
+    if isinstance(chain, SharedLayers):
+        raise InvalidRequest(
+            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
+            "together; name the layers"
+        )
+    temperatures = tuple(e.temperature for e in manifest.exits)
+    shape = ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+    costs = measure_exit_costs(chain, shape, manifest.max_tokens)
+    candidate = Candidate(manifest.exit_layers, temperatures, recording, costs)
+    chosen = cheapest_exits(
+        candidate,
+        manifest.policy.rule_for(None),
+        lambda active: _fits(bundle, [manifest.exit_layers[i] for i in active]),
+    )
+    return [manifest.exit_layers[i] for i in chosen]
+
+
+def _fits(bundle: Bundle, layers: list[int]) -> bool:
+    try:
+        bundle.presenting(layers)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _named(wish: str, bundle: Bundle) -> list[int]:
+    try:
+        layers = [int(part) for part in wish.split(",")]
+    except ValueError:
+        raise InvalidRequest(
+            f"--active-exits {wish!r}: must be {AUTO} or layers such as 2,4,6"
+        ) from None
+    bundle.presenting(layers)
+    return layers

@@ -1,0 +1,60 @@
+"""`recording.npy`: what every exit said of the calibration data, to try rules and exits on."""
+
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.columns import RuleColumns
+from serve.errors import InvalidBundle
+from serve.judge import Reason, judge
+from serve.rules import ExitRule
+
+RECORDING = "recording.npy"
+
+Recording: TypeAlias = NDArray[np.float32]  # (exits, rows, labels): logits
+
+
+def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
+    """Read a recording.
+
+    Args:
+        path: a `.npy` file; pickled objects in it are refused.
+        shape: (exits, labels) of the model.
+
+    Raises:
+        InvalidBundle: it is damaged or of another model.
+    """
+    try:
+        logits = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InvalidBundle(f"{path} is no array: {error}") from None
+    if logits.ndim != 3 or logits.shape[::2] != shape or not logits.shape[1]:
+        raise InvalidBundle(
+            f"{path} has shape {logits.shape}; expected ({shape[0]} exits, rows, {shape[1]} labels)"
+        )
+    return np.ascontiguousarray(logits, np.float32)
+
+
+def exits_taken(
+    recording: Recording, rule: ExitRule, exits: tuple[int, ...], temperatures: tuple[float, ...]
+) -> NDArray[np.intp]:
+    """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
+
+    Args:
+        recording: logits at just these exits.
+        rule: checked against the exits.
+        exits: exit layers, ascending.
+        temperatures: one per exit.
+    """
+    num_exits, num_rows, _ = recording.shape
+    columns = RuleColumns.of([rule] * num_rows, exits)
+    left_at = np.full(num_rows, num_exits - 1)
+    inside = np.ones(num_rows, np.bool_)
+    for index, logits in enumerate(recording):
+        reasons = judge(columns, logits, index, num_exits, temperatures[index]).reasons
+        leaves = inside & (reasons != Reason.STAYS)
+        left_at[leaves] = index
+        inside &= ~leaves
+    return left_at

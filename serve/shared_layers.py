@@ -1,0 +1,99 @@
+"""A model whose layers are one layer: rows at any depths run through it together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from serve.bundle import Bundle
+from serve.errors import InvalidBundle
+from serve.manifest import (
+    ATTENTION_MASK,
+    HIDDEN,
+    HIDDEN_OUT,
+    INPUT_IDS,
+    KEEP,
+    LOGITS,
+    POOLED,
+    TOKEN_TYPE_IDS,
+    Precision,
+)
+from serve.ort_environment import give_back_memory, session_options
+from serve.runner import Hidden, Ids, Step
+from serve.segments import join_on_host, open_session
+
+
+class SharedLayers:
+    """A `serve.runner.MixedRunner` over the graphs of one precision.
+
+    Attributes:
+        precision: of the graphs.
+        exits: layers with an exit head, ascending; the last is the depth.
+    """
+
+    shared = True
+
+    def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
+        manifest = bundle.manifest
+        graphs = manifest.variants[precision].shared
+        if graphs is None:
+            raise InvalidBundle(f"bundle {bundle.name}: its layers are not shared")
+        self.precision = precision
+        self.exits = manifest.exit_layers
+        self._num_labels = len(manifest.labels)
+        self._token_types = manifest.token_types
+        options = session_options(num_threads)
+
+        def load(file: str) -> ort.InferenceSession:
+            return open_session(bundle.folder / file, options)
+
+        self._embed = load(graphs.embed.file)
+        self._layer = load(graphs.layer.file)
+        active = [head for head in graphs.heads if head.exit_layer in self.exits]
+        self._heads = {head.exit_layer: load(head.file) for head in active}
+        give_back_memory()
+
+    def __len__(self) -> int:
+        return self.exits[-1]
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        inputs = {INPUT_IDS: input_ids}
+        if self._token_types:
+            inputs[TOKEN_TYPE_IDS] = token_type_ids
+        (hidden,) = self._embed.run([HIDDEN_OUT], inputs)
+        return Step(hidden, self._silence(len(input_ids)))
+
+    def advance_mixed(
+        self,
+        depths: NDArray[np.int64],
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+    ) -> Step:
+        inputs = {HIDDEN: hidden, KEEP: keep, ATTENTION_MASK: attention_mask}
+        present = np.flatnonzero(np.bincount(depths + 1))  # layers, once this one has run
+        asked = [layer for layer in present.tolist() if layer in self._heads]
+        if not asked:
+            (passed_on,) = self._layer.run([HIDDEN_OUT], inputs)
+            return Step(passed_on, self._silence(len(keep)))
+        passed_on, pooled = self._layer.run([HIDDEN_OUT, POOLED], inputs)
+        if len(present) == 1:
+            return Step(passed_on, self._ask(asked[0], pooled))
+        logits = self._silence(len(keep))
+        for layer in asked:
+            rows = np.flatnonzero(depths + 1 == layer)
+            logits[rows] = self._ask(layer, pooled[rows])
+        return Step(passed_on, logits)
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        return join_on_host(parts)
+
+    def _ask(self, layer: int, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
+        logits: NDArray[np.float32]
+        (logits,) = self._heads[layer].run([LOGITS], {POOLED: pooled})
+        return logits
+
+    def _silence(self, num_rows: int) -> NDArray[np.float32]:
+        """Return the logits of rows to which no head speaks: NaN."""
+        return np.full((num_rows, self._num_labels), np.nan, np.float32)

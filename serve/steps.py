@@ -1,0 +1,155 @@
+"""How a wave goes one deeper: in a chain of segments, and in a model of one shared layer."""
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.cost import CostModel
+from serve.judge import judge
+from serve.runner import AnyRunner, MixedRunner, Runner, mixes_depths
+from serve.wave import Wave
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What the engine must know of the model.
+
+    Attributes:
+        exits: exit layers, ascending, one per segment; where layers are shared, some of them.
+        temperatures: one per exit.
+        pad_id: fills short rows.
+        costs: what segments cost, if that has been measured.
+    """
+
+    exits: tuple[int, ...]
+    temperatures: tuple[float, ...]
+    pad_id: int = 0
+    costs: CostModel | None = None
+
+
+class Steps(Protocol):
+    """What the engine's core asks of either kind of model."""
+
+    def enter(self, wave: Wave) -> None:
+        """Do what fresh rows need before they can join others."""
+        ...
+
+    def advance(self, wave: Wave) -> None:
+        """Run the wave one deeper and put hidden states and logits into it."""
+        ...
+
+    def judge(self, wave: Wave) -> NDArray[np.int8]:
+        """Return (rows,) each row's `serve.judge.Reason` after a step; sets the signals."""
+        ...
+
+    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
+        """Return the exit that each of these rows has come by last; -1 for none."""
+        ...
+
+    def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
+        """Return (exit index, rows, tokens) of each segment that was in the step.
+
+        Empty if the wave was in one segment only.
+        """
+        ...
+
+
+def steps_of(runner: AnyRunner, shape: ModelShape) -> Steps:
+    """Return the steps that suit the runner."""
+    if mixes_depths(runner):
+        return SharedSteps(runner, shape)
+    return ChainSteps(cast(Runner, runner), shape)
+
+
+class ChainSteps:
+    """Rows at one depth; every segment ends at an exit."""
+
+    def __init__(self, runner: Runner, shape: ModelShape) -> None:
+        self._runner, self._shape = runner, shape
+
+    def enter(self, wave: Wave) -> None:
+        pass
+
+    def advance(self, wave: Wave) -> None:
+        if wave.depth:
+            step = self._runner.advance(wave.depth, wave.hidden, wave.keep, wave.mask)
+        else:
+            ids, types = wave.padded(self._shape.pad_id)
+            step = self._runner.start(ids, wave.mask, types)
+        wave.land(step.hidden)
+        wave.logits = step.logits
+
+    def judge(self, wave: Wave) -> NDArray[np.int8]:
+        index, shape = wave.depth - 1, self._shape
+        temperature = shape.temperatures[index]
+        verdict = judge(wave.columns, wave.logits, index, len(shape.exits), temperature)
+        wave.signals = verdict.signals
+        return verdict.reasons
+
+    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
+        return [wave.depth - 1] * len(rows)
+
+    def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
+        return []
+
+
+class SharedSteps:
+    """Rows at any depth in one wave; some layers have an exit, each row is judged at its own."""
+
+    def __init__(self, runner: MixedRunner, shape: ModelShape) -> None:
+        self._runner, self._shape = runner, shape
+        self._temperatures = np.array(shape.temperatures, np.float32)
+        layers = np.arange(len(runner) + 1)
+        self._next_exit = np.searchsorted(shape.exits, layers)  # (layers + 1,) at or after it
+        self._exit_at = np.full(len(layers), -1, np.int64)  # (layers + 1,) or -1
+        self._exit_at[list(shape.exits)] = np.arange(len(shape.exits))
+
+    def enter(self, wave: Wave) -> None:
+        if wave.hidden is None:
+            ids, types = wave.padded(self._shape.pad_id)
+            wave.place(self._runner.start(ids, wave.mask, types).hidden)
+
+    def advance(self, wave: Wave) -> None:
+        assert wave.depths is not None
+        step = self._runner.advance_mixed(wave.depths, wave.hidden, wave.keep, wave.mask)
+        wave.land(step.hidden)
+        at = self._here(wave)
+        if not wave.logits.shape[1]:
+            wave.logits = np.full_like(step.logits, np.nan)
+        wave.logits[at] = step.logits[at]
+
+    def judge(self, wave: Wave) -> NDArray[np.int8]:
+        assert wave.depths is not None
+        assert wave.last_exit is not None
+        at = self._here(wave)
+        index = self._exit_at[wave.depths[at]]
+        wave.last_exit[at] = index
+        columns = wave.columns.take(at)
+        num_exits, temperatures = len(self._shape.exits), self._temperatures[index]
+        verdict = judge(columns, wave.logits[at], index, num_exits, temperatures)
+        wave.columns.label[at], wave.columns.streak[at] = columns.label, columns.streak
+        wave.signals[at] = verdict.signals
+        reasons = np.zeros(len(wave.rows), np.int8)
+        reasons[at] = verdict.reasons
+        return reasons
+
+    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
+        assert wave.last_exit is not None
+        exits: list[int] = wave.last_exit[rows].tolist()
+        return exits
+
+    def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
+        assert wave.depths is not None
+        segments = self._next_exit[wave.depths]
+        lengths = wave.mask.sum(axis=1)
+        return [
+            (int(k), int((segments == k).sum()), int(lengths[segments == k].sum()))
+            for k in np.unique(segments)
+        ]
+
+    def _here(self, wave: Wave) -> NDArray[np.intp]:
+        """Return the rows that have just come by an exit."""
+        assert wave.depths is not None
+        return np.flatnonzero(self._exit_at[wave.depths] >= 0)

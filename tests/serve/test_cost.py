@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+
+from serve.bundle import Bundle
+from serve.cost import CostModel, SegmentCost
+from serve.segments import SegmentChain
+from serve.warm_up import measure
+from tests.serve.fake_runner import FakeSharedRunner
+
+TRUE = SegmentCost(fixed_s=2e-4, per_token_s=2e-5, per_token_pair_s=2e-8)
+SHAPES = [(1, 8), (1, 128), (4, 16), (8, 64), (16, 32), (32, 8), (2, 300)]
+
+
+def learned(model: CostModel, cost: SegmentCost, runs: int, noise: float = 0.0) -> CostModel:
+    """Return the model after it has seen so many runs of each segment."""
+    generator = np.random.default_rng(0)
+    for run in range(runs):
+        rows, tokens = SHAPES[run % len(SHAPES)]
+        for index in range(len(model)):
+            seconds = cost.seconds(rows, tokens) * np.exp(noise * generator.normal())
+            model.observe(index, rows, tokens, float(seconds))
+    return model
+
+
+def test_nothing_is_known_before_anything_is_measured() -> None:
+    model = CostModel(3)
+    assert not model.known
+    assert model.segment_s(0, 4, 16) == model.remaining_s(0, 4, 16) == 0
+
+
+def test_times_are_found_again_from_noisy_runs() -> None:
+    model = learned(CostModel(2), TRUE, 700, noise=0.1)
+    model.refit()
+    assert model.known
+    for rows, tokens in [(1, 16), (8, 32), (32, 64)]:
+        assert model.segment_s(1, rows, tokens) == pytest.approx(
+            TRUE.seconds(rows, tokens), rel=0.1
+        )
+
+
+def test_what_remains_is_the_sum_of_the_segments() -> None:
+    costs = [SegmentCost(fixed_s=k, per_token_s=k / 10, per_token_pair_s=k / 99) for k in (1, 2, 3)]
+    model = CostModel.of(costs)
+    each = [model.segment_s(index, 4, 16) for index in range(3)]
+    assert [model.remaining_s(i, 4, 16) for i in range(3)] == pytest.approx(
+        [sum(each[i:]) for i in range(3)]
+    )
+
+
+def test_no_coefficient_is_negative_whatever_was_seen() -> None:
+    model = CostModel(1)
+    generator = np.random.default_rng(1)
+    for seconds in generator.exponential(1e-3, 400):
+        model.observe(0, int(generator.integers(1, 65)), int(generator.integers(1, 200)), seconds)
+    model.refit()
+    assert min(model.coefficients()[0]) >= 0
+
+
+def test_a_machine_that_becomes_slower_is_noticed() -> None:
+    model = learned(CostModel(1), TRUE, 50)
+    model.anchor()
+    slower = SegmentCost(*(2 * value for value in TRUE))
+    learned(model, slower, 1500)
+    assert model.segment_s(0, 8, 64) == pytest.approx(slower.seconds(8, 64), rel=0.1)
+
+
+def test_traffic_of_one_shape_does_not_forget_the_others() -> None:
+    model = learned(CostModel(1), TRUE, 70)
+    model.anchor()
+    for _ in range(3000):
+        model.observe(0, 4, 16, 2 * TRUE.seconds(4, 16))
+    assert model.segment_s(0, 4, 16) == pytest.approx(2 * TRUE.seconds(4, 16), rel=0.1)
+    assert model.segment_s(0, 32, 64) == pytest.approx(2 * TRUE.seconds(32, 64), rel=0.5)
+
+
+def test_a_hiccup_hardly_counts() -> None:
+    model = learned(CostModel(1), TRUE, 128)
+    for _ in range(2):
+        model.observe(0, 8, 64, 10.0)
+    model.refit()
+    assert model.segment_s(0, 8, 64) == pytest.approx(TRUE.seconds(8, 64), rel=0.15)
+
+
+def test_layers_that_are_one_are_learned_as_one() -> None:
+    model = CostModel(3, shared=True)
+    learned(model, TRUE, 30)
+    model.refit()
+    first, *others = model.coefficients()
+    assert all(other == first for other in others)
+
+
+def test_joining_costs_by_tokens() -> None:
+    model = CostModel(1)
+    for _ in range(9):
+        model.observe_join(4, 16, 64e-6)
+    assert model.join_s(2, 100) == pytest.approx(200e-6)
+
+
+def test_the_warm_up_measures_every_segment_of_a_real_model(bundle: Bundle) -> None:
+    chain = SegmentChain(bundle, "fp32", num_threads=1)
+    model = measure(chain, bundle.manifest.max_tokens, budget_s=0.2)
+    assert model.known
+    assert len(model) == len(chain)
+    assert model.segment_s(0, 8, 32) > 0
+    assert model.join_s(8, 32) > 0
+
+
+def test_the_warm_up_measures_a_layer_that_all_layers_are() -> None:
+    runner = FakeSharedRunner((2, 4), lambda key, index: (1.0, 0.0))
+    model = measure(runner, 16, budget_s=0.01)
+    assert model.known
+    assert len(set(model.coefficients())) == 1

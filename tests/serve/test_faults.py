@@ -1,0 +1,150 @@
+"""Segments that misbehave on purpose, around a real (tiny) model's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.bundle import Bundle
+from serve.core import EngineCore, ModelShape
+from serve.errors import ModelFailure
+from serve.memory import out_of_memory
+from serve.row import Answer, Row
+from serve.rules import NeverRule
+from serve.runner import Step
+from serve.scheduler import WaveLimits
+from serve.segments import SegmentChain
+from tests.tiny import DEPTH
+
+NO_MEMORY = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
+    "MatMul node. bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 9437184"
+)
+
+
+class Faulty:
+    """A chain that does `fault(index, number of rows, step)` after each segment."""
+
+    def __init__(self, chain: SegmentChain, fault: Callable[[int, int, Step], Step]) -> None:
+        self._chain, self._fault = chain, fault
+        self.runs: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._chain)
+
+    def start(self, ids: Any, mask: Any, types: Any) -> Step:
+        return self._after(0, len(mask), self._chain.start(ids, mask, types))
+
+    def advance(self, index: int, hidden: Any, keep: Any, mask: Any) -> Step:
+        return self._after(index, len(mask), self._chain.advance(index, hidden, keep, mask))
+
+    def join(self, parts: Any) -> Any:
+        return self._chain.join(parts)
+
+    def _after(self, index: int, num_rows: int, step: Step) -> Step:
+        self.runs.append((index, num_rows))
+        return self._fault(index, num_rows, step)
+
+
+@pytest.fixture(scope="module")
+def chain(bundle: Bundle) -> SegmentChain:
+    return SegmentChain(bundle, "fp32", num_threads=1)
+
+
+def answers(bundle: Bundle, runner: Any, lengths: list[int]) -> dict[int, Any]:
+    shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH, bundle.manifest.pad_id)
+    limits = WaveLimits(max_tokens=64)
+    core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
+    core.add(
+        [
+            Row(ids := np.arange(5, 5 + n), 0 * ids, NeverRule(), tag=tag, admitted_s=0.0)
+            for tag, n in enumerate(lengths)
+        ]
+    )
+    results = {}
+    while core:
+        for row, result in core.turn():
+            assert row.tag not in results
+            results[row.tag] = result
+    return results
+
+
+def test_a_segment_that_raises_fails_its_waves_rows_only(
+    bundle: Bundle, chain: SegmentChain
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index == 2 and num_rows == 3:
+            raise RuntimeError("a kernel failed")
+        return step
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60])
+    assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
+    assert isinstance(results[3], Answer)
+
+
+@pytest.mark.parametrize("first_short", range(DEPTH))
+def test_a_wave_too_large_for_the_memory_is_split_and_tried_again(
+    bundle: Bundle, chain: SegmentChain, first_short: int
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index >= first_short and num_rows > 2:
+            raise RuntimeError(NO_MEMORY)
+        return step
+
+    lengths = [6, 4, 5, 6]
+    runner = Faulty(chain, fault)
+    results = answers(bundle, runner, lengths)
+    expected = answers(bundle, chain, lengths)
+    assert (first_short, 4) in runner.runs
+    for tag, answer in expected.items():
+        assert isinstance(results[tag], Answer)
+        np.testing.assert_allclose(results[tag].logits, answer.logits, atol=1e-5)
+
+
+def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: SegmentChain) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index == 1 and num_rows > 1:
+            raise MemoryError
+        return step
+
+    runner = Faulty(chain, fault)
+    results = answers(bundle, runner, [6, 6, 6])
+    assert [isinstance(results[tag], Answer) for tag in range(3)] == [True, False, False]
+    assert runner.runs.count((1, 2)) == 1
+
+
+def test_a_row_that_is_too_large_alone_is_given_up(bundle: Bundle, chain: SegmentChain) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        raise MemoryError
+
+    assert isinstance(answers(bundle, Faulty(chain, fault), [6])[0], ModelFailure)
+
+
+def test_logits_that_are_not_numbers_fail_their_rows_only(
+    bundle: Bundle, chain: SegmentChain
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        logits = step.logits.copy()
+        logits[1] = np.nan
+        return Step(step.hidden, logits)
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6])
+    assert isinstance(results[1], ModelFailure)
+    assert isinstance(results[0], Answer)
+    assert isinstance(results[2], Answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (NO_MEMORY, True),
+        ("CUDA failure 2: out of memory ; GPU=0", True),
+        ("std::bad_alloc", True),
+        ("Available memory of 123 is smaller than requested bytes of 456", True),
+        ("CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("Got invalid dimensions for input: hidden", False),
+    ],
+)
+def test_out_of_memory_is_told_by_what_the_runtime_says(said: str, expected: bool) -> None:
+    assert out_of_memory(RuntimeError(said)) is expected
