@@ -1,0 +1,180 @@
+"""Is the answer right on this device? Against the CPU, and whatever the company of a row."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from loadtest.gpu_check.subject import Logits, Subject, all_heads, random_ids
+from serve.core import ModelShape
+from serve.engine import Engine
+from serve.manifest import Precision
+from serve.recording import exits_taken
+from serve.row import Answer, Outcome, Row
+from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
+from serve.segments import SegmentChain
+
+# A logit's distance from the fp32 segments on the CPU. fp32 without TF32 differs in the order of
+# sums; fp16 keeps eleven bits, and each layer rounds several times.
+TOLERANCE: dict[Precision, float] = {"fp32": 1e-3, "fp16": 5e-2, "int8": 0.0}
+ODD_SHAPES = ((1, 1), (1, 7), (3, 33), (5, 128), (17, 96), (33, 8))
+_PATIENCE_S = 300.0
+
+
+class Finding(NamedTuple):
+    """One check of one variant.
+
+    Attributes:
+        check: its name.
+        precision: the variant.
+        max_error: largest absolute difference of a logit; NaN if any is.
+        agreement: share of answers that are the same.
+        answers: how many were compared.
+        tolerance: what `max_error` may be.
+    """
+
+    check: str
+    precision: Precision
+    max_error: float
+    agreement: float
+    answers: int
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every logit is close enough and every answer the same; NaN is not close."""
+        return self.max_error <= self.tolerance and self.agreement == 1.0
+
+
+def check_parity(subject: Subject, expected: SegmentChain) -> Finding:
+    """Compare every exit at odd shapes, with rows dropped and reordered between segments.
+
+    Labels are compared where the model's own two best logits are further apart than the tolerance.
+    """
+    tolerance = TOLERANCE[subject.precision]
+    errors, same = [], []
+    for found, wanted in _walks(subject, expected):
+        errors.append(np.abs(found - wanted).max())
+        best = np.sort(wanted, axis=1)
+        clear = best[:, -1] - best[:, -2] > 2 * tolerance
+        same.extend((found.argmax(axis=1) == wanted.argmax(axis=1))[clear])
+    return Finding(
+        "parity with the CPU",
+        subject.precision,
+        float(np.max(errors)),
+        float(np.mean(same)) if same else 1.0,
+        len(same),
+        tolerance,
+    )
+
+
+def check_invariance(subject: Subject, num_rows: int) -> Finding:
+    """Compare answers given in company, through the engine, with those given alone.
+
+    An exit may differ only where a signal lies within the tolerance of the threshold.
+    """
+    generator = np.random.default_rng(1)
+    tolerance = TOLERANCE[subject.precision]
+    rows = [_random_row(subject, generator, tag) for tag in range(num_rows)]
+    answers = answers_of(subject, rows)
+    errors, same = [], []
+    for row in rows:
+        heads, answer = all_heads(subject.chain, row.input_ids), answers[row.tag]
+        errors.append(np.abs(answer.logits - heads[answer.exit_index]).max())
+        earliest, latest = _exits_around(subject, row.rule, heads, tolerance)
+        same.append(earliest <= answer.exit_index <= latest)
+    return Finding(
+        "company does not matter",
+        subject.precision,
+        float(np.max(errors)),
+        float(np.mean(same)),
+        len(same),
+        tolerance,
+    )
+
+
+def answers_of(subject: Subject, rows: Sequence[Row]) -> dict[int, Answer]:
+    """Return the answers by tag, from a real engine on the subject's segments."""
+    answers: dict[int, Answer] = {}
+    done = threading.Event()
+
+    def deliver(outcomes: Sequence[Outcome]) -> None:
+        answers.update({o.row.tag: o.result for o in outcomes})
+        if len(answers) == len(rows):
+            done.set()
+
+    engine = Engine(subject.chain, shape_of(subject), deliver)
+    engine.start()
+    # In lots, so that rows meet others that are deeper.
+    for lot in np.array_split(np.arange(len(rows)), 8):
+        engine.submit([rows[i] for i in lot])
+    done.wait(_PATIENCE_S)
+    engine.stop(_PATIENCE_S)
+    failed = [a for a in answers.values() if not isinstance(a, Answer)]
+    if failed:
+        raise failed[0]
+    return answers
+
+
+def shape_of(subject: Subject) -> ModelShape:
+    """Return what the engine must know of the model."""
+    manifest = subject.bundle.manifest
+    temperatures = tuple(e.temperature for e in manifest.exits)
+    return ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+
+
+def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[Logits, Logits]]:
+    """Yield (rows, labels) of the device and of the reference, exit after exit."""
+    generator = np.random.default_rng(0)
+    for num_rows, num_tokens in ODD_SHAPES:
+        longest = min(num_tokens, subject.max_tokens)
+        lengths = generator.integers(1, longest + 1, num_rows)
+        lengths[0] = longest
+        ids, mask = random_ids(generator, subject.vocabulary, lengths)
+        types = np.zeros_like(ids)
+        found, wanted = subject.chain.start(ids, mask, types), expected.start(ids, mask, types)
+        yield found.logits, wanted.logits
+        for index in range(1, len(expected)):
+            keep = generator.permutation(len(mask))[: max(1, len(mask) - 1)]
+            mask = mask[keep]
+            mask = np.ascontiguousarray(mask[:, : mask.sum(axis=1).max()])
+            found = subject.chain.advance(index, found.hidden, keep, mask)
+            wanted = expected.advance(index, wanted.hidden, keep, mask)
+            yield found.logits, wanted.logits
+
+
+def _random_row(subject: Subject, generator: np.random.Generator, tag: int) -> Row:
+    length = int(generator.integers(1, min(64, subject.max_tokens) + 1))
+    ids = generator.integers(0, subject.vocabulary, length)
+    layers = subject.bundle.manifest.exit_layers
+    most = float(np.log(len(subject.bundle.manifest.labels)))
+    rules: list[ExitRule] = [
+        EntropyRule(threshold=float(generator.uniform(0, most))),
+        ConfidenceRule(threshold=float(generator.uniform())),
+        LayerRule(layer=int(generator.choice(layers))),
+        NeverRule(),
+    ]
+    return Row(ids, np.zeros_like(ids), rules[tag % len(rules)], tag=tag)
+
+
+def _exits_around(
+    subject: Subject, rule: ExitRule, heads: Logits, tolerance: float
+) -> tuple[int, int]:
+    """Return the first and the last exit that the rule may take if logits move this far.
+
+    A logit's move by t moves confidence by at most t and entropy by at most 2 t ln(labels) + t.
+    """
+    shape = shape_of(subject)
+    threshold = getattr(rule, "threshold", None)
+    around = [rule]
+    if threshold is not None:
+        entropy = isinstance(rule, EntropyRule)
+        top = float(np.log(heads.shape[1])) if entropy else 1.0
+        reach = tolerance * (1 + 2 * top) if entropy else tolerance / min(1, *shape.temperatures)
+        moved = (max(0.0, threshold - reach), min(top, threshold + reach))
+        around += [rule.model_copy(update={"threshold": t}) for t in moved]
+    taken = [
+        int(exits_taken(heads[:, None], r, shape.exits, shape.temperatures)[0]) for r in around
+    ]
+    return min(taken), max(taken)

@@ -1,0 +1,78 @@
+"""The report as lines of text; nothing but the standard library formats it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from loadtest.gpu_check.checks import Finding
+from loadtest.gpu_check.throughput import Throughput
+from loadtest.gpu_check.timing import Timing, WaveSize
+
+
+def print_facts(document: dict[str, Any]) -> None:
+    """Print what it runs on."""
+    told = document["gpu"]
+    where = ", ".join(told.values()) if told else document["device"]
+    print(f"{document['bundle']} on {where}")
+    print(
+        f"onnxruntime {document['onnxruntime']} (CUDA {document['cuda_of_build']}), "
+        f"offramp {document['offramp']}, Python {document['python']}, {document['machine']}"
+    )
+
+
+def print_operators(assigned: dict[str, dict[str, int]]) -> None:
+    """Print which provider runs what."""
+    for provider, kinds in assigned.items():
+        listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+        print(f"{provider}: {listed}")
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    """Print one line per check."""
+    for f in findings:
+        print(
+            f"{'ok    ' if f.passed else 'FAILED'} {f.check}: largest logit error "
+            f"{f.max_error:.2g} (at most {f.tolerance:g}), {f.agreement:.2%} of {f.answers} agree"
+        )
+
+
+def print_times(
+    times: Sequence[Timing], sizes: Sequence[WaveSize], rates: Sequence[Throughput]
+) -> None:
+    """Print the three tables."""
+    header = [
+        "rows x tokens",
+        "one graph",
+        "no exit asked",
+        "every exit",
+        "ratio",
+        "until each exit",
+    ]
+    _table(header, [_timing(t) for t in times])
+    wave = [f"{s.rows} x {s.tokens}" for s in sizes]
+    columns = ([f"{s.ms:.3f}" for s in sizes], [f"{s.rows_per_s:.0f}" for s in sizes])
+    _table(["wave", "ms", "rows/s"], [list(line) for line in zip(wave, *columns, strict=True)])
+    _table(
+        ["rows leave", "lone, ms", "rows/s"],
+        [[r.way, f"{r.lone_ms:.3f}", f"{r.rows_per_s:.0f}"] for r in rates],
+    )
+
+
+def _timing(t: Timing) -> list[str]:
+    full = t.until_exit_ms[-1]
+    return [
+        f"{t.rows} x {t.tokens}",
+        "-" if t.one_graph_ms is None else f"{t.one_graph_ms:.3f}",
+        f"{t.unasked_ms:.3f}",
+        f"{full:.3f}",
+        "-" if t.one_graph_ms is None else f"{full / t.one_graph_ms:.2f}",
+        " ".join(f"{ms / full:.2f}" for ms in t.until_exit_ms),
+    ]
+
+
+def _table(header: list[str], lines: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    print()
+    for line in (header, *lines):
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )

@@ -1,0 +1,93 @@
+"""The bundle under test: its variants on the device, and what they are compared with."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from serve import cuda
+from serve.bundle import Bundle
+from serve.cuda_segments import BoundChain, OpenSession
+from serve.device import Device
+from serve.manifest import Precision
+from serve.ort_environment import session_options
+from serve.segments import SegmentChain, open_session
+
+Ids = NDArray[np.int64]
+Logits = NDArray[np.float32]
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+NUM_THREADS = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One variant on the device.
+
+    Attributes:
+        bundle: it is from.
+        precision: of the variant.
+        chain: its segments there.
+        vocabulary: ids are drawn below this.
+    """
+
+    bundle: Bundle
+    precision: Precision
+    chain: BoundChain
+    vocabulary: int
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input."""
+        return self.bundle.manifest.max_tokens
+
+
+def opener(device: Device, entries: Sequence[tuple[str, str]] = ()) -> OpenSession:
+    """Return what opens an ONNX file on the device, with further session options."""
+    options = session_options(NUM_THREADS)
+    for key, value in entries:
+        options.add_session_config_entry(key, value)
+    if device == "cuda":
+        return partial(cuda.open_session, options=options, memory_bytes=None)
+    return partial(open_session, options=options)
+
+
+def subjects(bundle: Bundle, device: Device) -> Iterator[Subject]:
+    """Yield every variant that a GPU may run, loaded."""
+    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
+    for precision in PRECISIONS:
+        if precision in bundle.manifest.variants:
+            chain = BoundChain(bundle, precision, device, opener(device))
+            yield Subject(bundle, precision, chain, vocabulary)
+
+
+def reference(bundle: Bundle) -> SegmentChain:
+    """Return what the variants are compared with: the fp32 segments on the CPU provider."""
+    variants = bundle.manifest.variants
+    precision = "fp32" if "fp32" in variants else next(iter(variants))
+    return SegmentChain(bundle, precision, NUM_THREADS)
+
+
+def random_ids(generator: np.random.Generator, vocabulary: int, lengths: Ids) -> tuple[Ids, Ids]:
+    """Return ids and mask, both (rows, tokens), padded with 0 on the right."""
+    mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+    return generator.integers(0, vocabulary, mask.shape) * mask, mask
+
+
+def all_heads(chain: BoundChain | SegmentChain, ids: Ids) -> Logits:
+    """Return (exits, labels): what every exit says of one text alone.
+
+    Args:
+        chain: with all its exits.
+        ids: (tokens,).
+    """
+    mask = np.ones_like(ids)[None]
+    step = chain.start(ids[None], mask, np.zeros_like(mask))
+    heads = [step.logits[0]]
+    for index in range(1, len(chain)):
+        step = chain.advance(index, step.hidden, np.zeros(1, np.int64), mask)
+        heads.append(step.logits[0])
+    return np.stack(heads)

@@ -1,0 +1,130 @@
+"""The check for GPU hosts, run on the CPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from export.files import hashes
+from loadtest import one_graph
+from loadtest.gpu_check.__main__ import main
+from loadtest.gpu_check.checks import check_invariance, check_parity
+from loadtest.gpu_check.subject import Subject, reference, subjects
+from serve import cuda
+from serve.bundle import Bundle, load_bundle
+from serve.runner import Step
+
+# What a bare GPU host need not have.
+ABSENT = ("fastapi", "onnx", "onnx_ir", "onnxscript", "prometheus_client", "ray", "rich")
+ABSENT += ("safetensors", "starlette", "torch", "transformers", "typer", "uvicorn")
+
+_WITHOUT = """
+import runpy, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+sys.argv = ["gpu_check", *{arguments!r}]
+runpy.run_module("loadtest.gpu_check", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def half(half_bundle: Bundle) -> Subject:
+    return next(s for s in subjects(half_bundle, "cpu") if s.precision == "fp16")
+
+
+def test_a_bare_host_checks_and_measures_everything(
+    half_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["one_graph", str(half_bundle.folder), "--out", str(tmp_path)])
+    one_graph.main()
+    report = tmp_path / "report.json"
+    arguments = [str(half_bundle.folder), "--device", "cpu", "--json", str(report), "--rows", "60"]
+    arguments += ["--seconds", "0.001", "--one-graph", str(tmp_path)]
+    script = _WITHOUT.format(absent=ABSENT, arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("gpu_check: everything is as it should be on cpu\n")
+    document = json.loads(report.read_text())
+    assert list(document["variants"]) == ["fp32", "fp16"]
+    for variant in document["variants"].values():
+        assert len(variant["findings"]) == 2
+        assert all(time["one_graph_ms"] > 0 for time in variant["times"])
+        assert [size["rows"] for size in variant["wave_sizes"]][-1] == 256
+        assert len(variant["throughput"]) == 3
+
+
+def test_checks_alone_measure_nothing(
+    half_bundle: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(half_bundle.folder), "--device", "cpu", "--seconds", "0", "--rows", "8"]) == 0
+    assert "rows/s" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(cuda.fault() is None, reason="there is a GPU")
+def test_without_a_gpu_it_fails_and_says_why(
+    half_bundle: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(half_bundle.folder)]) == 1
+    assert capsys.readouterr().out.startswith("gpu_check: FAILED: CUDA cannot be used here: ")
+
+
+def test_a_weight_that_is_wrong_is_found(half_bundle: Bundle, tmp_path: Path) -> None:
+    folder = copytree(half_bundle.folder, tmp_path / "damaged")
+    _damage(folder / "segments/fp16/02.onnx")
+    damaged = _rehash(folder)
+    found = next(s for s in subjects(load_bundle(damaged), "cpu") if s.precision == "fp16")
+    finding = check_parity(found, reference(half_bundle))
+    assert finding.max_error > finding.tolerance
+    assert not finding.passed
+
+
+def test_company_that_matters_is_found(half: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = type(half.chain).start
+
+    def leaky(*arguments: object) -> Step:
+        step = start(*arguments)  # type: ignore[arg-type]
+        return step._replace(logits=step.logits + len(step.logits) - 1)
+
+    assert check_invariance(half, 40).passed
+    monkeypatch.setattr(type(half.chain), "start", leaky)
+    finding = check_invariance(half, 40)
+    assert finding.max_error > 0.5
+    assert not finding.passed
+
+
+def test_nan_is_no_parity(half: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = type(half.chain).start
+
+    def broken(*arguments: object) -> Step:
+        step = start(*arguments)  # type: ignore[arg-type]
+        return step._replace(logits=step.logits * np.nan)
+
+    monkeypatch.setattr(type(half.chain), "start", broken)
+    assert not check_parity(half, reference(half.bundle)).passed
+
+
+def _damage(path: Path) -> None:
+    model = onnx.load(path)
+    bias = next(t for t in model.graph.initializer if t.name.endswith("biases.half"))
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float16(3), bias.name))
+    onnx.save(model, path)
+
+
+def _rehash(folder: Path) -> Path:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = hashes(folder)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
