@@ -1,0 +1,159 @@
+"""`offramp simulate`: the scheduler on devices and under loads that are not at hand."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from loadtest.simulator.arrivals import Bursts, Poisson
+from loadtest.simulator.contenders import COMPLETION, ENGINE, Scene
+from loadtest.simulator.device import Device, read_device
+from loadtest.simulator.exits import ExitMix, read_mix
+from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.grid import as_document, measure
+from loadtest.simulator.lengths import Lengths, read_lengths
+from loadtest.simulator.tables import part_table, summary_table
+from loadtest.simulator.trace import read_trace
+from loadtest.simulator.workload import Traffic, replayed
+from serve.scheduler import WaveLimits
+
+_LOADS = "0.70,0.75,0.80,0.85,0.90,0.95"
+_LIMITS = WaveLimits()
+_BURST_RUNS = 10  # a burst lasts so many lone full runs on average,
+_TYPICAL_TOKENS = 25  # of a text with so many tokens
+
+
+def simulate(
+    cost: Annotated[
+        str,
+        typer.Option(help="gpu-like, cpu-like, or a file with the answer of GET /v1/models/{m}."),
+    ] = "gpu-like",
+    layers: Annotated[int, typer.Option(help="Segments of the model.", min=1, max=96)] = 12,
+    arrivals: Annotated[
+        str, typer.Option(help="poisson, bursts, a trace file, or several with commas.")
+    ] = "poisson,bursts",
+    exits: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="uniform:2-12, deebert:5, fixed:4, never or weights:...; may be repeated.",
+            show_default="deebert:5 and uniform over 2 to the last",
+        ),
+    ] = None,
+    lengths: Annotated[
+        str,
+        typer.Option(help="sst2-like, a number of tokens, or a file, one length or text a line."),
+    ] = "sst2-like",
+    loads: Annotated[str, typer.Option(help="Arrival rates relative to the reference.")] = _LOADS,
+    relative_to: Annotated[
+        Literal["completion", "engine"],
+        typer.Option(
+            help="Whose saturated capacity is load 1: run-to-completion batches' or ours."
+        ),
+    ] = "completion",
+    requests: Annotated[
+        int, typer.Option(help="Requests in each simulation.", min=100, max=10_000_000)
+    ] = 20_000,
+    bound: Annotated[
+        float, typer.Option(help="Latency bound in times of a lone full run.", min=1)
+    ] = 5.0,
+    search: Annotated[
+        bool, typer.Option(help="Look for the highest rate whose p99 keeps the bound.")
+    ] = True,
+    max_rows: Annotated[int, typer.Option(help="Rows in a wave.", min=1)] = _LIMITS.max_rows,
+    max_tokens: Annotated[
+        int, typer.Option(help="Rows times longest row in a wave.", min=1)
+    ] = _LIMITS.max_tokens,
+    urgent: Annotated[
+        float, typer.Option(help="Share of requests with high priority.", min=0, max=1)
+    ] = 0.0,
+    timeout_ms: Annotated[
+        float | None, typer.Option(help="Deadline of each request after its arrival.", min=0.001)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of everything drawn.", min=0)] = 0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the figures to this file.")
+    ] = None,
+) -> None:
+    """Compare the engine's scheduler with batches that run to completion, on simulated devices.
+
+    All contenders get the same requests, the same costs and the same limits on a wave: the engine;
+    batches of the whole model without early exit; and batches that rows leave early but none joins
+    before the end. The same seed gives the same figures.
+    """
+    device = read_device(cost, layers)
+    limits = replace(_LIMITS, max_rows=max_rows, max_tokens=max_tokens)
+    reference = ENGINE if relative_to == "engine" else COMPLETION
+    rates = _read_loads(loads)
+    mixes = exits or ["deebert:5", f"uniform:2-{layers}"]
+    traffics = [
+        _traffic(kind, read_mix(mix, layers), read_lengths(lengths), device)
+        for kind in arrivals.split(",")
+        for mix in mixes
+    ]
+    scene = Scene(device, limits, requests, seed, bound)
+    timeout_s = timeout_ms / 1000 if timeout_ms else float("inf")
+    console = Console()
+    parts = []
+    for traffic in traffics:
+        asked = replace(traffic, urgent_share=urgent, timeout_s=timeout_s)
+        with _told(console, scene, asked) as told:
+            parts.append(measure(told, asked, rates, reference, search))
+        if rates:
+            console.print(part_table(parts[-1], reference))
+    console.print(summary_table(parts))
+    if json_file:
+        document = {
+            **{name: getattr(scene, name) for name in ("num_requests", "seed", "bound_times")},
+            "device": asdict(device),
+            "limits": asdict(limits),
+            "loads_relative_to": reference,
+            "parts": [as_document(part) for part in parts],
+        }
+        json_file.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _read_loads(text: str) -> list[float]:
+    try:
+        loads = sorted({float(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        loads = [0.0]
+    if not all(0 < load < float("inf") for load in loads):
+        raise InvalidSimulation(
+            f"loads {text!r}: expected positive numbers separated by commas, as {_LOADS}"
+        )
+    return loads
+
+
+def _traffic(kind: str, mix: ExitMix, lengths: Lengths, device: Device) -> Traffic:
+    """Return what `--arrivals` names: a process, or a trace with lengths of its own."""
+    match kind.strip():
+        case "poisson":
+            return Traffic(Poisson(), mix, lengths)
+        case "bursts":
+            burst_s = _BURST_RUNS * device.lone_s(_TYPICAL_TOKENS)
+            return Traffic(Bursts(burst_s=burst_s), mix, lengths)
+        case path if Path(path).is_file():
+            return replayed(read_trace(Path(path), len(device)), mix, lengths)
+        case other:
+            raise InvalidSimulation(
+                f"arrivals {other!r}: expected poisson, bursts, or a trace file that exists"
+            )
+
+
+@contextmanager
+def _told(console: Console, scene: Scene, traffic: Traffic) -> Iterator[Scene]:
+    """Show how many requests have been simulated."""
+    columns = (
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed:,.0f} requests"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(f"{traffic.arrivals.name}, {traffic.mix.name}", total=None)
+        yield replace(scene, tell=lambda num: progress.advance(task, num))

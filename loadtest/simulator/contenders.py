@@ -1,0 +1,79 @@
+"""Who is compared, and over what."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from loadtest.simulator.batches import Progress, run_to_completion, run_whole
+from loadtest.simulator.device import Device
+from loadtest.simulator.engine import run_engine
+from loadtest.simulator.record import Figures, Record, figures
+from loadtest.simulator.workload import Traffic, Workload
+from serve.scheduler import WaveLimits
+
+Contender: TypeAlias = Callable[[Workload, Device, WaveLimits, Progress], Record]
+
+ENGINE, COMPLETION, WHOLE = "engine", "run to completion", "whole model"
+CONTENDERS: Mapping[str, Contender] = {
+    ENGINE: run_engine,
+    COMPLETION: run_to_completion,
+    WHOLE: run_whole,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A device, its limits, and how requests are drawn and judged.
+
+    Attributes:
+        device: what segments cost.
+        limits: bounds on waves, for every contender.
+        num_requests: in each simulation.
+        seed: of everything drawn.
+        bound_times: latency bound in times of a lone full run.
+        tell: hears of requests as they are simulated.
+    """
+
+    device: Device
+    limits: WaveLimits
+    num_requests: int
+    seed: int
+    bound_times: float
+    tell: Progress = field(default=lambda num: None)
+
+    def bound_s(self, work: Workload) -> float:
+        """Return the latency bound: that of a request of mean length, to the next token."""
+        return self.bound_times * self.device.lone_s(round(float(work.tokens.mean())))
+
+    def simulate(self, contender: str, traffic: Traffic, rate: float) -> Figures:
+        """Run one contender at a rate of arrivals per second."""
+        work = traffic.draw(rate, self.num_requests, self.seed)
+        record = CONTENDERS[contender](work, self.device, self.limits, self.tell)
+        return figures(contender, work, record, self.bound_s(work))
+
+    def capacity(self, contender: str, traffic: Traffic) -> float:
+        """Return answers per second when all requests wait from the start."""
+        work = traffic.draw(1.0, self.num_requests, self.seed).all_at_once()
+        record = CONTENDERS[contender](work, self.device, self.limits, self.tell)
+        return figures(contender, work, record, self.bound_s(work)).answered_per_s
+
+    def sustainable(self, contender: str, traffic: Traffic, capacity: float) -> float:
+        """Return the highest rate whose p99 latency keeps the bound, by bisection.
+
+        To about 1 % of the capacity; 0 if even a hundredth of it breaks the bound.
+        """
+        low, high = 0.01 * capacity, 1.02 * capacity
+        if not self._keeps(contender, traffic, low):
+            return 0.0
+        while high - low > 0.01 * capacity:
+            middle = (low + high) / 2
+            if self._keeps(contender, traffic, middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _keeps(self, contender: str, traffic: Traffic, rate: float) -> bool:
+        work = traffic.draw(rate, self.num_requests, self.seed)
+        found = self.simulate(contender, traffic, rate)
+        return found.p99_ms <= self.bound_s(work) * 1000

@@ -1,0 +1,142 @@
+"""What a simulated device takes for segments; it runs one wave at a time."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from loadtest.simulator.faults import InvalidSimulation
+
+# What the server calls a segment's figures, in the order of SegmentCost, and their units.
+_SERVED = {"fixed_ms": 1e-3, "per_token_us": 1e-6, "per_token_pair_ns": 1e-9}
+
+
+class SegmentCost(NamedTuple):
+    """Seconds as a function of rows and tokens of the longest row.
+
+    Attributes:
+        fixed_s: launches, whatever the shape.
+        per_token_s: for each of rows x tokens.
+        per_token_pair_s: for each of rows x tokens x tokens (attention).
+    """
+
+    fixed_s: float
+    per_token_s: float
+    per_token_pair_s: float = 0.0
+
+    def seconds(self, rows: int, tokens: int) -> float:
+        """Return the time for a padded wave."""
+        return self.fixed_s + rows * tokens * (self.per_token_s + tokens * self.per_token_pair_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device and the host beside it.
+
+    Attributes:
+        name: for reports.
+        segments: their costs, first to last.
+        host_s: the host's time per wave and segment: choosing, judging, the round trip for logits.
+        join_fixed_s: copying waves together, whatever their size.
+        join_per_token_s: for each token copied.
+    """
+
+    name: str
+    segments: tuple[SegmentCost, ...]
+    host_s: float
+    join_fixed_s: float
+    join_per_token_s: float
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def whole_s(self, rows: int, tokens: int) -> float:
+        """Return the time of all segments in one go, with one round trip for the logits."""
+        return self.host_s + sum(cost.seconds(rows, tokens) for cost in self.segments)
+
+    def lone_s(self, tokens: int) -> float:
+        """Return the time of a request that is alone and runs through all segments."""
+        return sum(self.host_s + cost.seconds(1, tokens) for cost in self.segments)
+
+    def join_s(self, rows: int, tokens: int) -> float:
+        """Return the time of copying the hidden states of a wave together."""
+        return self.join_fixed_s + self.join_per_token_s * rows * tokens
+
+    def until(self, shares: Sequence[float]) -> SegmentCost:
+        """Return the whole model's cost for a batch of which `shares` reach each segment."""
+        fixed = len(self) * self.host_s + sum(cost.fixed_s for cost in self.segments)
+        pairs = list(zip(shares, self.segments, strict=True))
+        return SegmentCost(
+            fixed,
+            sum(share * cost.per_token_s for share, cost in pairs),
+            sum(share * cost.per_token_pair_s for share, cost in pairs),
+        )
+
+
+def reaching(shares: Sequence[float]) -> list[float]:
+    """Return the share of requests that reach each segment, from the shares that leave there."""
+    left = [0.0, *accumulate(shares)][:-1]
+    return [1 - gone for gone in left]
+
+
+def gpu_like(num_segments: int) -> Device:
+    """Return a device where a launch costs as much as 400 tokens.
+
+    A layer as wide as BERT-base in half precision, a dozen kernels and a round trip for logits.
+    """
+    cost = SegmentCost(fixed_s=100e-6, per_token_s=0.25e-6)
+    return Device("gpu-like", (cost,) * num_segments, 30e-6, 20e-6, 0.002e-6)
+
+
+def cpu_like(num_segments: int) -> Device:
+    """Return a device where time is nearly proportional to tokens: int8 on two cores."""
+    cost = SegmentCost(fixed_s=100e-6, per_token_s=25e-6, per_token_pair_s=0.01e-6)
+    return Device("cpu-like", (cost,) * num_segments, 60e-6, 10e-6, 0.2e-6)
+
+
+def read_device(text: str, num_segments: int) -> Device:
+    """Read `gpu-like`, `cpu-like`, or the path of what `GET /v1/models/{m}` answered.
+
+    Raises:
+        InvalidSimulation: none of these.
+    """
+    if text in {"gpu-like", "cpu-like"}:
+        return gpu_like(num_segments) if text == "gpu-like" else cpu_like(num_segments)
+    path = Path(text)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSimulation(
+            f"cost {text!r}: expected gpu-like, cpu-like or a readable file: {error}"
+        ) from error
+    except ValueError as error:
+        raise InvalidSimulation(f"cost: {path} is not JSON: {error}") from error
+    segments = _segments(document, path)
+    if len(segments) != num_segments:
+        raise InvalidSimulation(
+            f"cost: {path} has {len(segments)} segments; say --layers {len(segments)}"
+        )
+    # Joining and the host's work are not in the document: those of the nearer preset.
+    near = gpu_like if segments[0].per_token_s < 5e-6 else cpu_like
+    preset = near(num_segments)
+    return Device(path.stem, segments, preset.host_s, preset.join_fixed_s, preset.join_per_token_s)
+
+
+def _segments(document: Any, path: Path) -> tuple[SegmentCost, ...]:
+    costs = document.get("costs") if isinstance(document, dict) else None
+    try:
+        found = tuple(
+            SegmentCost(*(float(cost[field]) * unit_s for field, unit_s in _SERVED.items()))
+            for cost in costs or ()
+        )
+    except (TypeError, KeyError, ValueError):
+        found = ()
+    if not found or any(not 0 <= value < math.inf for cost in found for value in cost):
+        raise InvalidSimulation(
+            f"cost: {path} has no `costs` with {', '.join(_SERVED)} per segment; "
+            f"save what GET /v1/models/{{m}} answers"
+        )
+    return found

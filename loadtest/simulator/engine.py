@@ -1,0 +1,134 @@
+"""The engine's own scheduler and waves on a simulated device."""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from loadtest.simulator.batches import Progress
+from loadtest.simulator.device import Device
+from loadtest.simulator.record import Record
+from loadtest.simulator.workload import Workload
+from serve.cost import CostModel, SegmentCost
+from serve.row import Priority
+from serve.scheduler import Scheduler, WaveLimits
+from serve.wave import Wave, gather
+
+_SWEEP_EVERY_S = 0.005  # as the engine's core
+
+
+@dataclass(slots=True, eq=False)
+class LightRow:
+    """What the scheduler reads of a row, and whose it is."""
+
+    request: int
+    num_tokens: int
+    priority: Priority
+    admitted_s: float
+    deadline_s: float
+
+
+class MakeScheduler(Protocol):
+    """Whatever builds a scheduler; another one than the engine's may be tried."""
+
+    def __call__(self, device: Device, limits: WaveLimits) -> Any: ...
+
+
+def engine_scheduler(device: Device, limits: WaveLimits) -> Scheduler:
+    """Return the engine's scheduler, which knows the device's costs as if measured.
+
+    The host's time per wave counts as the segment's: the engine measures both together.
+    """
+    costs = [SegmentCost(cost.fixed_s + device.host_s, *cost[1:]) for cost in device.segments]
+    return Scheduler(len(device), limits, CostModel.of(costs, device.join_per_token_s))
+
+
+def run_engine(
+    work: Workload,
+    device: Device,
+    limits: WaveLimits,
+    tell: Progress,
+    make: MakeScheduler = engine_scheduler,
+) -> Record:
+    """Serve the workload as the engine would."""
+    return _Engine(work, device, make(device, limits)).run(tell)
+
+
+class _Engine:
+    """One device and the engine's thread beside it: while one works, the other waits."""
+
+    def __init__(self, work: Workload, device: Device, scheduler: Any) -> None:
+        self._device, self._scheduler = device, scheduler
+        self._arrival_s, self._deadline_s = work.arrival_s.tolist(), work.deadline_s.tolist()
+        self._tokens, self._exits = work.tokens.tolist(), work.exits.tolist()
+        self._priority = [Priority(level) for level in work.priority.tolist()]
+        self._hurried = min(self._deadline_s) < math.inf
+        self._record = Record.of(len(work))
+        self._now_s = self._swept_s = 0.0
+        self._admitted = 0
+
+    def run(self, tell: Progress) -> Record:
+        """Return the record of the whole workload."""
+        while self._scheduler or self._admitted < len(self._arrival_s):
+            if not self._scheduler:
+                self._now_s = max(self._now_s, self._arrival_s[self._admitted])
+            self._admit(tell)
+            if self._hurried:
+                self._sweep()
+            if self._scheduler:
+                self._turn()
+        return self._record
+
+    def _admit(self, tell: Progress) -> None:
+        came = range(self._admitted, bisect_right(self._arrival_s, self._now_s, lo=self._admitted))
+        if came:
+            self._scheduler.add([self._row(request) for request in came])
+            self._admitted = came.stop
+            tell(len(came))
+
+    def _row(self, request: int) -> LightRow:
+        return LightRow(
+            request,
+            self._tokens[request],
+            self._priority[request],
+            self._arrival_s[request],
+            self._deadline_s[request],
+        )
+
+    def _sweep(self) -> None:
+        """Give up waiting rows that are too late to start, as often as the core does."""
+        if self._now_s < self._swept_s + _SWEEP_EVERY_S:
+            return
+        self._swept_s = self._now_s
+        for row in self._scheduler.remove_waiting(lambda row: row.deadline_s <= self._now_s):
+            self._record.give_up(row.request)
+
+    def _turn(self) -> None:
+        waves = self._scheduler.next_waves(self._now_s)
+        wave = gather(waves) if len(waves) > 1 else waves[0]
+        if self._hurried and wave.depth:
+            self._retire(wave, [row for row in wave.rows if row.deadline_s <= self._now_s])
+        if wave.rows:
+            self._segment(wave, joined=len(waves) > 1)
+            wave.depth += 1
+            exits, depth = self._exits, wave.depth
+            self._retire(wave, [row for row in wave.rows if exits[row.request] <= depth])
+        self._scheduler.put_back(wave)
+
+    def _segment(self, wave: Wave, joined: bool) -> None:
+        rows, longest = len(wave.rows), wave.longest
+        seconds = self._device.host_s + self._device.segments[wave.depth].seconds(rows, longest)
+        if joined:
+            seconds += self._device.join_s(rows, longest)
+        self._now_s += seconds
+        self._record.busy_s += seconds
+        self._record.run(rows, sum(row.num_tokens for row in wave.rows), longest)
+
+    def _retire(self, wave: Wave, leaving: list[Any]) -> None:
+        """Answer these rows and take them out of the wave."""
+        if not leaving:
+            return
+        for row in leaving:
+            self._record.answer(row.request, self._now_s, wave.depth)
+        gone = set(map(id, leaving))
+        wave.set_rows([row for row in wave.rows if id(row) not in gone])

@@ -1,0 +1,121 @@
+"""Every contender at every load, with every kind of arrivals and every exit mix."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from loadtest.simulator.contenders import COMPLETION, CONTENDERS, ENGINE, Scene
+from loadtest.simulator.record import Figures
+from loadtest.simulator.workload import Traffic
+
+# By which of two equally good contenders one may be worse at a point without it being a loss.
+LEAST_RATIO = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One load.
+
+    Attributes:
+        load: arrivals over the reference's saturated capacity.
+        figures: one per contender.
+    """
+
+    load: float
+    figures: tuple[Figures, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The engine's requests within the bound over those of run-to-completion batches."""
+        ours, theirs = (self._of(name).within_bound for name in (ENGINE, COMPLETION))
+        if theirs:
+            return ours / theirs
+        return float("inf") if ours else 1.0
+
+    def _of(self, name: str) -> Figures:
+        return next(found for found in self.figures if found.contender == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of traffic.
+
+    Attributes:
+        arrivals: kind of arrivals.
+        mix: exit mix.
+        mean_exit: its mean layer.
+        bound_ms: the latency bound.
+        capacity: contender -> answers per second when saturated.
+        sustainable: contender -> highest rate whose p99 keeps the bound; None if not asked for.
+        points: ascending loads.
+    """
+
+    arrivals: str
+    mix: str
+    mean_exit: float
+    bound_ms: float
+    capacity: dict[str, float]
+    sustainable: dict[str, float] | None
+    points: tuple[Point, ...]
+
+    @property
+    def sustainable_ratio(self) -> float | None:
+        """The engine's highest rate within the bound over that of run-to-completion batches."""
+        if self.sustainable is None or not self.sustainable[COMPLETION]:
+            return None
+        return self.sustainable[ENGINE] / self.sustainable[COMPLETION]
+
+    @property
+    def worst(self) -> float | None:
+        """The smallest ratio of requests within the bound over all loads."""
+        return min((point.ratio for point in self.points), default=None)
+
+
+def measure(
+    scene: Scene, traffic: Traffic, loads: Sequence[float], reference: str, search: bool
+) -> Part:
+    """Simulate all contenders on one kind of traffic.
+
+    Args:
+        scene: where.
+        traffic: what.
+        loads: relative to the reference's saturated capacity.
+        reference: a contender.
+        search: also look for the highest rate that each sustains within the bound.
+    """
+    # Deadlines would thin out the requests that saturate.
+    patient = replace(traffic, timeout_s=float("inf"))
+    capacity = {name: scene.capacity(name, patient) for name in CONTENDERS}
+    points = tuple(
+        Point(
+            load,
+            tuple(scene.simulate(name, traffic, load * capacity[reference]) for name in CONTENDERS),
+        )
+        for load in loads
+    )
+    sustainable = None
+    if search:
+        sustainable = {
+            name: scene.sustainable(name, traffic, capacity[name]) for name in CONTENDERS
+        }
+    work = traffic.draw(1.0, scene.num_requests, scene.seed)
+    return Part(
+        arrivals=traffic.arrivals.name,
+        mix=traffic.mix.name,
+        mean_exit=float(work.exits.mean()),
+        bound_ms=scene.bound_s(work) * 1000,
+        capacity=capacity,
+        sustainable=sustainable,
+        points=points,
+    )
+
+
+def as_document(part: Part) -> dict[str, Any]:
+    """Return a part as JSON-ready data, ratios included."""
+    document = asdict(part)
+    for point, entry in zip(part.points, document["points"], strict=True):
+        entry["ratio_within_bound"] = point.ratio
+    return document | {
+        "ratio_sustainable": part.sustainable_ratio,
+        "worst_ratio_within_bound": part.worst,
+    }

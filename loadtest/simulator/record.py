@@ -1,0 +1,131 @@
+"""What happened to every request, and how well the device was used."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtest.simulator.workload import Workload
+
+UNANSWERED = -1.0
+
+
+@dataclass(slots=True)
+class Record:
+    """Kept while a contender runs.
+
+    Attributes:
+        answered_s: one per request; negative where the deadline came before any answer.
+        layers: segments run per answer.
+        busy_s: time the device and its host worked.
+        num_tokens: real tokens that went through segments.
+        padded_tokens: those with padding.
+        wave_rows: rows -> segment runs with so many.
+        answers: how often each request was answered or given up; 1 each in the end.
+    """
+
+    answered_s: list[float]
+    layers: list[int]
+    answers: list[int]
+    busy_s: float = 0.0
+    num_tokens: int = 0
+    padded_tokens: int = 0
+    wave_rows: Counter[int] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, num: int) -> "Record":
+        """Return an empty record for so many requests."""
+        return cls([UNANSWERED] * num, [0] * num, [0] * num)
+
+    def answer(self, request: int, now_s: float, layer: int) -> None:
+        """Note a request's answer after so many segments."""
+        self.answered_s[request] = now_s
+        self.layers[request] = layer
+        self.answers[request] += 1
+
+    def give_up(self, request: int) -> None:
+        """Note a request that never started before its deadline."""
+        self.answers[request] += 1
+
+    def run(self, rows: int, real_tokens: int, longest: int) -> None:
+        """Note one run of one segment."""
+        self.wave_rows[rows] += 1
+        self.num_tokens += real_tokens
+        self.padded_tokens += rows * longest
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One contender on one workload.
+
+    Attributes:
+        contender: its name.
+        offered_per_s: mean rate of arrivals.
+        answered_per_s: requests over the time from the first arrival to the last answer.
+        utilisation: share of that time in which the device or its host worked.
+        p50_ms: latency from arrival to answer, of those answered.
+        p99_ms: the same; infinite where more than 1 % never got an answer.
+        within_bound: share of all requests answered within the bound.
+        wave_rows: mean rows per segment run.
+        wave_rows_p10: tenth percentile over segment runs.
+        wave_rows_p90: ninetieth.
+        padding: share of tokens computed that were padding.
+        mean_layer: mean segments run per answer.
+        unanswered: requests whose deadline came first.
+    """
+
+    contender: str
+    offered_per_s: float
+    answered_per_s: float
+    utilisation: float
+    p50_ms: float
+    p99_ms: float
+    within_bound: float
+    wave_rows: float
+    wave_rows_p10: float
+    wave_rows_p90: float
+    padding: float
+    mean_layer: float
+    unanswered: int
+
+
+def figures(contender: str, work: Workload, record: Record, bound_s: float) -> Figures:
+    """Sum a finished record up.
+
+    Raises:
+        RuntimeError: a request was lost or answered twice.
+    """
+    if any(times != 1 for times in record.answers):
+        raise RuntimeError(f"{contender}: not every request was answered exactly once")
+    answered_s = np.array(record.answered_s)
+    answered = answered_s >= 0
+    latency_s = np.where(answered, answered_s - work.arrival_s, np.inf)
+    began_s = float(work.arrival_s[0])
+    span_s = float(max(answered_s.max(), work.arrival_s[-1])) - began_s
+    spread_s = float(work.arrival_s[-1]) - began_s
+    rows = np.repeat(*_counts(record.wave_rows))
+    return Figures(
+        contender=contender,
+        offered_per_s=len(work) / spread_s if spread_s else np.inf,
+        answered_per_s=int(answered.sum()) / span_s,
+        utilisation=record.busy_s / span_s,
+        p50_ms=_percentile_ms(latency_s, 50),
+        p99_ms=_percentile_ms(latency_s, 99),
+        within_bound=float((latency_s <= bound_s).mean()),
+        wave_rows=float(rows.mean()),
+        wave_rows_p10=float(np.percentile(rows, 10)),
+        wave_rows_p90=float(np.percentile(rows, 90)),
+        padding=1 - record.num_tokens / record.padded_tokens,
+        mean_layer=float(np.array(record.layers)[answered].mean()),
+        unanswered=int((~answered).sum()),
+    )
+
+
+def _counts(wave_rows: Counter[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows, times = zip(*sorted(wave_rows.items()), strict=True)
+    return np.array(rows), np.array(times)
+
+
+def _percentile_ms(latency_s: NDArray[np.float64], percent: float) -> float:
+    return float(np.percentile(latency_s, percent, method="higher")) * 1000

@@ -1,0 +1,76 @@
+"""The simulator's findings for a person."""
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from loadtest.simulator.contenders import CONTENDERS
+from loadtest.simulator.grid import LEAST_RATIO, Part
+
+
+def part_table(part: Part, reference: str) -> Table:
+    """Return a table with a line per load and contender."""
+    table = Table(
+        title=f"{part.arrivals} arrivals, exits {part.mix} (mean {part.mean_exit:.2f}), "
+        f"bound {part.bound_ms:.2f} ms",
+        caption=f"load 1.00: {part.capacity[reference]:,.0f} requests/s, {reference} saturated",
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("load", no_wrap=True)
+    table.add_column("contender", no_wrap=True)
+    figures = ("answers\n/s", "busy", "p50\nms", "p99\nms", "within\nbound")
+    for heading in (*figures, "rows\nmean", "rows\n10-90%", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in part.points:
+        for place, found in enumerate(point.figures):
+            table.add_row(
+                "" if place else f"{point.load:.2f}",
+                found.contender,
+                f"{found.answered_per_s:,.0f}",
+                f"{found.utilisation:.2f}",
+                f"{found.p50_ms:.1f}",
+                f"{found.p99_ms:.1f}",
+                f"{found.within_bound:.3f}",
+                f"{found.wave_rows:.1f}",
+                f"{found.wave_rows_p10:.0f}-{found.wave_rows_p90:.0f}",
+                "" if place else _rated(point.ratio),
+                end_section=place == len(point.figures) - 1,
+            )
+    return table
+
+
+def summary_table(parts: list[Part]) -> Table:
+    """Return a table with a line per kind of traffic: both readings of "requests in the bound"."""
+    table = Table(
+        title="capacity (saturated) and highest rate whose p99 keeps the bound, requests/s",
+        caption="x: engine over run to completion. worst: the smallest ratio, over the loads, of\n"
+        "requests answered within the bound at equal arrivals",
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("arrivals")
+    table.add_column("exits", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name in (*CONTENDERS, "x", "worst"):
+        table.add_column(name.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    engine, completion, *_ = CONTENDERS
+    for part in parts:
+        ratio = part.capacity[engine] / part.capacity[completion]
+        cells = (f"{part.capacity[name]:,.0f}" for name in CONTENDERS)
+        worst = "" if part.worst is None else _rated(part.worst)
+        table.add_row(part.arrivals, part.mix, "capacity", *cells, f"{ratio:.2f}", worst)
+        if part.sustainable is not None:
+            cells = (f"{part.sustainable[name]:,.0f}" for name in CONTENDERS)
+            rated = part.sustainable_ratio
+            table.add_row("", "", "in bound", *cells, "-" if rated is None else f"{rated:.2f}", "")
+    return table
+
+
+def _rated(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio >= LEAST_RATIO else f"[red]{ratio:.3f}[/red]"

@@ -1,0 +1,34 @@
+from collections.abc import Callable
+
+import pytest
+
+from loadtest.simulator.arrivals import Arrivals, Poisson
+from loadtest.simulator.device import Device, SegmentCost
+from loadtest.simulator.exits import read_mix
+from loadtest.simulator.lengths import read_lengths
+from loadtest.simulator.workload import Traffic
+
+LAYERS = 4
+TICK_S = 1e-5
+
+
+@pytest.fixture(scope="session")
+def device() -> Device:
+    """Return a device where a segment of n tokens takes 100 + n ticks."""
+    return Device("easy", (SegmentCost(100 * TICK_S, TICK_S),) * LAYERS, 0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope="session")
+def make_traffic() -> Callable[..., Traffic]:
+    """Return a factory of traffic on models with four layers."""
+
+    def make(
+        exits: str = "uniform:1-4",
+        lengths: str = "sst2-like",
+        arrivals: Arrivals | None = None,
+        **options: float,
+    ) -> Traffic:
+        mix = read_mix(exits, LAYERS)
+        return Traffic(arrivals or Poisson(), mix, read_lengths(lengths), **options)
+
+    return make

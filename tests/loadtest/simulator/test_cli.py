@@ -1,0 +1,64 @@
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from loadtest.simulator.cli import simulate
+from loadtest.simulator.faults import InvalidSimulation
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(simulate)
+
+SMALL = ["--layers", "4", "--requests", "300", "--exits", "uniform:1-4"]
+
+
+def test_a_small_grid_gives_tables_and_json(tmp_path: Path) -> None:
+    path = tmp_path / "grid.json"
+    asked = [*SMALL, "--exits", "never", "--loads", "0.9,0.7", "--json", str(path)]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False, env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    assert "run to completion" in result.output
+    document = json.loads(path.read_text())
+    parts = document["parts"]
+    assert [(part["arrivals"], part["mix"]) for part in parts] == [
+        ("poisson", "uniform:1-4"),
+        ("poisson", "never"),
+        ("bursts", "uniform:1-4"),
+        ("bursts", "never"),
+    ]
+    for part in parts:
+        assert [point["load"] for point in part["points"]] == [0.7, 0.9]
+        ratios = [point["ratio_within_bound"] for point in part["points"]]
+        assert part["worst_ratio_within_bound"] == min(ratios)
+        rates = part["sustainable"]
+        assert part["ratio_sustainable"] == rates["engine"] / rates["run to completion"]
+        if part["arrivals"] == "poisson":
+            offered = part["points"][0]["figures"][0]["offered_per_s"]
+            assert offered == pytest.approx(0.7 * part["capacity"]["run to completion"], rel=0.15)
+
+
+def test_a_trace_is_one_kind_of_arrivals(tmp_path: Path) -> None:
+    trace, path = tmp_path / "trace.csv", tmp_path / "grid.json"
+    trace.write_text("arrival_s,tokens\n0,5\n1,6\n4,7\n")
+    asked = [*SMALL, "--arrivals", str(trace), "--loads", "0.8", "--no-search", "--json", str(path)]
+    result = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert result.exit_code == 0
+    (part,) = json.loads(path.read_text())["parts"]
+    assert part["arrivals"] == "trace"
+    assert part["sustainable"] is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--loads", "0.7,fast"], "positive numbers"),
+        (["--loads", "-1"], "positive numbers"),
+        (["--arrivals", "steady"], "a trace file that exists"),
+        (["--exits", "uniform:1-9"], "layers 1 to 4"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(asked: list[str], message: str) -> None:
+    with pytest.raises(InvalidSimulation, match=message):
+        CliRunner().invoke(app, [*SMALL, *asked], catch_exceptions=False)
