@@ -1,0 +1,90 @@
+"""Bars 1 and 2: what cutting the model costs, and what a lone request saves that leaves early."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtest.engine_bench.bars import Bar, at_most
+from loadtest.engine_bench.driver import driving
+from loadtest.engine_bench.rows import random_texts, rows_of
+from loadtest.engine_bench.settings import Budget
+from loadtest.engine_bench.subject import Subject
+from loadtest.race import Contenders, race
+
+_CUT = "segments at full depth / one graph"
+_LEAVE = "a lone request that leaves at layer k / at the last"
+_ROUNDING = 0.03
+
+Measured = tuple[list[Bar], dict[str, Any]]
+Report = Callable[[str], None]
+
+
+def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measured:
+    """Run the segments and the one graph in turns, shape by shape.
+
+    Judged against the one graph with its last head alone. The one with every head is shown
+    beside it: what is left against that one is the price of cutting, the rest that of heads.
+    """
+    bars: list[Bar] = []
+    figures: list[dict[str, Any]] = []
+    for shape in budget.shapes:
+        case = f"{shape.rows} x {shape.tokens}"
+        report(f"{subject.precision}: segments against one graph, {case}")
+        last, every = (
+            race(
+                Contenders(graphs, subject.chain, None, subject.clock),
+                shape,
+                subject.vocabulary,
+                seconds,
+            )
+            for graphs, seconds in (
+                (subject.one_graphs, budget.shape_s),
+                (subject.every_head, budget.shape_s / 2),
+            )
+        )
+        bars.append(at_most(_CUT, f"{subject.precision} {case}", last.ratio, 1.05))
+        figures.append(
+            {
+                "rows": shape.rows,
+                "tokens": shape.tokens,
+                "one_graph_ms": last.one_graph_ms,
+                "segments_ms": last.segments_ms,
+                "ratio": last.ratio,
+                "ratio_to_one_graph_with_every_head": every.ratio,
+                "exit_shares": list(last.exit_shares),
+            }
+        )
+    return bars, {"price_of_cutting": figures}
+
+
+def leaving_early(subject: Subject, budget: Budget, report: Report) -> Measured:
+    """Send lone requests that leave at layer 1, 2, ... through the engine, in turns.
+
+    From submission to outcome, the engine's thread included. One bar per length, for the layer
+    that is furthest from its share of the layers.
+    """
+    bars: list[Bar] = []
+    figures: list[dict[str, Any]] = []
+    with driving(subject.chain, subject.shape) as driver:
+        for tokens in sorted({shape.tokens for shape in budget.shapes if shape.rows == 1}):
+            report(f"{subject.precision}: leaving early, 1 x {tokens}")
+            text = random_texts([tokens], subject.vocabulary)
+            times_s = np.array(
+                [
+                    [driver.run(rows_of(text, [layer]), 1) for layer in subject.shape.exits]
+                    for _ in range(budget.leave_turns + 1)
+                ]
+            )[1:]  # (turns, exits); the first one warms up
+            shares = np.median(times_s, axis=0) / np.median(times_s[:, -1])
+            bars.append(_worst(subject, tokens, shares))
+            figures.append({"rows": 1, "tokens": tokens, "exit_shares": shares.tolist()})
+    return bars, {"leaving_early": figures}
+
+
+def _worst(subject: Subject, tokens: int, shares: NDArray[np.float64]) -> Bar:
+    due = np.array(subject.shape.exits) / subject.depth
+    worst = int(np.argmax(shares - due))
+    case = f"{subject.precision} 1 x {tokens}, furthest off at layer {subject.shape.exits[worst]}"
+    return at_most(_LEAVE, case, float(shares[worst]), float(due[worst]) + _ROUNDING)

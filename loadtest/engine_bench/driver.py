@@ -1,0 +1,85 @@
+"""Drive a real engine, its thread included: keep its queue full, or send one request at a time."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+
+from loadtest.engine_bench.errors import BenchFailed
+from serve.admission import QueueLimits
+from serve.core import ModelShape
+from serve.engine import Engine
+from serve.errors import OfframpError
+from serve.row import Outcome, Row
+from serve.rules import LayerRule
+from serve.runner import Runner
+
+_PATIENCE_S = 600.0
+_ROOM = QueueLimits(max_rows=1_000_000, max_tokens=1_000_000_000)
+
+
+class Driver:
+    """An engine and the outcomes it has delivered."""
+
+    def __init__(self, runner: Runner, shape: ModelShape) -> None:
+        self._exits = shape.exits
+        self._changed = threading.Condition()
+        self._outcomes: list[Outcome] = []
+        self._delivered_s = 0.0
+        self.engine = Engine(runner, shape, self._deliver, queue_limits=_ROOM)
+
+    def run(self, rows: Sequence[Row], in_flight: int) -> float:
+        """Answer all rows and return the seconds from the first submission to the last outcome.
+
+        Args:
+            rows: fresh ones.
+            in_flight: how many are unanswered while there are so many left.
+
+        Raises:
+            BenchFailed: a row got an error, or left elsewhere than its rule says.
+        """
+        self._outcomes = []
+        began = perf_counter()
+        sent = 0
+        while sent < len(rows):
+            room = self._wait_for(sent - in_flight + 1) + in_flight - sent
+            self.engine.submit(rows[sent : sent + room])
+            sent += len(rows[sent : sent + room])
+        self._wait_for(len(rows))
+        took_s = self._delivered_s - began
+        self._check()
+        return took_s
+
+    def _wait_for(self, num: int) -> int:
+        """Wait until so many rows are answered; return how many are."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._outcomes) >= num, _PATIENCE_S):
+                raise BenchFailed(f"the engine has not answered {num} rows in {_PATIENCE_S:g} s")
+            return len(self._outcomes)
+
+    def _deliver(self, outcomes: Sequence[Outcome]) -> None:
+        delivered_s = perf_counter()
+        with self._changed:
+            self._outcomes.extend(outcomes)
+            self._delivered_s = delivered_s
+            self._changed.notify()
+
+    def _check(self) -> None:
+        for row, result in self._outcomes:
+            if isinstance(result, OfframpError):
+                raise BenchFailed(f"the engine failed: {result}") from result
+            layer = self._exits[result.exit_index]
+            wanted = row.rule.layer if isinstance(row.rule, LayerRule) else self._exits[-1]
+            if layer != wanted:
+                raise BenchFailed(f"a row left at layer {layer} instead of {wanted}")
+
+
+@contextmanager
+def driving(runner: Runner, shape: ModelShape) -> Iterator[Driver]:
+    """Run an engine for a block."""
+    driver = Driver(runner, shape)
+    driver.engine.start()
+    try:
+        yield driver
+    finally:
+        driver.engine.stop(0.0)

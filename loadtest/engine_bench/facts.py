@@ -1,0 +1,34 @@
+"""What a figure depends on besides the code: the machine and the libraries."""
+
+import os
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import onnxruntime
+
+from serve.hardware import CPUINFO, available_threads, has_vnni
+from serve.version import __version__
+
+
+def machine_facts(num_threads: int, shared_pool: bool) -> dict[str, Any]:
+    """Return the machine as JSON data; call it before the machine is busy with the bench."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": available_threads(),
+        "vnni": has_vnni(),
+        "system": platform.system(),
+        "threads": num_threads,
+        "shared_pool": shared_pool,
+        "load_average_at_start": list(os.getloadavg()),
+        "python": platform.python_version(),
+        "onnxruntime": onnxruntime.__version__,
+        "numpy": version("numpy"),
+        "offramp": __version__,
+    }
+
+
+def _cpu_model() -> str:
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,28 @@
+"""Requests as the engine takes them: random ids, a rule each."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.row import Row
+from serve.rules import ExitRule, LayerRule
+
+
+def random_texts(
+    lengths: Sequence[int] | NDArray[np.int64], vocabulary: int, seed: int = 0
+) -> list[NDArray[np.int64]]:
+    """Return random token ids, (tokens,) for each length."""
+    draw = np.random.default_rng(seed)
+    return [draw.integers(0, vocabulary, length) for length in lengths]
+
+
+def row_of(text: NDArray[np.int64], rule: ExitRule) -> Row:
+    """Return a fresh row; a row goes through an engine once."""
+    return Row(text, np.zeros_like(text), rule)
+
+
+def rows_of(texts: Sequence[NDArray[np.int64]], layers: Sequence[int]) -> list[Row]:
+    """Return fresh rows, each of which is to leave at its layer."""
+    rules = {layer: LayerRule(layer=int(layer)) for layer in set(layers)}
+    return [row_of(text, rules[layer]) for text, layer in zip(texts, layers, strict=True)]

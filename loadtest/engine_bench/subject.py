@@ -1,0 +1,83 @@
+"""What is measured, loaded: a bundle's segments and the same model as one graph."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtest.comparison import fair_options
+from loadtest.one_graph import write_one_graph
+from loadtest.race import Clock, OneGraph
+from serve.bundle import Bundle
+from serve.core import ModelShape
+from serve.manifest import Manifest, Precision
+from serve.segments import SegmentChain
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One precision of the model, in every form that is compared.
+
+    Attributes:
+        bundle: where it is from.
+        precision: which variant.
+        vocabulary: ids are drawn below this.
+        chain: its segments.
+        one_graphs: the model with its last head alone, as one graph, in the settings that may
+            suit it; the best counts.
+        every_head: the same with every head.
+        clock: for what one thread does by itself, in seconds.
+    """
+
+    bundle: Bundle
+    precision: Precision
+    vocabulary: int
+    chain: SegmentChain
+    one_graphs: Sequence[OneGraph]
+    every_head: Sequence[OneGraph]
+    clock: Clock
+
+    @property
+    def shape(self) -> ModelShape:
+        """What the engine must know of the model."""
+        return shape_of(self.bundle.manifest)
+
+    @property
+    def depth(self) -> int:
+        """The model's layers."""
+        return self.bundle.manifest.num_layers
+
+
+def shape_of(manifest: Manifest) -> ModelShape:
+    """Return what the engine must know of a model."""
+    temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
+    return ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+
+
+@contextmanager
+def loaded(
+    bundle: Bundle, precision: Precision, vocabulary: int, num_threads: int, shared_pool: bool
+) -> Iterator[Subject]:
+    """Load one precision in every form for a block.
+
+    Args:
+        bundle: from which.
+        precision: which variant.
+        vocabulary: number of its token ids.
+        num_threads: of every session.
+        shared_pool: whether all have one pool, which must then have been made.
+    """
+    settings = fair_options(num_threads, shared_pool)
+    with tempfile.TemporaryDirectory() as folder:
+        graphs: list[list[OneGraph]] = []
+        for every_head in (False, True):
+            place = Path(folder) / str(every_head)
+            place.mkdir()
+            path = write_one_graph(bundle, precision, place, every_head)
+            graphs.append([OneGraph(path, options) for options in settings])
+        chain = SegmentChain(bundle, precision, num_threads)
+        # One thread's own time is not disturbed by what else the machine does.
+        clock = time.thread_time if num_threads == 1 else time.perf_counter
+        yield Subject(bundle, precision, vocabulary, chain, *graphs, clock)

@@ -1,0 +1,90 @@
+"""Bars 3 and 4: how much more an engine answers whose requests leave early."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtest.engine_bench.bars import Bar, at_least
+from loadtest.engine_bench.driver import Driver, driving
+from loadtest.engine_bench.exit_mixes import ExitMix, early, uniform
+from loadtest.engine_bench.lengths import draw_lengths
+from loadtest.engine_bench.rows import random_texts, rows_of
+from loadtest.engine_bench.settings import Budget
+from loadtest.engine_bench.subject import Subject
+from loadtest.engine_bench.whole_model import answer_all
+from serve.scheduler import WaveLimits
+
+_WHAT = "throughput under full load / whole-model dynamic batching"
+_SHARE = 0.95
+
+Texts = list[NDArray[np.int64]]
+
+
+def throughput(
+    subject: Subject, budget: Budget, report: Callable[[str], None]
+) -> tuple[list[Bar], dict[str, Any]]:
+    """Answer the same requests in turns by the engine and by batches of the whole model.
+
+    The time is that from the first request to the last answer, so the engine's deepest rows,
+    which run in ever smaller waves at the end, count against it.
+    """
+    num = budget.int8_requests if subject.precision == "int8" else budget.fp32_requests
+    lengths = draw_lengths(num, seed=1)
+    texts = random_texts(lengths, subject.vocabulary)
+    mixes = [uniform(subject.depth), early(subject.depth)]
+    layers = [mix.assign(lengths) for mix in mixes]
+    whole_s: list[float] = []
+    ours_s: list[list[float]] = []
+    with driving(subject.chain, subject.shape) as driver:
+        for turn in range(budget.rounds + 1):
+            report(f"{subject.precision}: throughput, turn {turn} of {budget.rounds}")
+            # The first turn warms up, on a part of the requests.
+            part = slice(None) if turn else slice(0, budget.in_flight)
+            whole_s.append(_whole_model_s(subject, texts[part], budget.in_flight))
+            ours_s.append([_ours_s(driver, texts[part], at[part], budget) for at in layers])
+    gains = np.array(whole_s[1:])[:, None] / np.array(ours_s[1:])  # (rounds, mixes)
+    work = [float((at * lengths).sum() / lengths.sum()) for at in layers]
+    pairs = list(zip(mixes, gains.T, work, strict=True))
+    return [_bar(subject, mix, column) for mix, column, _ in pairs], {
+        "throughput": {
+            "requests": num,
+            "mean_tokens": float(lengths.mean()),
+            "in_flight": budget.in_flight,
+            "whole_model_requests_per_s": float(num / np.median(whole_s[1:])),
+            "mixes": [_figures(mix, column, layer) for mix, column, layer in pairs],
+        }
+    }
+
+
+def _whole_model_s(subject: Subject, texts: Texts, in_flight: int) -> float:
+    """Return the time of the faster setting of the one graph."""
+    times_s = []
+    for one_graph in subject.one_graphs:
+        began = perf_counter()
+        answer_all(one_graph, texts, in_flight, WaveLimits(), subject.shape.pad_id)
+        times_s.append(perf_counter() - began)
+    return min(times_s)
+
+
+def _ours_s(driver: Driver, texts: Texts, layers: NDArray[np.int64], budget: Budget) -> float:
+    return driver.run(rows_of(texts, layers.tolist()), budget.in_flight)
+
+
+def _bar(subject: Subject, mix: ExitMix, gains: NDArray[np.float64]) -> Bar:
+    case = f"{subject.precision} {mix.name}, mean exit layer {mix.mean_layer:.1f}"
+    bound = _SHARE * mix.depth / mix.mean_layer
+    return at_least(_WHAT, case, float(np.median(gains)), bound)
+
+
+def _figures(mix: ExitMix, gains: NDArray[np.float64], work: float) -> dict[str, Any]:
+    return {
+        "mix": mix.name,
+        "shares": list(mix.shares),
+        "mean_exit_layer": mix.mean_layer,
+        "mean_exit_layer_by_tokens": work,
+        "layers_saved_allow": mix.depth / mix.mean_layer,
+        "gains": gains.tolist(),
+    }

@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import pytest
+
+from loadtest.engine_bench.cached_bundle import cached_bundle
+from loadtest.engine_bench.settings import Budget, ModelSettings
+from loadtest.race import Shape
+
+TINY = ModelSettings(name="tiny", layers=3, width=32, heads=2, vocabulary=200, max_tokens=64)
+HURRIED = Budget(
+    shapes=(Shape(1, 4), Shape(2, 8)),
+    shape_s=0,
+    leave_turns=1,
+    rounds=1,
+    fp32_requests=20,
+    int8_requests=20,
+    in_flight=8,
+    bookkeeping_rows=100,
+    lone_turns=2,
+    memory_requests=30,
+    wide_memory_requests=20,
+)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache that holds the tiny model's bundle."""
+    folder = tmp_path_factory.mktemp("bench")
+    cached_bundle(TINY, folder, lambda step: None)
+    return folder
