@@ -20,7 +20,7 @@ MANIFEST := $(BUNDLE)/manifest.json
 MODEL_FILES := $(wildcard models/zoo/$(MODEL)/*)
 EXPORT_FILES := $(wildcard export/*.py)
 
-.PHONY: help install bundle demo serve test lint format bench loadtest zoo constraints clean
+.PHONY: help install bundle demo serve test lint format bench soak loadtest zoo constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -60,8 +60,15 @@ format: $(INSTALLED) ## repair what can be repaired by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(MANIFEST) ## time the chain of segments against one graph
-	@$(BIN)/offramp bench $(BUNDLE) $(ARGS)
+bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (half an hour, idle cores)
+	@mkdir -p build/bench
+	$(BIN)/offramp bench $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
+	$(BIN)/offramp bench $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
+	$(BIN)/offramp bench-engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
+	$(BIN)/offramp simulate --json build/bench/simulator.json
+
+soak: $(INSTALLED) ## thousands of random schedules through the engine's core
+	$(BIN)/pytest tests/serve/test_schedules.py --hypothesis-profile soak $(ARGS)
 
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it
 	@$(BIN)/python -m loadtest.run $(BUNDLE) $(ARGS)

@@ -35,7 +35,11 @@ class Admission:
     """
 
     def __init__(
-        self, limits: QueueLimits, costs: CostModel, wave_limits: WaveLimits = WaveLimits()
+        self,
+        limits: QueueLimits,
+        costs: CostModel,
+        wave_limits: WaveLimits = WaveLimits(),
+        exit_depths: Sequence[int] | None = None,
     ) -> None:
         """Start empty.
 
@@ -43,12 +47,14 @@ class Admission:
             limits: when to refuse.
             costs: what segments cost.
             wave_limits: how many rows share a segment run.
+            exit_depths: how many segments lie before each exit; None where each has an exit.
         """
         self.rows = 0
         self.tokens = 0
         self._limits, self._wave_limits = limits, wave_limits
         self._costs = costs
-        self._exits = _RecentExits(len(costs))
+        self._exit_depths = exit_depths or range(1, len(costs) + 1)
+        self._depths = _RecentDepths(len(costs))
 
     def admit(self, rows: Sequence[Row]) -> None:
         """Count the rows in, all or none.
@@ -83,7 +89,7 @@ class Admission:
             self.rows -= 1
             self.tokens -= row.num_tokens
             if isinstance(result, Answer):
-                self._exits.add(result.exit_index)
+                self._depths.add(self._exit_depths[result.exit_index])
 
     @property
     def backlog_s(self) -> float:
@@ -100,22 +106,22 @@ class Admission:
         waves = self.rows / min(self.rows, room)
         return waves * sum(
             reach * self._costs.segment_s(index, min(self.rows, room), num_tokens)
-            for index, reach in enumerate(self._exits.reaching())
+            for index, reach in enumerate(self._depths.reaching())
         )
 
 
-class _RecentExits:
+class _RecentDepths:
     """How deep recent answers went; old ones fade."""
 
     def __init__(self, num_segments: int) -> None:
         self._counts = [0.0] * num_segments
         self._weight = 1.0
 
-    def add(self, exit_index: int) -> None:
-        """Count an answer."""
+    def add(self, depth: int) -> None:
+        """Count an answer after so many segments."""
         # A new answer weighs more, which is to say that all others weigh less.
         self._weight *= 1 + 1 / ANSWERS_REMEMBERED
-        self._counts[exit_index] += self._weight
+        self._counts[depth - 1] += self._weight
         if self._weight > 1e100:
             self._counts = [count / self._weight for count in self._counts]
             self._weight = 1.0

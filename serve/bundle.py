@@ -45,6 +45,8 @@ class Bundle:
         """
         manifest = self.manifest
         check_exits(layers, manifest.exit_layers, f"active exits {list(layers)} of {self.name}")
+        if len(layers) == len(manifest.exits):
+            return self
         try:
             manifest.policy.check(tuple(layers), len(manifest.labels))
         except InvalidRule as error:

@@ -7,6 +7,7 @@ traffic of one length alone says nothing about other lengths.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +78,10 @@ class CostModel:
         fixed, per_token, per_pair = self._remaining[index]
         return fixed + (per_token + per_pair * num_tokens) * num_rows * num_tokens
 
+    def remaining(self, index: int) -> SegmentCost:
+        """Return the figures of segments `index` to the last, taken together."""
+        return self._remaining[index]
+
     def join_s(self, num_rows: int, num_tokens: int) -> float:
         """Return the time of copying so many rows' hidden states together."""
         return self._join_per_token_s * num_rows * num_tokens
@@ -89,7 +94,8 @@ class CostModel:
         """Learn from a run. One caller at a time; most calls only take a note."""
         fit = self._fits[index]
         fit.news.append((num_rows, num_tokens, seconds))
-        if len(fit.news) == REFIT_EVERY:
+        # Not all in the same pass through the model, lest one request waits for all of them.
+        if len(fit.news) >= REFIT_EVERY + index:
             self.refit([i for i, other in enumerate(self._fits) if other is fit])
 
     def observe_join(self, num_rows: int, num_tokens: int, seconds: float) -> None:
@@ -177,11 +183,12 @@ def _non_negative(square: NDArray[np.float64], right: NDArray[np.float64]) -> ND
     # Tokens explain a time before pairs of tokens do: few lengths do not tell them apart.
     a = square / np.outer(scale, scale) + np.diag([1e-6, 1e-6, 0.02])
     b = right / scale
-    best, best_value = np.zeros(3), 0.0
-    for chosen in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]):
-        x = np.zeros(3)
-        x[chosen] = np.linalg.solve(a[np.ix_(chosen, chosen)], b[chosen])
-        value = float(x @ a @ x / 2 - b @ x)
-        if (x >= 0).all() and value < best_value:
-            best, best_value = x, value
-    return best / scale
+    x = np.linalg.solve(np.where(_BOTH, a, np.eye(3)), np.where(_SETS, b, 0)[..., None])[..., 0]
+    # At the minimum of each set x'Ax = b'x, so that the value there is -b'x/2.
+    best = np.where((x >= 0).all(axis=1), x @ b, -np.inf).argmax()
+    solution: NDArray[np.float64] = x[best] / scale
+    return solution
+
+
+_SETS = np.array(list(product([False, True], repeat=3)))  # (sets, 3) which ones may be non-zero
+_BOTH = _SETS[:, :, None] & _SETS[:, None, :]

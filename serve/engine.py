@@ -4,7 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import NamedTuple
+
+import numpy as np
 
 from serve.admission import Admission, QueueLimits
 from serve.core import EngineCore
@@ -52,10 +55,13 @@ class Engine:
         """
         self._core = EngineCore(runner, shape, wave_limits, self.clock, observe)
         self._deliver = deliver
-        self._admission = Admission(queue_limits, self._core.costs, wave_limits)
-        self._inbox: list[Row] = []
+        self._admission = Admission(
+            queue_limits, self._core.costs, wave_limits, self._core.exit_depths
+        )
+        # Wakes the engine's thread sooner than a condition does.
+        self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
         self._owed: set[Row] = set()  # admitted, without an outcome yet
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
         self._accepting = False
         self._aborting = False
         self._thread = threading.Thread(target=self._live, name="engine", daemon=True)
@@ -72,8 +78,10 @@ class Engine:
 
     @property
     def backlog(self) -> Backlog:
-        """What is admitted and unanswered."""
-        return Backlog(self._admission.rows, self._admission.tokens, self._admission.backlog_s)
+        """What is admitted and unanswered. Any thread."""
+        with self._lock:
+            waiting = self._admission
+            return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s)
 
     def start(self) -> None:
         """Start the engine's thread."""
@@ -88,16 +96,15 @@ class Engine:
             Overloaded: the queue is full.
             Unavailable: the engine is stopping or has died.
         """
-        with self._wake:
+        with self._lock:
             if not self._accepting:
                 raise Unavailable("the server is stopping; try again")
             self._admission.admit(rows)
             now = self.clock()
             for row in rows:
                 row.admitted_s = now
-            self._inbox.extend(rows)
             self._owed.update(rows)
-            self._wake.notify()
+            self._inbox.put(rows)
 
     def check_room(self, num_rows: int) -> None:
         """Refuse early what the queue has no room for now, before its text is tokenized.
@@ -106,7 +113,7 @@ class Engine:
             InvalidRequest: the rows would not fit into an empty queue.
             Overloaded: the queue is full.
         """
-        with self._wake:
+        with self._lock:
             self._admission.check_room(num_rows)
 
     def stop(self, drain_s: float) -> bool:
@@ -118,9 +125,9 @@ class Engine:
         Returns:
             Whether everything was answered in time.
         """
-        with self._wake:
+        with self._lock:
             self._accepting = False
-            self._wake.notify()
+            self._inbox.put(())
         if not self.alive:
             return True
         self._thread.join(drain_s)
@@ -132,10 +139,12 @@ class Engine:
     def _live(self) -> None:
         failure: OfframpError = Unavailable("the server has stopped; try again")
         try:
-            while self._take_in():
-                outcomes = self._core.turn()
-                if outcomes:
-                    self._send(outcomes)
+            # A row with infinite logits has no signal; that is no cause for a warning.
+            with np.errstate(invalid="ignore", over="ignore"):
+                while self._take_in():
+                    outcomes = self._core.turn()
+                    if outcomes:
+                        self._send(outcomes)
         except BaseException:
             log.exception("the engine has died")
             failure = Unavailable("the engine has died and will be replaced; try again")
@@ -144,28 +153,24 @@ class Engine:
 
     def _take_in(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
-        # Looked at without the lock: what comes in now is taken in a segment later.
-        if self._inbox or not self._core:
-            with self._wake:
-                while self._accepting and not (self._inbox or self._core):
-                    self._wake.wait()
-                rows, self._inbox = self._inbox, []
-            self._core.add(rows)
+        # `stop` puts no rows in, so that there is always something to wait for. After it none
+        # come, so an inbox that is found empty then stays so: it must be looked at last.
+        while (self._accepting and not self._core) or not self._inbox.empty():
+            self._core.add(self._inbox.get())
         return bool(self._core) and not self._aborting
 
     def _send(self, outcomes: list[Outcome]) -> None:
         rows = [outcome.row for outcome in outcomes]
-        with self._wake:
+        with self._lock:
             self._owed.difference_update(rows)
             self._admission.release(outcomes)
         self._deliver(outcomes)
 
     def _abandon(self, failure: OfframpError) -> None:
-        with self._wake:
+        with self._lock:
             self._accepting = False
             outcomes = [Outcome(row, failure) for row in self._owed]
             self._owed.clear()
-            self._inbox = []
             self._admission.release(outcomes)
         if outcomes:
             self._deliver(outcomes)

@@ -1,17 +1,24 @@
 """`--active-exits`: from what the operator wrote to the exit layers that each model uses."""
 
-from serve.active_exits import Candidate, cheapest_exits
+from serve.active_exits import Candidate, ExitCosts, cheapest_exits
 from serve.bundle import Bundle
 from serve.core import ModelShape
 from serve.device import Placement, build_runner
 from serve.errors import InvalidRequest
 from serve.exit_costs import measure_exit_costs
+from serve.ort_environment import give_back_memory
 from serve.shared_layers import SharedLayers
 
 AUTO = "auto"
 
 
-def choose_exits(wish: str, bundle: Bundle, placement: Placement, num_threads: int) -> list[int]:
+def choose_exits(
+    wish: str,
+    bundle: Bundle,
+    placement: Placement,
+    num_threads: int,
+    gpu_memory_gb: float | None = None,
+) -> list[int]:
     """Return the exit layers to use, ascending.
 
     To be called once per deployment: replicas that measure for themselves might choose
@@ -23,6 +30,7 @@ def choose_exits(wish: str, bundle: Bundle, placement: Placement, num_threads: i
         bundle: the model.
         placement: where it will run, and as which variant.
         num_threads: of the replica that will run it.
+        gpu_memory_gb: likewise; a process has one limit, and may go on to serve.
 
     Raises:
         InvalidRequest: a layer without an exit, or a bundle without what `auto` needs.
@@ -35,15 +43,10 @@ def choose_exits(wish: str, bundle: Bundle, placement: Placement, num_threads: i
             f"--active-exits auto: bundle {bundle.name} has no recording of what its exits say; "
             "run `offramp evaluate` on the model and export it again, or name the layers"
         )
-    chain = build_runner(bundle, placement, num_threads)
-    if isinstance(chain, SharedLayers):
-        raise InvalidRequest(
-            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
-            "together; name the layers"
-        )
+    costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
+    # Whoever asks may be there for as long as the server runs.
+    give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
-    shape = ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
-    costs = measure_exit_costs(chain, shape, manifest.max_tokens)
     candidate = Candidate(manifest.exit_layers, temperatures, recording, costs)
     chosen = cheapest_exits(
         candidate,
@@ -51,6 +54,21 @@ def choose_exits(wish: str, bundle: Bundle, placement: Placement, num_threads: i
         lambda active: _fits(bundle, [manifest.exit_layers[i] for i in active]),
     )
     return [manifest.exit_layers[i] for i in chosen]
+
+
+def _measure(
+    bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
+) -> ExitCosts:
+    chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
+    if isinstance(chain, SharedLayers):
+        raise InvalidRequest(
+            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
+            "together; name the layers"
+        )
+    manifest = bundle.manifest
+    temperatures = tuple(e.temperature for e in manifest.exits)
+    shape = ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+    return measure_exit_costs(chain, shape, manifest.max_tokens)
 
 
 def _fits(bundle: Bundle, layers: list[int]) -> bool:

@@ -31,11 +31,13 @@ def measure_exit_costs(chain: Chain, shape: ModelShape, max_tokens: int) -> Exit
     """
     ids = np.full((1, min(TYPICAL_TOKENS, max_tokens)), shape.pad_id, np.int64)
     unasked = chain.presenting((len(chain) - 1,))
+    # Made once, as in a server: making it takes as long as asking several exits.
+    core = EngineCore(chain, shape, WaveLimits(), time.monotonic, lambda stats: None)
     marks_s, asked_s, unasked_s = [], [], []
     # In turns, so that a busy moment of the machine meets all three alike.
     for _ in range(_ROUNDS):
         marks_s.append(_marks_s(chain, ids))
-        asked_s.append(_seconds(lambda: _answer(chain, shape, ids)))
+        asked_s.append(_seconds(lambda: _answer(core, ids)))
         unasked_s.append(_seconds(lambda: unasked.start(ids, np.ones_like(ids), 0 * ids)))
     shares = np.median(marks_s, axis=0)
     segments_s = shares / shares.sum() * median(unasked_s)
@@ -55,9 +57,8 @@ def _marks_s(chain: Chain, ids: np.ndarray) -> list[float]:
     return np.diff(marks).tolist()
 
 
-def _answer(chain: Chain, shape: ModelShape, ids: np.ndarray) -> None:
+def _answer(core: EngineCore, ids: np.ndarray) -> None:
     """Run one row that asks every exit and never leaves through the engine's core."""
-    core = EngineCore(chain, shape, WaveLimits(), time.monotonic, lambda stats: None)
     core.add([Row(ids[0], 0 * ids[0], EntropyRule(threshold=0), admitted_s=time.monotonic())])
     while core:
         core.turn()

@@ -45,21 +45,21 @@ def company(lengths: Sequence[int], cost: SegmentCost, bounds: Bounds) -> list[i
     order = sorted(range(num), key=lengths.__getitem__)  # stable: first come first
     ascending = [lengths[i] for i in order]
     place = bisect_left(ascending, lead)
-    first, stop = _cheapest(ascending, place, cost, bounds)
+    first, stop = cheapest(ascending, place, cost, bounds)
     if stop - first < bounds.room(ascending[stop - 1]):
-        windows = (first, stop), _split(ascending, place, cost, bounds)
+        windows = (first, stop), least_total(ascending, place, cost, bounds)
         first, stop = max(windows, key=lambda window: window[1] - window[0])
     return sorted(order[first:stop])
 
 
 def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float:
     """Return what it costs to pad all to the longest: more than any split of them could save."""
-    fixed_s, per_token_s, per_pair_s = cost
+    per_token_s, per_pair_s = cost.per_token_s, cost.per_token_pair_s
     padded_s = (per_token_s + per_pair_s * longest) * longest * len(lengths)
     return padded_s - sum([(per_token_s + per_pair_s * n) * n for n in lengths])
 
 
-def _cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) -> tuple[int, int]:
+def cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) -> tuple[int, int]:
     """Return the window [first, stop) around `place` that costs least per real token."""
     low = max(0, place - bounds.max_rows + 1)
     high = min(len(lengths), place + bounds.max_rows)
@@ -78,8 +78,10 @@ def _cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds)
     return low + first, place + last + 1
 
 
-def _split(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) -> tuple[int, int]:
-    """Split all into windows of least total cost; return the one [first, stop) at `place`.
+def least_total(
+    lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds
+) -> tuple[int, int]:
+    """Cut all into windows of least total cost; return the one [first, stop) at `place`.
 
     least[stop] = min over first of least[first] + fixed + (stop - first) * each[stop]. A later
     `first` that has become better than an earlier one stays better, as rows only grow longer; so

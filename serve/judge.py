@@ -7,12 +7,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.columns import KINDS, NEVER, RuleColumns
+from serve.columns import KINDS, RuleColumns
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, PatienceRule, Rule
 from serve.signals import confidence, entropy
 
-Rows: TypeAlias = NDArray[np.intp] | slice  # (n,) which rows of a wave
-Opinion: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.float32]]  # confident, signal: (n,)
+Temperature: TypeAlias = float | NDArray[np.float32]  # (rows,) where they are at different exits
+Opinion: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.float32]]  # (rows,) confident, signal
 
 
 class Reason(IntEnum):
@@ -39,24 +39,12 @@ class Verdict(NamedTuple):
     signals: NDArray[np.float32]  # (rows,)
 
 
-class Reading(NamedTuple):
-    """What the heads say of the rows.
-
-    Attributes:
-        logits: (rows, labels).
-        temperature: of the exit; (rows,) where rows are at different ones.
-    """
-
-    logits: NDArray[np.float32]
-    temperature: float | NDArray[np.float32]
-
-
 def judge(
     columns: RuleColumns,
     logits: NDArray[np.float32],
     exit_index: int | NDArray[np.int64],
     num_exits: int,
-    temperature: float | NDArray[np.float32] = 1.0,
+    temperature: Temperature = 1.0,
 ) -> Verdict:
     """Judge rows at an exit, and advance the rules' state in `columns`.
 
@@ -69,10 +57,11 @@ def judge(
         num_exits: how many exits the model has.
         temperature: of this exit, for confidence; (rows,) likewise.
     """
-    confident, signals = _opinions(columns, Reading(logits, temperature))
+    confident, signals = _opinions(columns, logits, temperature)
+    reasons = np.zeros(len(logits), np.int8)
     if columns.bounded:
         confident &= (columns.first <= exit_index) & (exit_index <= columns.last)
-    reasons = np.where(columns.last == exit_index, _MAX_LAYER, _STAYS)
+        reasons[columns.last == exit_index] = Reason.MAX_LAYER
     if np.count_nonzero(confident):
         reasons[confident] = _REASONS[columns.kind[confident]]
     if isinstance(exit_index, int):
@@ -83,55 +72,68 @@ def judge(
     return Verdict(reasons, signals)
 
 
-def _opinions(columns: RuleColumns, reading: Reading) -> Opinion:
-    if len(columns.kinds) == 1 and columns.kinds[0] != NEVER:
-        return _CRITERIA[columns.kinds[0]][0](columns, reading, _ALL)
-    num_rows = len(columns.kind)
-    confident = np.zeros(num_rows, np.bool_)
-    signals = np.full(num_rows, np.nan, np.float32)
+def _opinions(
+    columns: RuleColumns, logits: NDArray[np.float32], temperature: Temperature
+) -> Opinion:
+    if len(columns.kinds) == 1:
+        return _CRITERIA[columns.kinds[0]](columns, logits, temperature)
+    confident = np.empty(len(logits), np.bool_)
+    signals = np.empty(len(logits), np.float32)
     for kind in columns.kinds:
-        if kind != NEVER:
-            rows = np.flatnonzero(columns.kind == kind)
-            confident[rows], signals[rows] = _CRITERIA[kind][0](columns, reading, rows)
+        rows = np.flatnonzero(columns.kind == kind)
+        part = columns.take(rows)
+        own = temperature[rows] if isinstance(temperature, np.ndarray) else temperature
+        confident[rows], signals[rows] = _CRITERIA[kind](part, logits[rows], own)
+        columns.label[rows], columns.streak[rows] = part.label, part.streak
     return confident, signals
 
 
-def _by_entropy(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    signal = entropy(reading.logits[rows])
-    return signal < columns.threshold[rows], signal
+def _by_entropy(
+    columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+) -> Opinion:
+    signal = entropy(logits)
+    return signal < columns.threshold, signal
 
 
-def _by_confidence(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    temperature = reading.temperature
-    if isinstance(temperature, np.ndarray):
-        temperature = temperature[rows]
-    signal = confidence(reading.logits[rows], temperature)
-    return signal >= columns.threshold[rows], signal
+def _by_confidence(
+    columns: RuleColumns, logits: NDArray[np.float32], temperature: Temperature
+) -> Opinion:
+    signal = confidence(logits, temperature)
+    return signal >= columns.threshold, signal
 
 
-def _by_patience(columns: RuleColumns, reading: Reading, rows: Rows) -> Opinion:
-    logits = reading.logits[rows]
+def _by_patience(
+    columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+) -> Opinion:
     # The first of the largest logits; -1 where there is no number.
     unknown = np.isnan(entropy(logits))
     label = np.where(unknown, -1, logits.argmax(axis=1)).astype(np.int32)
-    agrees = (label == columns.label[rows]) & (label >= 0)
-    streak = np.where(agrees, columns.streak[rows] + 1, 0)
-    columns.label[rows], columns.streak[rows] = label, streak
-    return streak >= columns.patience[rows], streak.astype(np.float32)
+    agrees = (label == columns.label) & (label >= 0)
+    streak = np.where(agrees, columns.streak + 1, 0)
+    columns.label, columns.streak = label, streak
+    return streak >= columns.patience, streak.astype(np.float32)
 
 
-def _by_layer(columns: RuleColumns, _reading: Reading, rows: Rows) -> Opinion:
-    num_rows = len(columns.kind[rows])
-    return np.ones(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
+def _by_layer(
+    _columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+) -> Opinion:
+    return np.ones(len(logits), np.bool_), np.full(len(logits), np.nan, np.float32)
 
 
-_BY_RULE: dict[type[Rule], tuple[Callable[..., Opinion], Reason]] = {
+def _never(
+    _columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+) -> Opinion:
+    return np.zeros(len(logits), np.bool_), np.full(len(logits), np.nan, np.float32)
+
+
+_Criterion: TypeAlias = Callable[[RuleColumns, NDArray[np.float32], Temperature], Opinion]
+
+_BY_RULE: dict[type[Rule], tuple[_Criterion, Reason]] = {
     EntropyRule: (_by_entropy, Reason.CONFIDENT),
     ConfidenceRule: (_by_confidence, Reason.CONFIDENT),
     PatienceRule: (_by_patience, Reason.PATIENCE),
     LayerRule: (_by_layer, Reason.LAYER),
 }
-_CRITERIA = [_BY_RULE[kind] for kind in KINDS]
-_REASONS = np.array([reason for _, reason in _CRITERIA], np.int8)
-_STAYS, _MAX_LAYER = np.int8(Reason.STAYS), np.int8(Reason.MAX_LAYER)
-_ALL = slice(None)
+# As `RuleColumns.kind` counts them: the last is of rules that never let a row leave.
+_CRITERIA = [*(_BY_RULE[kind][0] for kind in KINDS), _never]
+_REASONS = np.array([*(_BY_RULE[kind][1] for kind in KINDS), Reason.STAYS], np.int8)

@@ -53,7 +53,9 @@ def launch(wanted: Launch, standalone: bool) -> None:
     for bundle in bundles:
         placement, presented = place(bundle, wanted.device, wanted.precision), bundle
         if wanted.active_exits:
-            layers = choose_exits(wanted.active_exits, bundle, placement, num_threads)
+            layers = choose_exits(
+                wanted.active_exits, bundle, placement, num_threads, wanted.gpu_memory_gb
+            )
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(console, presented, placement)
     port = _free_port(wanted.host, wanted.port)

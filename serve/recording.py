@@ -30,6 +30,8 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
         logits = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InvalidBundle(f"{path} is no array: {error}") from None
+    if not isinstance(logits, np.ndarray) or logits.dtype.kind != "f":
+        raise InvalidBundle(f"{path} is no array of floating-point numbers")
     if logits.ndim != 3 or logits.shape[::2] != shape or not logits.shape[1]:
         raise InvalidBundle(
             f"{path} has shape {logits.shape}; expected ({shape[0]} exits, rows, {shape[1]} labels)"
@@ -49,7 +51,8 @@ def exits_taken(
         temperatures: one per exit.
     """
     num_exits, num_rows, _ = recording.shape
-    columns = RuleColumns.of([rule] * num_rows, exits)
+    # Compiled once: one by one, many rows would take longer than all that is judged here.
+    columns = RuleColumns.of([rule], exits).take(np.zeros(num_rows, np.intp))
     left_at = np.full(num_rows, num_exits - 1)
     inside = np.ones(num_rows, np.bool_)
     for index, logits in enumerate(recording):

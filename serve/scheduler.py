@@ -1,13 +1,16 @@
 """Which rows run next: bookkeeping only, without clock, threads or ONNX Runtime.
 
 Rows go together when that saves time by the measured costs (`serve.cost`): what padding costs
-against what a launch costs. The deepest wave goes first, so rows leave as soon as they can and
-a batch that only shrinks is what a quiet server does. It is not what a busy one does: as long
-as a full wave could start, a wave in flight that has shrunk so far that a full one does twice
-its rows per second is parked at its depth until others have caught up with it, for a bounded
-time. That pays where launches are dear (a GPU) and hardly ever happens where they are not.
+against what a launch costs. The deepest wave goes first, so rows leave as soon as they can, and
+new rows start when nothing else flies: all the more of them, alike in length (`serve.forming`).
+A busy server does more than that: as long as a full wave could start, a wave in flight that has
+shrunk so far that a full one does twice its rows per second is parked at its depth, if others
+can catch up with it well before its time is up. That pays where launches are dear (a GPU) and
+never happens where they are not.
 
-Only what is waiting and in flight is counted, and what was measured: nothing is forecast.
+That time is meant for p99: rows that can still be answered within `max_hold_passes` of their
+admission are held no longer than until then. Rows that started too late for that are held as
+long from their start: under overload it is the pace that counts.
 """
 
 import math
@@ -27,6 +30,13 @@ _GUESS = SegmentCost(fixed_s=1e-3, per_token_s=2e-5)
 # A wave with fewer rows per second than this share of a full one's is not worth a launch yet.
 WORTHY = 0.5
 
+# Others must be able to catch up with a parked wave in half of the time that it has left.
+CATCH_UP = 2.0
+
+# Rows leave on the way, so a token that starts costs less than a token in every segment. The
+# least total cost would take the true share, but larger waves also keep their first rows longer.
+STAY = 0.7
+
 # How many waves' worth of waiting rows are searched for company of like length.
 LOOKAHEAD = 4
 
@@ -38,14 +48,15 @@ class WaveLimits:
     Attributes:
         max_rows: rows in a wave.
         max_tokens: rows times the longest row, so that one wave's segment stays short.
-        max_hold_passes: rows in flight are parked no more once they have been there so long,
-            in times that the longest alone would take through the whole model.
+        max_hold_passes: rows in flight are parked no more after so long, in times that the
+            longest alone would take through the whole model: since admission, or, of rows that
+            waited longer than that, since they started.
         aging_s: waiting so much longer makes up for one priority less.
     """
 
     max_rows: int = 64
     max_tokens: int = 2048
-    max_hold_passes: float = 2.2
+    max_hold_passes: float = 5.0
     aging_s: float = 5.0
 
 
@@ -56,7 +67,7 @@ class _Party:
     depth: int
     level: int
     deadline_s: float
-    started_s: float
+    held_from_s: float
     num_rows: int = 0
     longest: int = 0
     parked_until_s: float = math.inf
@@ -115,13 +126,13 @@ class Scheduler:
             return
         party = next((p for p in self._parties if self._meet(p, wave)), None)
         if not party:
-            party = _Party(wave.depth, wave.level, wave.deadline_s, wave.started_s)
+            party = _Party(wave.depth, wave.level, wave.deadline_s, wave.held_from_s)
             self._parties.append(party)
         party.waves.append(wave)
         party.depth = min(party.depth, wave.depth)
         party.level = min(party.level, wave.level)
         party.deadline_s = min(party.deadline_s, wave.deadline_s)
-        party.started_s = min(party.started_s, wave.started_s)
+        party.held_from_s = min(party.held_from_s, wave.held_from_s)
         party.num_rows += len(wave.rows)
         party.longest = max(party.longest, wave.longest)
         self._set_due(party)
@@ -162,12 +173,14 @@ class Scheduler:
 
     def _set_due(self, party: _Party) -> None:
         """Work out from when on the party goes before others."""
-        costs, longest = self._costs, party.longest
-        hold_s = self._limits.max_hold_passes * costs.remaining_s(0, 1, longest)
-        party.parked_until_s = party.started_s + hold_s
+        longest = party.longest
+        party.parked_until_s = party.held_from_s + self._hold_s(longest)
         if party.deadline_s < math.inf:
-            run_s = costs.remaining_s(party.depth, party.num_rows, longest)
+            run_s = self._costs.remaining_s(party.depth, party.num_rows, longest)
             party.start_by_s = party.deadline_s - 2 * run_s
+
+    def _hold_s(self, longest: int) -> float:
+        return self._limits.max_hold_passes * self._costs.remaining_s(0, 1, longest)
 
     def _choose(self, fresh: _Party | None, now_s: float) -> _Party:
         """Return the party that is due, else the deepest of the best level that is not parked."""
@@ -184,15 +197,22 @@ class Scheduler:
             return parties[due]
         ready = [party for party in parties if party.level == level]
         if fresh and fresh.level == level and self._crowded:
-            ready = [party for party in ready if party is fresh or self._worthy(party)]
+            ready = [party for party in ready if party is fresh or self._goes_on(party, now_s)]
         return max(ready, key=attrgetter("depth"))
 
-    def _worthy(self, party: _Party) -> bool:
-        """Tell whether the wave does enough rows per second, compared to a full one."""
-        costs, room = self._costs, self._bounds.room(party.longest)
-        alone_s = costs.segment_s(party.depth, party.num_rows, party.longest)
-        full_s = costs.segment_s(party.depth, room, party.longest)
-        return party.num_rows * full_s >= WORTHY * room * alone_s
+    def _goes_on(self, party: _Party, now_s: float) -> bool:
+        """Tell whether to run the wave although a full one could start.
+
+        Either it does enough rows per second itself, or waiting for the other takes too long.
+        """
+        costs, depth, longest = self._costs, party.depth, party.longest
+        room = self._bounds.room(longest)
+        alone_s = costs.segment_s(depth, party.num_rows, longest)
+        full_s = costs.segment_s(depth, room, longest)
+        if party.num_rows * full_s >= WORTHY * room * alone_s:
+            return True
+        catch_up_s = costs.remaining_s(0, room, longest) - costs.remaining_s(depth, room, longest)
+        return now_s + CATCH_UP * catch_up_s > party.parked_until_s
 
     def _meet(self, party: _Party, wave: Wave) -> bool:
         """Tell whether the wave fits into the party, and it pays to go on together."""
@@ -255,16 +275,17 @@ class Scheduler:
         and cut the queue into waves that are small and unlike.
         """
         window = self._waiting[: LOOKAHEAD * self._limits.max_rows]
-        return company(
-            [row.num_tokens for _, row in window],
-            SegmentCost(*self._costs._remaining[0]),
-            self._bounds,
-        )
+        fixed_s, *per_token_s = self._costs.remaining(0)
+        ahead = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
+        return company([row.num_tokens for _, row in window], ahead, self._bounds)
 
     def _take_fresh(self, places: list[int], now_s: float) -> Wave:
         """Start a wave with the rows at these places of the queue."""
         taken, head = set(places), self._waiting[: places[-1] + 1]
-        wave = Wave([head[place][1] for place in places], started_s=now_s)
+        wave = Wave([head[place][1] for place in places])
         self._waiting[: len(head)] = [e for place, e in enumerate(head) if place not in taken]
         self._waiting_tokens -= wave.num_tokens
+        admitted_s = wave.rows[0].admitted_s
+        in_time = now_s < admitted_s + self._hold_s(wave.longest)
+        wave.held_from_s = admitted_s if in_time else now_s
         return wave

@@ -56,7 +56,7 @@ class TextEncoder:
 
         Raises:
             TextTooLong: an input has more than `max_tokens` tokens; names its place.
-            InvalidRequest: an input cannot be tokenized.
+            InvalidRequest: an input cannot be tokenized, or nothing is left of it.
         """
         tokenizer = self._cutting if truncate else self._whole
         pairs = [text.text if text.text_pair is None else tuple(text) for text in texts]
@@ -69,6 +69,8 @@ class TextEncoder:
         return [_tokens(encoding) for encoding in encodings]
 
     def _check_length(self, place: int, encoding: Encoding) -> None:
+        if not len(encoding):
+            raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
         if len(encoding) > self.max_tokens:
             raise TextTooLong(
                 f"inputs[{place}] has {len(encoding)} tokens, the model takes {self.max_tokens}; "

@@ -29,7 +29,7 @@ class Wave:
         num_tokens: of all rows, without padding.
         deadline_s: the earliest of any row.
         level: the best priority of any row.
-        started_s: when the first of the rows began.
+        held_from_s: from when on it counts how long the rows may be held back.
         columns: the rows' rules and state.
         hidden: (rows_in, tokens_in, width) that the last segment gave, the runner's own.
         keep: (rows,) where each row lies in `hidden`.
@@ -43,6 +43,7 @@ class Wave:
         "deadline_s",
         "depth",
         "depths",
+        "held_from_s",
         "hidden",
         "keep",
         "last_exit",
@@ -53,13 +54,12 @@ class Wave:
         "num_tokens",
         "rows",
         "signals",
-        "started_s",
     )
 
-    def __init__(self, rows: list[Row], depth: int = 0, started_s: float = math.inf) -> None:
+    def __init__(self, rows: list[Row], depth: int = 0, held_from_s: float = math.inf) -> None:
         self.rows = rows
         self.depth = depth
-        self.started_s = started_s
+        self.held_from_s = held_from_s
         self.depths: NDArray[np.int64] | None = None
         self.last_exit: NDArray[np.int64] | None = None
         self.deadline_s = min([row.deadline_s for row in rows], default=math.inf)
@@ -85,15 +85,14 @@ class Wave:
         self.longest, self.num_tokens = max(lengths, default=0), sum(lengths)
         if self.deadline_s < math.inf:
             self.deadline_s = min([row.deadline_s for row in rows], default=math.inf)
-        if self.level != 1:
-            self.level = min([row.priority for row in rows], default=0)
+        self.level = min([row.priority for row in rows], default=0)
 
     def prepare(self, exits: tuple[int, ...], shared: bool) -> None:
         """Lay out the arrays of fresh rows."""
         lengths = np.array([row.num_tokens for row in self.rows])
-        self.mask = (_PLACES[: self.longest] < lengths[:, None]).astype(np.int64)
+        self.mask = (_places(self.longest) < lengths[:, None]).astype(np.int64)
         self.columns = RuleColumns.of([row.rule for row in self.rows], exits)
-        self.keep = _PLACES[: len(self.rows)]
+        self.keep = _places(len(self.rows))
         self.logits = np.empty((len(self.rows), 0), np.float32)
         self.signals = np.empty(len(self.rows), np.float32)
         if shared:
@@ -112,7 +111,7 @@ class Wave:
     def place(self, hidden: Hidden) -> None:
         """Take over hidden states that are those of the rows, in their order."""
         self.hidden = hidden
-        self.keep = _PLACES[: len(self.rows)]
+        self.keep = _places(len(self.rows))
 
     def land(self, hidden: Hidden) -> None:
         """Take over the rows' hidden states after a segment; the wave is one deeper."""
@@ -123,7 +122,7 @@ class Wave:
 
     def compact(self, stay: NDArray[np.bool_]) -> None:
         """Keep only some rows; hidden states are not touched, only `keep`."""
-        index = np.flatnonzero(stay)
+        index = stay.nonzero()[0]
         if len(index):
             self._take(index)
         else:
@@ -131,11 +130,11 @@ class Wave:
 
     def halves(self) -> tuple["Wave", "Wave"]:
         """Return two waves over the same hidden states, each with half of the rows."""
-        middle, places = len(self.rows) // 2, _PLACES[: len(self.rows)]
+        middle, places = len(self.rows) // 2, _places(len(self.rows))
         return self._copy()._take(places[:middle]), self._copy()._take(places[middle:])
 
     def _copy(self) -> "Wave":
-        copy = Wave(self.rows, self.depth, self.started_s)
+        copy = Wave(self.rows, self.depth, self.held_from_s)
         for name in _ARRAYS:
             setattr(copy, name, getattr(self, name))
         return copy
@@ -157,7 +156,8 @@ def gather(waves: Sequence[Wave]) -> Wave:
     if len(waves) == 1:
         return waves[0]
     rows = [row for wave in waves for row in wave.rows]
-    return Wave(rows, min(wave.depth for wave in waves), min(wave.started_s for wave in waves))
+    held_from_s = min(wave.held_from_s for wave in waves)
+    return Wave(rows, min(wave.depth for wave in waves), held_from_s)
 
 
 def merge(waves: Sequence[Wave], runner: AnyRunner) -> Wave:
@@ -171,7 +171,7 @@ def merge(waves: Sequence[Wave], runner: AnyRunner) -> Wave:
     if len(waves) == 1:
         return merged
     merged.hidden = runner.join([(wave.hidden, wave.keep, wave.longest) for wave in waves])
-    merged.keep = _PLACES[: len(merged.rows)]
+    merged.keep = _places(len(merged.rows))
     merged.columns = RuleColumns.concatenate([wave.columns for wave in waves])
     merged.mask = np.zeros((len(merged.rows), merged.longest), np.int64)
     row = 0
@@ -185,6 +185,11 @@ def merge(waves: Sequence[Wave], runner: AnyRunner) -> Wave:
         merged.depths = np.concatenate([w.depths for w in waves if w.depths is not None])
         merged.last_exit = np.concatenate([w.last_exit for w in waves if w.last_exit is not None])
     return merged
+
+
+def _places(num: int) -> NDArray[np.int64]:
+    """Return 0 to num - 1, not to be written to."""
+    return _PLACES[:num] if num <= len(_PLACES) else np.arange(num, dtype=np.int64)
 
 
 def _with_labels(logits: NDArray[np.float32], labels: int) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from loadtest.simulator.arrivals import Bursts, Poisson
 from loadtest.simulator.contenders import COMPLETION, ENGINE, Scene
-from loadtest.simulator.device import Device, read_device
+from loadtest.simulator.device import PRESETS, Device, read_device
 from loadtest.simulator.exits import ExitMix, read_mix
 from loadtest.simulator.faults import InvalidSimulation
 from loadtest.simulator.grid import as_document, measure
@@ -32,7 +32,9 @@ _TYPICAL_TOKENS = 25  # of a text with so many tokens
 def simulate(
     cost: Annotated[
         str,
-        typer.Option(help="gpu-like, cpu-like, or a file with the answer of GET /v1/models/{m}."),
+        typer.Option(
+            help=f"{', '.join(PRESETS)}, or a file with the answer of GET /v1/models/{{m}}."
+        ),
     ] = "gpu-like",
     layers: Annotated[int, typer.Option(help="Segments of the model.", min=1, max=96)] = 12,
     arrivals: Annotated[

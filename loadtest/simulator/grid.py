@@ -27,13 +27,11 @@ class Point:
     @property
     def ratio(self) -> float:
         """The engine's requests within the bound over those of run-to-completion batches."""
-        ours, theirs = (self._of(name).within_bound for name in (ENGINE, COMPLETION))
-        if theirs:
-            return ours / theirs
-        return float("inf") if ours else 1.0
+        return _rated(self.within_bound(ENGINE), self.within_bound(COMPLETION))
 
-    def _of(self, name: str) -> Figures:
-        return next(found for found in self.figures if found.contender == name)
+    def within_bound(self, name: str) -> float:
+        """The share of a contender's requests that are answered within the bound."""
+        return next(found.within_bound for found in self.figures if found.contender == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,19 @@ class Part:
     def worst(self) -> float | None:
         """The smallest ratio of requests within the bound over all loads."""
         return min((point.ratio for point in self.points), default=None)
+
+
+def overall(parts: Sequence[Part]) -> float | None:
+    """Return the ratio of all requests answered within the bound, over all loads together."""
+    points = [point for part in parts for point in part.points]
+    ours, theirs = (sum(p.within_bound(name) for p in points) for name in (ENGINE, COMPLETION))
+    return _rated(ours, theirs) if points else None
+
+
+def _rated(ours: float, theirs: float) -> float:
+    if theirs:
+        return ours / theirs
+    return float("inf") if ours else 1.0
 
 
 def measure(
@@ -118,4 +129,5 @@ def as_document(part: Part) -> dict[str, Any]:
     return document | {
         "ratio_sustainable": part.sustainable_ratio,
         "worst_ratio_within_bound": part.worst,
+        "overall_ratio_within_bound": overall([part]),
     }

@@ -4,7 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from loadtest.simulator.contenders import CONTENDERS
-from loadtest.simulator.grid import LEAST_RATIO, Part
+from loadtest.simulator.grid import LEAST_RATIO, Part, overall
 
 
 def part_table(part: Part, reference: str) -> Table:
@@ -46,8 +46,8 @@ def summary_table(parts: list[Part]) -> Table:
     """Return a table with a line per kind of traffic: both readings of "requests in the bound"."""
     table = Table(
         title="capacity (saturated) and highest rate whose p99 keeps the bound, requests/s",
-        caption="x: engine over run to completion. worst: the smallest ratio, over the loads, of\n"
-        "requests answered within the bound at equal arrivals",
+        caption="x: engine over run to completion. worst, overall: the smallest ratio, and\n"
+        "that of the sums, over the loads, of requests answered within the bound at equal arrivals",
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -57,20 +57,26 @@ def summary_table(parts: list[Part]) -> Table:
     table.add_column("arrivals")
     table.add_column("exits", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for name in (*CONTENDERS, "x", "worst"):
+    for name in (*CONTENDERS, "x", "worst", "overall"):
         table.add_column(name.replace(" ", "\n", 1), justify="right", no_wrap=True)
     engine, completion, *_ = CONTENDERS
     for part in parts:
         ratio = part.capacity[engine] / part.capacity[completion]
         cells = (f"{part.capacity[name]:,.0f}" for name in CONTENDERS)
-        worst = "" if part.worst is None else _rated(part.worst)
-        table.add_row(part.arrivals, part.mix, "capacity", *cells, f"{ratio:.2f}", worst)
+        found = _rated(part.worst), _rated(overall([part]))
+        table.add_row(part.arrivals, part.mix, "capacity", *cells, f"{ratio:.2f}", *found)
         if part.sustainable is not None:
             cells = (f"{part.sustainable[name]:,.0f}" for name in CONTENDERS)
             rated = part.sustainable_ratio
-            table.add_row("", "", "in bound", *cells, "-" if rated is None else f"{rated:.2f}", "")
+            table.add_row("", "", "in bound", *cells, "-" if rated is None else f"{rated:.2f}")
+    if overall(parts) is not None:
+        worst = min(part.worst for part in parts if part.worst is not None)
+        empty = [""] * (len(CONTENDERS) + 3)
+        table.add_row("all", *empty, _rated(worst), _rated(overall(parts)))
     return table
 
 
-def _rated(ratio: float) -> str:
+def _rated(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
     return f"{ratio:.3f}" if ratio >= LEAST_RATIO else f"[red]{ratio:.3f}[/red]"

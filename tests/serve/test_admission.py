@@ -66,3 +66,13 @@ def test_a_refusal_says_when_to_come_back() -> None:
     with pytest.raises(Overloaded) as refusal:
         admission.admit(rows(1))
     assert refusal.value.retry_after_s == 24
+
+
+def test_where_not_every_layer_has_an_exit_rows_are_counted_through_all_before_theirs() -> None:
+    admission = Admission(QueueLimits(), COSTS, WAVES, exit_depths=(2, 4))
+    before, now = rows(100), rows(8)
+    admission.admit(before)
+    admission.release([answered(row, 0) for row in before])
+    admission.admit(now)
+    # Two waves through two segments each.
+    assert admission.backlog_s == pytest.approx(12)

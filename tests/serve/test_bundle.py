@@ -286,3 +286,23 @@ def test_damaged_graph_of_shared_layers_is_named(
     path = folder / f"segments/int8/{stem}.onnx"
     path.write_bytes(path.read_bytes()[:-1])
     assert f"segments/int8/{stem}.onnx is damaged" in refusal(folder)
+
+
+def test_a_bundle_of_which_all_exits_are_used_keeps_its_figures(bundle_copy: CopyBundle) -> None:
+    folder = bundle_copy()
+    point = {
+        "rule": {"rule": "entropy", "threshold": 0.1},
+        "accuracy": 1.0,
+        "agreement": 1.0,
+        "mean_exit_layer": 2.0,
+    }
+    figures = {
+        "data": {"name": "d", "rows": 1, "sha256": "0"},
+        "exits": [],
+        "operating_points": [point],
+    }
+    rewrite_manifest(folder, calibration={"variants": {"fp32": figures}})
+    bundle = load_bundle(folder)
+    for layers, num_points in (((1, 2, 3, 4), 1), ((1, 4), 0)):
+        calibration = bundle.presenting(layers).calibration
+        assert len(calibration.variants["fp32"].operating_points) == num_points

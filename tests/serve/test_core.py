@@ -254,3 +254,13 @@ def test_every_row_gets_exactly_one_outcome(plan: list[dict], seed: int, max_row
         outcomes += bench.turn()
     outcomes += bench.finish()
     assert sorted(o.row.tag for o in outcomes) == list(range(1, len(plan) + 1))
+
+
+@pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 5000), (5000, 1)])
+def test_waves_may_be_of_any_size(num_rows: int, num_tokens: int) -> None:
+    bench = Bench(lambda key, index: SURE, WaveLimits(max_rows=num_rows, max_tokens=5000))
+    bench.add(*(fake_row(key, num_tokens) for key in range(1, num_rows + 1)))
+    outcomes = bench.finish()
+    assert sorted(outcome.row.tag for outcome in outcomes) == list(range(1, num_rows + 1))
+    assert {answer_of(outcome).exit_index for outcome in outcomes} == {len(EXITS) - 1}
+    assert len(bench.runner.runs) == len(EXITS)

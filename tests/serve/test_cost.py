@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from serve.bundle import Bundle
-from serve.cost import CostModel, SegmentCost
+from serve.cost import REFIT_EVERY, CostModel, SegmentCost
 from serve.segments import SegmentChain
 from serve.warm_up import measure
 from tests.serve.fake_runner import FakeSharedRunner
@@ -87,6 +87,19 @@ def test_layers_that_are_one_are_learned_as_one() -> None:
     model.refit()
     first, *others = model.coefficients()
     assert all(other == first for other in others)
+
+
+def test_no_pass_waits_for_more_than_one_segment_to_be_fitted_anew() -> None:
+    model = CostModel(4)
+    fitted = []
+    for _ in range(2 * REFIT_EVERY):
+        before = model.coefficients()
+        for index in range(len(model)):
+            model.observe(index, 1, 16, 1e-3)
+        changed = zip(before, model.coefficients(), strict=True)
+        fitted.append(sum(old != new for old, new in changed))
+    assert max(fitted) == 1
+    assert model.known
 
 
 def test_joining_costs_by_tokens() -> None:

@@ -1,14 +1,19 @@
 """The engine's thread: admission, delivery, drain, death."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import pytest
 
 from serve.admission import QueueLimits
+from serve.cost import CostModel
 from serve.engine import Engine
 from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.row import Answer, Outcome
+from serve.rules import EntropyRule
 from serve.steps import ModelShape
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
 
@@ -203,3 +208,60 @@ def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) ->
     with pytest.raises(Unavailable):
         engine.submit([fake_row(1)])
     assert engine.stop(0)
+
+
+def test_the_backlog_is_read_while_no_row_comes_or_goes(make_engine: MakeEngine) -> None:
+    def rows_may_come() -> bool:
+        if free := engine._lock.acquire(blocking=False):
+            engine._lock.release()
+        return free
+
+    class Prying(CostModel):
+        """Tells, in place of a segment's time, whether another thread could submit rows now."""
+
+        def segment_s(self, index: int, num_rows: int, num_tokens: int) -> float:
+            return pool.submit(rows_may_come).result(PATIENCE_S)
+
+    gate = Gate()
+    engine, _ = make_engine(gate)
+    engine._admission._costs = Prying(len(EXITS))
+    engine.submit([fake_row(1)])
+    with ThreadPoolExecutor(1) as pool:
+        assert engine.backlog.seconds == 0
+    gate.open.set()
+
+
+def test_rows_that_come_just_before_the_stop_are_answered() -> None:
+    def come_and_stop() -> None:
+        if engine._accepting:
+            engine.submit([fake_row(1)])
+            engine._accepting = False
+            engine._inbox.put(())
+
+    class Interrupted(SimpleQueue):  # type: ignore[type-arg]
+        """All that others do happens while the engine's thread first looks at this inbox."""
+
+        def empty(self) -> bool:
+            found = super().empty()
+            come_and_stop()
+            return found
+
+        def get(self, block: bool = True, timeout: float | None = None) -> object:
+            come_and_stop()
+            return super().get(block, timeout)
+
+    collected = Collected()
+    runner = FakeRunner(len(EXITS), lambda key, index: (1.0, 0.0))
+    engine = Engine(runner, ModelShape(EXITS, (1.0,) * len(EXITS)), collected)
+    engine._inbox = Interrupted()
+    engine._accepting = True
+    engine._live()
+    assert isinstance(collected.wait_for(1)[1], Answer)
+
+
+def test_infinite_logits_are_passed_without_a_warning(make_engine: MakeEngine) -> None:
+    engine, collected = make_engine(lambda key, index: (1.0, 0.0) if index else (math.inf, 0.0))
+    engine.submit([fake_row(1, rule=EntropyRule(threshold=0.7))])
+    result = collected.wait_for(1)[1]
+    assert isinstance(result, Answer)
+    assert result.exit_index == 1

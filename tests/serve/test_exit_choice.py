@@ -1,20 +1,25 @@
 import re
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from serve import exit_choice, exit_costs
 from serve.assembly import assemble
 from serve.bundle import Bundle, load_bundle, sha256_of
 from serve.classifier import EngineOptions
 from serve.control import MemoryStore
-from serve.device import Placement
+from serve.core import EngineCore
+from serve.device import Placement, build_runner
 from serve.errors import InvalidBundle, InvalidRequest
 from serve.exit_choice import choose_exits
 from serve.manifest import Precision
 from serve.recording import RECORDING, read_recording
 from serve.segments import SegmentChain
+from serve.steps import ModelShape
 from tests.serve.bundles import rewrite_manifest
 from tests.tiny import DEPTH, LABELS, recording
 
@@ -112,6 +117,8 @@ def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:
         (np.zeros((DEPTH, 0, 3)), "has shape (4, 0, 3)"),
         (np.zeros((DEPTH - 1, 2, 3)), "has shape (3, 2, 3)"),
         (np.array([{"a": "pickle"}], object), "is no array"),
+        (np.full((DEPTH, 2, 3), "a"), "is no array of floating-point numbers"),
+        (b"PK\x05\x06" + bytes(18), "is no array of floating-point numbers"),
         (b"", "is no array"),
         (b"nonsense", "is no array"),
     ],
@@ -131,3 +138,38 @@ def test_a_damaged_recording_is_refused(
 def test_active_exits_of_an_unknown_model_are_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidRequest, match="of 'tony': no such model; there is tiny"):
         assemble([bundle.folder], EngineOptions(), MemoryStore(), {"tony": [4]})
+
+
+def test_what_an_exit_costs_is_measured_on_one_engine(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def make(*arguments: Any) -> EngineCore:
+        made.append(EngineCore(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(exit_costs, "EngineCore", make)
+    shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH)
+    costs = exit_costs.measure_exit_costs(SegmentChain(bundle, "fp32", 1), shape, 64)
+    assert len(made) == 1
+    assert len(costs.segment_s) == DEPTH
+    assert min(costs.segment_s) > 0
+
+
+def test_auto_keeps_to_the_limit_on_memory_and_gives_all_back(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, loaded, gone = [], [], []
+
+    def build(bundle: Bundle, placement: Placement, num_threads: int, limit: Any) -> object:
+        chain = build_runner(bundle, placement, num_threads, limit)
+        limits.append(limit)
+        loaded.append(weakref.ref(chain))
+        return chain
+
+    monkeypatch.setattr(exit_choice, "build_runner", build)
+    monkeypatch.setattr(exit_choice, "give_back_memory", lambda: gone.append(loaded[0]() is None))
+    choose_exits("auto", bundle, Placement("cpu", "fp32"), 1, gpu_memory_gb=2.0)
+    assert limits == [2.0]
+    assert gone == [True]

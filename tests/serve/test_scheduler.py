@@ -105,6 +105,52 @@ def test_a_wave_is_not_parked_for_ever() -> None:
     assert keys(scheduler.next_waves(WaveLimits().max_hold_passes * lone_s)) == [1]
 
 
+def test_nor_if_no_full_one_could_catch_up_with_it_well_before_that() -> None:
+    until_s = WaveLimits().max_hold_passes * GPU.remaining_s(0, 1, 3)
+    behind_s = GPU.segment_s(0, 8, 3)
+    assert keys(parked(GPU).next_waves(until_s - 2.1 * behind_s)) == list(range(11, 19))
+    assert keys(parked(GPU).next_waves(until_s - 1.9 * behind_s)) == [1]
+
+
+@pytest.mark.parametrize(("started_s", "held"), [(0.0, False), (10.0, False), (21.0, True)])
+def test_rows_that_started_too_late_for_their_time_are_held_from_their_start(
+    started_s: float, held: bool
+) -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=8), GPU)
+    scheduler.add([row(1)])
+    assert 20 < WaveLimits().max_hold_passes * GPU.remaining_s(0, 1, 3) < 21
+    deeper(scheduler, scheduler.next_waves(started_s))
+    scheduler.add([row(key, admitted_s=22.0) for key in range(11, 19)])
+    assert keys(scheduler.next_waves(22.0)) == (list(range(11, 19)) if held else [1])
+
+
+def test_those_who_come_while_others_run_count_when_the_next_wave_is_formed() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=2), GPU)
+    scheduler.put_back(Wave([row(1), row(2)], depth=1))
+    scheduler.add([row(3, 4), row(4, 40)])
+    waves = scheduler.next_waves(0)
+    assert keys(waves) == [1, 2]
+    scheduler.add([row(5, 4)])
+    deeper(scheduler, waves, leavers=(1, 2))
+    assert keys(scheduler.next_waves(0)) == [3, 5]
+    assert keys(scheduler.next_waves(0)) == [4]
+    assert not scheduler
+
+
+def test_a_full_wave_may_be_waiting_in_tokens_as_well_as_in_rows() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_tokens=24), GPU)
+    scheduler.add([row(1)])
+    deeper(scheduler, scheduler.next_waves(0))
+    scheduler.add([row(key) for key in range(11, 18)])
+    assert keys(scheduler.next_waves(0)) == [1]
+    scheduler.put_back(Wave([row(1)], depth=1))
+    scheduler.add([row(18)])
+    assert keys(scheduler.next_waves(0)) == list(range(11, 19))
+    scheduler.add([row(key) for key in range(21, 29)])
+    scheduler.remove_waiting(lambda row: row.tag == 28)
+    assert keys(scheduler.next_waves(0)) == [1]
+
+
 def test_waves_too_different_in_length_stay_apart() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
     for wave in (Wave([row(1, 3)], depth=1), Wave([row(2, 60)], depth=1)):
@@ -131,8 +177,8 @@ def test_but_not_one_that_has_been_there_for_long() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(aging_s=5), CPU)
     scheduler.add([row(1)])
     deeper(scheduler, scheduler.next_waves(0))
-    scheduler.add([row(2, admitted_s=9.0, priority=Priority.HIGH)])
-    assert keys(scheduler.next_waves(9)) == [1]
+    scheduler.add([row(2, admitted_s=12.0, priority=Priority.HIGH)])
+    assert keys(scheduler.next_waves(12)) == [1]
 
 
 def test_a_wave_carries_the_priority_of_its_best_row() -> None:

@@ -127,3 +127,7 @@ def test_a_late_row_before_the_first_exit_has_no_answer(shared_bundle: Bundle) -
     engine.core.turn()
     engine.now_s = 2
     assert isinstance(engine.finish()["late"].result, DeadlineExceeded)
+
+
+def test_an_exit_tells_how_many_layers_lie_before_it(shared_bundle: Bundle) -> None:
+    assert Engine(few_exits(shared_bundle)).core.exit_depths == (2, 4)

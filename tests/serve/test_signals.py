@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serve.signals import confidence, entropy, log_softmax, softmax
+from serve.signals import confidence, entropy, log_softmax, meaningless, softmax
 
 
 @pytest.mark.parametrize("gap", [0, 12, 17.5, 89, 104, 1e4])
@@ -28,16 +30,19 @@ def test_entropy_of_a_single_label_is_a_plain_zero() -> None:
 
 
 @pytest.mark.parametrize("row", [[np.nan, 0.0], [0.0, np.nan], [np.inf, 0.0], [-np.inf, -np.inf]])
+@np.errstate(invalid="ignore")
 def test_a_row_without_a_distribution_has_no_signal(row: list[float]) -> None:
     rows = np.array([row, [2.0, 0.0]])
     assert np.isnan(entropy(rows)[0])
     assert np.isnan(confidence(rows)[0])
     assert np.isfinite(entropy(rows)[1])
+    assert meaningless(rows).tolist() == [True, False]
 
 
 def test_minus_infinity_is_a_probability_of_zero() -> None:
     rows = np.array([[1.0, -np.inf, 1.0]])
     assert softmax(rows)[0].tolist() == [0.5, 0.0, 0.5]
+    assert not meaningless(rows).any()
     assert entropy(rows)[0] == pytest.approx(math.log(2))
 
 
@@ -46,6 +51,16 @@ def test_temperature_flattens_confidence_row_by_row() -> None:
     cold, warm = confidence(rows, np.array([1.0, 4.0]))
     assert cold == pytest.approx(1 / (1 + math.exp(-2)))
     assert warm == pytest.approx(1 / (1 + math.exp(-0.5)))
+
+
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_signals_are_those_of_the_row_alone_to_the_last_bit(
+    labels: int, rows: int, seed: int
+) -> None:
+    logits = np.random.default_rng(seed).normal(0, 9, (rows, labels)).astype(np.float32)
+    for signal in (entropy, confidence):
+        alone = [signal(logits[[i]])[0] for i in range(rows)]
+        assert signal(logits).tolist() == alone
 
 
 def test_log_softmax_does_not_change_its_input() -> None:

@@ -98,3 +98,12 @@ def test_padding_in_the_tokenizer_s_file_is_ignored(tmp_path: Path) -> None:
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     encoder = TextEncoder(tmp_path / "tokenizer.json", MAX_TOKENS)
     assert len(ids(encoder.encode([Text("w0 " * 10)])[0])) == 12
+
+
+def test_text_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.post_processor = None  # no special tokens
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    encoder = TextEncoder(tmp_path / "tokenizer.json", MAX_TOKENS)
+    with pytest.raises(InvalidRequest, match=r"inputs\[1\] has no tokens"):
+        encoder.encode([Text("w0"), Text(" ")])

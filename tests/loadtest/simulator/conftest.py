@@ -3,10 +3,11 @@ from collections.abc import Callable
 import pytest
 
 from loadtest.simulator.arrivals import Arrivals, Poisson
-from loadtest.simulator.device import Device, SegmentCost
+from loadtest.simulator.device import Device
 from loadtest.simulator.exits import read_mix
 from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.workload import Traffic
+from serve.cost import SegmentCost
 
 LAYERS = 4
 TICK_S = 1e-5

@@ -5,6 +5,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from loadtest.simulator.__main__ import main
 from loadtest.simulator.cli import simulate
 from loadtest.simulator.faults import InvalidSimulation
 
@@ -32,6 +33,11 @@ def test_a_small_grid_gives_tables_and_json(tmp_path: Path) -> None:
         assert [point["load"] for point in part["points"]] == [0.7, 0.9]
         ratios = [point["ratio_within_bound"] for point in part["points"]]
         assert part["worst_ratio_within_bound"] == min(ratios)
+        ours, theirs = (
+            sum(point["figures"][place]["within_bound"] for point in part["points"])
+            for place in (0, 1)
+        )
+        assert part["overall_ratio_within_bound"] == pytest.approx(ours / theirs)
         rates = part["sustainable"]
         assert part["ratio_sustainable"] == rates["engine"] / rates["run to completion"]
         if part["arrivals"] == "poisson":
@@ -62,3 +68,13 @@ def test_a_trace_is_one_kind_of_arrivals(tmp_path: Path) -> None:
 def test_wrong_options_are_refused_in_words(asked: list[str], message: str) -> None:
     with pytest.raises(InvalidSimulation, match=message):
         CliRunner().invoke(app, [*SMALL, *asked], catch_exceptions=False)
+
+
+def test_the_package_runs_by_itself_and_refuses_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["simulator", *SMALL, "--loads", "fast"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "offramp: loads 'fast'" in capsys.readouterr().err

@@ -6,9 +6,10 @@ import pytest
 
 from loadtest.simulator.arrivals import Bursts
 from loadtest.simulator.contenders import COMPLETION, CONTENDERS, ENGINE, WHOLE, Scene
-from loadtest.simulator.device import Device, SegmentCost
+from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record, figures
 from loadtest.simulator.workload import Traffic
+from serve.cost import SegmentCost
 from serve.scheduler import WaveLimits
 from tests.loadtest.simulator.conftest import TICK_S
 

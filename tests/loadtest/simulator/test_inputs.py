@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from loadtest.simulator.arrivals import Bursts, Poisson, Recorded
-from loadtest.simulator.device import gpu_like, read_device
+from loadtest.simulator.device import PRESETS, gpu_like, read_device
 from loadtest.simulator.exits import read_mix
 from loadtest.simulator.faults import InvalidSimulation
 from loadtest.simulator.lengths import read_lengths
@@ -180,3 +180,11 @@ def test_a_lone_run_pays_each_launch_and_round_trip() -> None:
     device = gpu_like(12)
     cost = device.segments[0]
     assert device.lone_s(25) == pytest.approx(12 * (device.host_s + cost.seconds(1, 25)))
+
+
+def test_presets_are_known_by_name() -> None:
+    for name in PRESETS:
+        assert read_device(name, 3).name == name
+    launch = gpu_like(1)
+    fixed_s = launch.host_s + launch.segments[0].fixed_s
+    assert 1900 < fixed_s / launch.segments[0].per_token_s < 2300
