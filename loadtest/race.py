@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.segments import SegmentChain
 
-# A pool that has just worked keeps its threads spinning for about a millisecond.
-_SETTLE_S = 0.005
+# A pool that has just worked may keep its threads spinning for some 40 ms.
+_SETTLE_S = 0.06
 # A core that has slept is slow at first, and its caches hold what the others left.
 _WARM_UP_S = 0.01
 _RUNS_PER_TURN = 3
