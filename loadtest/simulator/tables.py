@@ -16,8 +16,7 @@ def part_table(part: Part, reference: str) -> Table:
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
-        pad_edge=False,
-        collapse_padding=True,
+        padding=0,  # the box keeps columns apart, and eighty characters are few
     )
     table.add_column("load", no_wrap=True)
     table.add_column("contender", no_wrap=True)
@@ -51,8 +50,7 @@ def summary_table(parts: list[Part]) -> Table:
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
-        pad_edge=False,
-        collapse_padding=True,
+        padding=0,  # the box keeps columns apart, and eighty characters are few
     )
     table.add_column("arrivals")
     table.add_column("exits", no_wrap=True)

@@ -182,7 +182,8 @@ class SegmentCostInfo(_Response):
     """What running one segment on some texts together takes, measured on this machine.
 
     The time is fixed_ms, and per_token_us for every token of every text, padding included, and
-    per_token_pair_ns for every pair of tokens of the same text.
+    per_token_pair_ns for every pair of tokens of the same text. Where all layers are one, the
+    figures are those of a single layer, whichever exit they stand at.
     """
 
     layer: int = Field(description="The exit layer that the segment ends at.")

@@ -189,6 +189,12 @@ def test_a_wave_carries_the_priority_of_its_best_row() -> None:
     assert keys(scheduler.next_waves(0)) == [2, 3]
 
 
+def test_a_wave_whose_best_row_has_left_is_no_better_than_the_rest() -> None:
+    wave = Wave([row(1), row(2, priority=Priority.LOW)])
+    wave.set_rows(wave.rows[1:])
+    assert wave.level == Priority.LOW
+
+
 def test_waiting_makes_up_for_a_low_priority() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1, aging_s=5), CPU)
     scheduler.add([row(1, priority=Priority.LOW)])
