@@ -38,7 +38,9 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
     model = export.model
     head = model.exit_config.head
     return Manifest(
+        task=model.exit_config.task,
         labels=tuple(model.labels),
+        learned=model.traits.learned,
         layers="shared" if model.backbone.shared else "own",
         exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
         width=model.config.hidden_size,

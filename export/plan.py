@@ -1,6 +1,6 @@
 """What goes into a bundle, decided before anything is written."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export import source, subset
@@ -69,7 +69,9 @@ def plan(
         raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
-    policy, lost = subset.fitting_policy(source.read_policy(folder), exits, len(model.labels))
+    policy, lost = subset.fitting_policy(
+        source.read_policy(folder), replace(model.traits, exits=exits)
+    )
     calibration, unmeasured = subset.fitting_calibration(
         source.read_calibration(folder), exits, model.exits, precisions
     )

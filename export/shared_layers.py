@@ -5,6 +5,7 @@ only few bytes are sorted by depth when rows at several depths run together.
 """
 
 import onnx_ir as ir
+import torch
 from torch import Tensor, nn
 
 from export.compaction import put_compaction_first
@@ -71,7 +72,8 @@ class _Embeddings(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        return self.model.backbone.embed(input_ids, token_type_ids)
+        everything = torch.ones_like(input_ids)
+        return self.model.backbone.embed(input_ids, token_type_ids, everything)
 
 
 class _Layer(nn.Module):
@@ -81,7 +83,8 @@ class _Layer(nn.Module):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.model.backbone.layer(0, hidden, attention_mask)
-        return hidden, self.model.heads[0].pool(hidden, attention_mask)
+        read = self.model.backbone.read(hidden)
+        return hidden, self.model.heads[0].pool(read, attention_mask)
 
 
 class _Head(nn.Module):

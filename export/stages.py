@@ -57,7 +57,8 @@ class Stage(nn.Module):
         """Return hidden states (rows, tokens, width) and logits (rows, labels)."""
         for index in range(self.span.start, self.span.stop):
             hidden = self.model.backbone.layer(index, hidden, attention_mask)
-        return hidden, self.model.heads[self.span.head](hidden, attention_mask)
+        read = self.model.backbone.read(hidden)
+        return hidden, self.model.heads[self.span.head](read, attention_mask)
 
 
 class FirstStage(Stage):
@@ -67,7 +68,7 @@ class FirstStage(Stage):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Run the stage; every input is (rows, tokens)."""
-        hidden = self.model.backbone.embed(input_ids, token_type_ids)
+        hidden = self.model.backbone.embed(input_ids, token_type_ids, attention_mask)
         return self.finish(hidden, attention_mask)
 
 

@@ -7,21 +7,20 @@ from serve.errors import InvalidRule
 from serve.manifest import Precision
 from serve.policy import Limits, Policy
 from serve.rules import ExitRule, NeverRule, check_rule
+from serve.traits import Traits
 
 
-def fitting_policy(
-    policy: Policy, exits: tuple[int, ...], num_labels: int
-) -> tuple[Policy, list[str]]:
+def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
     """Return the policy without what these exits cannot follow, and a note for each loss."""
 
     def fits(rule: ExitRule) -> bool:
-        return _fits(rule, exits, num_labels)
+        return _fits(rule, traits)
 
     notes = []
     limits, default = policy.limits, policy.default
     profiles = {name: rule for name, rule in policy.profiles.items() if fits(rule)}
     for name in sorted(policy.profiles.keys() - profiles.keys()):
-        notes.append(f"profile {name!r} was dropped: exits {list(exits)} cannot follow it")
+        notes.append(f"profile {name!r} was dropped: exits {list(traits.exits)} cannot follow it")
     if not (default in profiles if isinstance(default, str) else fits(default)):
         notes.append("the default rule became 'never': it does not fit the exits")
         default = NeverRule()
@@ -29,7 +28,7 @@ def fitting_policy(
         notes.append("the limits' layer bounds were dropped: they do not fit the exits")
         limits = Limits(overrides=limits.overrides)
     fitting = Policy(default=default, profiles=profiles, limits=limits)
-    fitting.check(exits, num_labels)
+    fitting.check(traits)
     return fitting, notes
 
 
@@ -57,9 +56,9 @@ def fitting_calibration(
     return Calibration(variants=kept), notes
 
 
-def _fits(rule: ExitRule, exits: tuple[int, ...], num_labels: int) -> bool:
+def _fits(rule: ExitRule, traits: Traits) -> bool:
     try:
-        check_rule(rule, exits, num_labels)
+        check_rule(rule, traits)
     except InvalidRule:
         return False
     return True

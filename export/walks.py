@@ -65,7 +65,7 @@ def _walk_together(
         parts = [(hidden, keep, _width(batch, rows[keep]))] if len(keep) else []
         parts += [_embedded(layers, batch, fresh)] if len(fresh) else []
         rows, depths = np.append(rows[keep], fresh), np.append(depths[keep], 0 * fresh)
-        hidden, logits = layers.advance_mixed(
+        hidden, logits, _ = layers.advance_mixed(
             depths, layers.join(parts), np.arange(len(rows)), _mask(batch, rows)
         )
         depths += 1

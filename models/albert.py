@@ -30,10 +30,15 @@ class AlbertBackbone:
         depth: int = self.encoder.config.num_hidden_layers
         return depth
 
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    def embed(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
+    ) -> Tensor:
         embedded = self.encoder.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
         return self.encoder.encoder.embedding_hidden_mapping_in(embedded)
 
     def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         bias = additive_mask(attention_mask, hidden.dtype)
         return self.encoder.encoder.albert_layer_groups[0](hidden, bias)
+
+    def read(self, hidden: Tensor) -> Tensor:
+        return hidden

@@ -25,8 +25,17 @@ class Backbone(Protocol):
         """Number of transformer layers."""
         ...
 
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    def embed(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
+    ) -> Tensor:
         """Return (rows, tokens, width) hidden states before layer 1 for (rows, tokens) ids."""
+        ...
+
+    def read(self, hidden: Tensor) -> Tensor:
+        """Return what an exit head reads of (rows, tokens, width) hidden states.
+
+        The states themselves, unless the encoder normalises what leaves it (ModernBERT).
+        """
         ...
 
     def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:

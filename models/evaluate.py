@@ -15,6 +15,7 @@ from serve.calibration import Data, ExitFigures, OperatingPoint, VariantCalibrat
 from serve.policy import Policy
 from serve.recording import exits_taken
 from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
+from serve.traits import Traits
 
 BATCH_SIZE = 64
 # Every candidate is tried when thresholds are chosen; every fifth is published.
@@ -36,6 +37,11 @@ class Outcome(NamedTuple):
     logits: NDArray[np.float32]
     gold: NDArray[np.int64]
     exits: tuple[int, ...]
+
+    @property
+    def traits(self) -> Traits:
+        """The model as its exit rules see it."""
+        return Traits(self.exits, tuple(map(str, range(self.logits.shape[-1]))))
 
 
 def run_model(model: MultiExitModel, rows: Sequence[EncodedRow]) -> Outcome:
@@ -64,7 +70,7 @@ def exit_figures(outcome: Outcome) -> tuple[ExitFigures, ...]:
 
 def operating_point(outcome: Outcome, rule: ExitRule) -> OperatingPoint:
     """Return what a rule gives on the data, judged as the server judges."""
-    exits = exits_taken(outcome.logits, rule, outcome.exits, (1.0,) * len(outcome.exits))
+    exits = exits_taken(outcome.logits, rule, outcome.traits, (1.0,) * len(outcome.exits))
     labels = outcome.logits.argmax(-1)
     answers = labels[exits, np.arange(len(exits))]
     return OperatingPoint(

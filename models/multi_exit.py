@@ -16,8 +16,10 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from models.backbone import Backbone
 from models.families import adapt, build_encoder, read_encoder
+from serve.traits import Task, Traits
 
-Pooling = Literal["first", "mean"]
+# `tokens`: no pooling, every token gets logits of its own.
+Pooling = Literal["first", "mean", "tokens"]
 
 
 class HeadConfig(BaseModel):
@@ -36,6 +38,7 @@ class ExitConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     exits: tuple[int, ...]
+    task: Task = "single_label"
     head: HeadConfig = HeadConfig()
 
 
@@ -50,11 +53,16 @@ class ExitHead(nn.Module):
         self.classifier = nn.Linear(width, num_labels)
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return (rows, labels) logits for (rows, tokens, width) hidden states."""
+        """Return (rows, labels) logits for (rows, tokens, width) hidden states.
+
+        Without pooling, (rows, tokens, labels).
+        """
         return self.classify(self.pool(hidden, attention_mask))
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return (rows, width): the part without weights, the same for all heads of a model."""
+        if self.pooling == "tokens":
+            return hidden
         return hidden[:, 0] if self.pooling == "first" else masked_mean(hidden, attention_mask)
 
     def classify(self, pooled: Tensor) -> Tensor:
@@ -99,6 +107,11 @@ class MultiExitModel(nn.Module):
         """Label names by id."""
         return [self.config.id2label[i] for i in range(self.config.num_labels)]
 
+    @property
+    def traits(self) -> Traits:
+        """The model as its exit rules see it."""
+        return Traits(self.exits, tuple(self.labels), self.exit_config.task)
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> list[Tensor]:
@@ -109,12 +122,13 @@ class MultiExitModel(nn.Module):
             attention_mask: (rows, tokens), 1 for real tokens, 0 for padding.
             token_type_ids: (rows, tokens), or None for a single text.
         """
-        hidden = self.backbone.embed(input_ids, token_type_ids)
+        hidden = self.backbone.embed(input_ids, token_type_ids, attention_mask)
         logits: list[Tensor] = []
         for index in range(self.exits[-1]):
             hidden = self.backbone.layer(index, hidden, attention_mask)
             if index + 1 in self.exits:
-                logits.append(self.heads[len(logits)](hidden, attention_mask))
+                read = self.backbone.read(hidden)
+                logits.append(self.heads[len(logits)](read, attention_mask))
         return logits
 
     @classmethod

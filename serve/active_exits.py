@@ -6,7 +6,7 @@ time, from what the exits said of the calibration data and what segments cost he
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from serve.recording import Recording, exits_taken
 from serve.rules import ExitRule
+from serve.traits import Traits
 
 Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit's is the last
 
@@ -39,13 +40,13 @@ class Candidate:
     """What is known of the exits to choose from.
 
     Attributes:
-        exits: exit layers, ascending.
+        traits: of the model with all its exits.
         temperatures: one per exit.
         recording: what the exits said of the calibration data.
         costs: measured on this machine.
     """
 
-    exits: tuple[int, ...]
+    traits: Traits
     temperatures: tuple[float, ...]
     recording: Recording
     costs: ExitCosts
@@ -56,7 +57,7 @@ class Candidate:
         taken = exits_taken(
             self.recording[chosen],
             rule,
-            tuple(self.exits[i] for i in chosen),
+            replace(self.traits, exits=tuple(self.traits.exits[i] for i in chosen)),
             tuple(self.temperatures[i] for i in chosen),
         )
         until_s = np.cumsum(self.costs.segment_s)[chosen]
@@ -77,7 +78,7 @@ def cheapest_exits(
         rule: what most requests use.
         allowed: whether a choice will do for other reasons; using all exits must.
     """
-    every = tuple(range(len(candidate.exits)))
+    every = tuple(range(len(candidate.traits.exits)))
     if len(every) <= MAX_EXACT:
         # Of equals the one with most exits, which serves other rules better.
         largest_first = sorted(filter(allowed, _subsets(every)), key=len, reverse=True)

@@ -48,7 +48,7 @@ class Bundle:
         if len(layers) == len(manifest.exits):
             return self
         try:
-            manifest.policy.check(tuple(layers), len(manifest.labels))
+            manifest.policy.check(replace(manifest.traits, exits=tuple(layers)))
         except InvalidRule as error:
             raise InvalidRequest(
                 f"active exits {list(layers)} of {self.name}: its policy needs others: {error}"

@@ -108,7 +108,7 @@ class Classifier:
         self.engine = Engine(
             chain,
             ModelShape(
-                manifest.exit_layers,
+                manifest.traits,
                 tuple(e.temperature for e in manifest.exits),
                 manifest.pad_id,
                 self.costs,
@@ -146,7 +146,7 @@ class Classifier:
         live = self.policy.current
         rule = live.policy.rule_for(wish)
         manifest = self.bundle.manifest
-        check_rule(rule, manifest.exit_layers, len(manifest.labels))
+        check_rule(rule, manifest.traits)
         self.engine.check_room(len(texts))
         if deadline_s <= self.engine.clock():
             raise DeadlineExceeded

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, PatienceRule, Rule
+from serve.traits import Traits
 
 KINDS: tuple[type[Rule], ...] = (EntropyRule, ConfidenceRule, PatienceRule, LayerRule)
 NEVER = len(KINDS)
@@ -52,13 +53,14 @@ class RuleColumns:
     bounded: bool
 
     @classmethod
-    def of(cls, rules: Sequence[ExitRule], exits: tuple[int, ...]) -> "RuleColumns":
+    def of(cls, rules: Sequence[ExitRule], traits: Traits) -> "RuleColumns":
         """Build the columns of fresh rows.
 
         Args:
             rules: one per row, each checked against the model (`serve.rules.check_rule`).
-            exits: the model's exit layers, ascending.
+            traits: of the model.
         """
+        exits = traits.exits
         compiled = [_compile(rule, exits) for rule in rules]
         kind, threshold, patience, first, last = zip(*compiled, strict=True)
         return cls(

@@ -91,8 +91,7 @@ class LivePolicy:
             store: shared with the other replicas.
         """
         self._model = model
-        self._exits = manifest.exit_layers
-        self._num_labels = len(manifest.labels)
+        self._traits = manifest.traits
         self._store = store
         self._adopting = threading.Lock()
         self.current = VersionedPolicy(
@@ -106,7 +105,7 @@ class LivePolicy:
 
     def check(self, policy: Policy) -> None:
         """Raise `InvalidRule` if the model cannot follow the policy."""
-        policy.check(self._exits, self._num_labels)
+        policy.check(self._traits)
 
     def refresh(self) -> VersionedPolicy:
         """Take up the newest stored policy, if the model can follow it."""

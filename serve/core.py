@@ -114,7 +114,7 @@ class EngineCore:
         return [Outcome(row, _refusal(row)) for row in gone]
 
     def _begin(self, wave: Wave, now: float) -> None:
-        wave.prepare(self._shape.exits, self._shared)
+        wave.prepare(self._shape.traits, self._shared)
         for row in wave.rows:
             row.started_s = now
 

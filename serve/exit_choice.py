@@ -47,7 +47,7 @@ def choose_exits(
     # Whoever asks may be there for as long as the server runs.
     give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
-    candidate = Candidate(manifest.exit_layers, temperatures, recording, costs)
+    candidate = Candidate(manifest.traits, temperatures, recording, costs)
     chosen = cheapest_exits(
         candidate,
         manifest.policy.rule_for(None),
@@ -67,7 +67,7 @@ def _measure(
         )
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
-    shape = ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+    shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)
     return measure_exit_costs(chain, shape, manifest.max_tokens)
 
 

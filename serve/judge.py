@@ -32,16 +32,53 @@ class Reason(IntEnum):
         return self.name.lower()
 
 
-class Verdict(NamedTuple):
-    """Each row's reason to leave, and its rule's signal (NaN where the rule has none)."""
+class Said(NamedTuple):
+    """What an exit head says of the rows of a wave.
 
-    reasons: NDArray[np.int8]  # (rows,) of Reason
-    signals: NDArray[np.float32]  # (rows,)
+    Attributes:
+        logits: (rows, labels); of token classification (rows, tokens, labels).
+        uncertainty: (rows,) the heads' own predicted error, if they give it.
+        counted: (rows, tokens) of token classification: which tokens count; padding and
+            special tokens do not.
+    """
+
+    logits: NDArray[np.float32]
+    uncertainty: NDArray[np.float32] | None = None
+    counted: NDArray[np.bool_] | None = None
+
+
+class Given(NamedTuple):
+    """The answers that the rows would leave with now, where they are not this exit's.
+
+    Attributes:
+        logits: (rows, labels) likewise.
+        exit_index: (rows,) whose head gives each answer, counted from 0.
+        label: (rows,) the answer's label; -1 for the one of the largest logit.
+    """
+
+    logits: NDArray[np.float32]
+    exit_index: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+
+class Verdict(NamedTuple):
+    """What has been judged of the rows.
+
+    Attributes:
+        reasons: (rows,) of `Reason`: why each leaves, or that it stays.
+        signals: (rows,) its rule's signal, NaN where the rule has none.
+        given: the answers, if any rule in the wave gives another than this exit's logits; a
+            row that has to leave later, at its deadline, leaves with these too.
+    """
+
+    reasons: NDArray[np.int8]
+    signals: NDArray[np.float32]
+    given: Given | None = None
 
 
 def judge(
     columns: RuleColumns,
-    logits: NDArray[np.float32],
+    said: Said,
     exit_index: int | NDArray[np.int64],
     num_exits: int,
     temperature: Temperature = 1.0,
@@ -52,11 +89,12 @@ def judge(
 
     Args:
         columns: the rows' rules; `label` and `streak` are updated in place.
-        logits: (rows, labels) of this exit.
+        said: by this exit's head.
         exit_index: which exit, counted from 0; (rows,) where rows are at different ones.
         num_exits: how many exits the model has.
         temperature: of this exit, for confidence; (rows,) likewise.
     """
+    logits = said.logits
     confident, signals = _opinions(columns, logits, temperature)
     reasons = np.zeros(len(logits), np.int8)
     if columns.bounded:

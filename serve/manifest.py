@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from serve.policy import Policy
+from serve.traits import Task, Traits
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -13,6 +14,8 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
+# What a head that has learned it predicts of its own error.
+UNCERTAINTY = "uncertainty"
 # Not `hidden` again: in an ONNX graph no output may bear an input's name.
 HIDDEN_OUT = "hidden_out"
 # What the heads of shared layers read: the hidden states pooled over the tokens.
@@ -146,19 +149,21 @@ class Manifest(_Frozen):
         exits: ascending; the last one's layer is the model's depth.
         labels: label names by id.
         max_tokens: longest input, special tokens included.
+        learned: whether every head also gives `uncertainty`, its own predicted error.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.
     """
 
     format_version: Literal[1] = FORMAT_VERSION
-    task: Literal["single_label"] = "single_label"
-    labels: tuple[str, ...] = Field(min_length=2)
+    task: Task = "single_label"
+    labels: tuple[str, ...] = Field(min_length=1)
     layers: Literal["own", "shared"] = "own"
     exits: tuple[Exit, ...] = Field(min_length=1)
     width: PositiveInt
     max_tokens: PositiveInt
     pad_id: int = Field(ge=0)
     token_types: bool
+    learned: bool = False
     head: Head
     trained_for: TrainedFor = TrainedFor()
     policy: Policy = Policy()
@@ -170,6 +175,11 @@ class Manifest(_Frozen):
     def exit_layers(self) -> tuple[int, ...]:
         """Exit layers, ascending."""
         return tuple(e.layer for e in self.exits)
+
+    @property
+    def traits(self) -> Traits:
+        """The model as its exit rules see it."""
+        return Traits(self.exit_layers, self.labels, self.task, self.learned)
 
     @property
     def num_layers(self) -> int:
@@ -185,7 +195,9 @@ class Manifest(_Frozen):
             raise ValueError("labels must be distinct")
         for precision, variant in self.variants.items():
             self._check_variant(f"variants.{precision}", variant)
-        self.policy.check(layers, len(self.labels))
+        if self.task != "regression" and len(self.labels) < 2:
+            raise ValueError(f"task {self.task} needs at least two labels")
+        self.policy.check(self.traits)
         return self
 
     def _check_variant(self, place: str, variant: Variant) -> None:

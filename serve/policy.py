@@ -15,6 +15,7 @@ from pydantic import (
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
 from serve.rules import ExitRule, LayerRule, NeverRule, Rule, check_rule
+from serve.traits import Traits
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -101,12 +102,11 @@ class Policy(BaseModel):
             )
         return self._limited(self._named(wish) if isinstance(wish, str) else wish)
 
-    def check(self, exits: tuple[int, ...], num_labels: int) -> None:
+    def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
 
         Args:
-            exits: the model's exit layers, ascending.
-            num_labels: number of labels.
+            traits: of the model.
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
         places: dict[str, ExitRule] = {"limits": bounds}
@@ -115,8 +115,8 @@ class Policy(BaseModel):
         places |= {f"profiles.{name}": rule for name, rule in self.profiles.items()}
         for place, rule in places.items():
             try:
-                check_rule(rule, exits, num_labels)
-                check_rule(self._limited(rule), exits, num_labels)
+                check_rule(rule, traits)
+                check_rule(self._limited(rule), traits)
             except (InvalidRule, OverrideForbidden) as error:
                 raise InvalidRule(f"{place}: {error}") from None
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from serve.columns import RuleColumns
 from serve.errors import InvalidBundle
-from serve.judge import Reason, judge
+from serve.judge import Reason, Said, judge
 from serve.rules import ExitRule
+from serve.traits import Traits
 
 RECORDING = "recording.npy"
 
@@ -40,23 +41,23 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
 
 
 def exits_taken(
-    recording: Recording, rule: ExitRule, exits: tuple[int, ...], temperatures: tuple[float, ...]
+    recording: Recording, rule: ExitRule, traits: Traits, temperatures: tuple[float, ...]
 ) -> NDArray[np.intp]:
     """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
 
     Args:
         recording: logits at just these exits.
-        rule: checked against the exits.
-        exits: exit layers, ascending.
+        rule: checked against the model.
+        traits: of the model, with these exits.
         temperatures: one per exit.
     """
     num_exits, num_rows, _ = recording.shape
     # Compiled once: one by one, many rows would take longer than all that is judged here.
-    columns = RuleColumns.of([rule], exits).take(np.zeros(num_rows, np.intp))
+    columns = RuleColumns.of([rule], traits).take(np.zeros(num_rows, np.intp))
     left_at = np.full(num_rows, num_exits - 1)
     inside = np.ones(num_rows, np.bool_)
     for index, logits in enumerate(recording):
-        reasons = judge(columns, logits, index, num_exits, temperatures[index]).reasons
+        reasons = judge(columns, Said(logits), index, num_exits, temperatures[index]).reasons
         leaves = inside & (reasons != Reason.STAYS)
         left_at[leaves] = index
         inside &= ~leaves

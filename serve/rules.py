@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, model_validator
 
 from serve.errors import InvalidRule
+from serve.traits import Traits
 
 
 class Rule(BaseModel):
@@ -109,15 +110,15 @@ def entropy_ceiling(num_labels: int) -> float:
     return math.ceil(math.log(num_labels) * 10) / 10
 
 
-def check_rule(rule: ExitRule, exits: tuple[int, ...], num_labels: int) -> None:
+def check_rule(rule: ExitRule, traits: Traits) -> None:
     """Raise `InvalidRule` if the model cannot follow the rule.
 
     Args:
         rule: the rule a request or a policy asks for.
-        exits: the model's exit layers, ascending; the last is the model's depth.
-        num_labels: number of labels.
+        traits: of the model.
     """
-    _check_layers(rule, exits)
+    _check_layers(rule, traits.exits)
+    num_labels = len(traits.labels)
     if isinstance(rule, EntropyRule) and rule.threshold > entropy_ceiling(num_labels):
         raise InvalidRule(
             f"entropy threshold {rule.threshold:g} is out of range: with {num_labels} labels the "

@@ -15,11 +15,13 @@ class Step(NamedTuple):
 
     Attributes:
         hidden: hidden states for the next segment; None after the last.
-        logits: (rows, labels) float32.
+        logits: (rows, labels) float32; of token classification (rows, tokens, labels).
+        uncertainty: (rows,) float32, the heads' own predicted error, if they give it.
     """
 
     hidden: Hidden
     logits: NDArray[np.float32]
+    uncertainty: NDArray[np.float32] | None = None
 
 
 class Runner(Protocol):

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.cost import CostModel
-from serve.judge import judge
+from serve.judge import Said, judge
 from serve.runner import AnyRunner, MixedRunner, Runner, mixes_depths
+from serve.traits import Traits
 from serve.wave import Wave
 
 
@@ -17,16 +18,22 @@ class ModelShape:
     """What the engine must know of the model.
 
     Attributes:
-        exits: exit layers, ascending, one per segment; where layers are shared, some of them.
+        traits: its exits, labels and task; one exit per segment, or where layers are shared,
+            after some of them.
         temperatures: one per exit.
         pad_id: fills short rows.
         costs: what segments cost, if that has been measured.
     """
 
-    exits: tuple[int, ...]
+    traits: Traits
     temperatures: tuple[float, ...]
     pad_id: int = 0
     costs: CostModel | None = None
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Exit layers, ascending."""
+        return self.traits.exits
 
 
 class Steps(Protocol):
@@ -84,7 +91,7 @@ class ChainSteps:
     def judge(self, wave: Wave) -> NDArray[np.int8]:
         index, shape = wave.depth - 1, self._shape
         temperature = shape.temperatures[index]
-        verdict = judge(wave.columns, wave.logits, index, len(shape.exits), temperature)
+        verdict = judge(wave.columns, Said(wave.logits), index, len(shape.exits), temperature)
         wave.signals = verdict.signals
         return verdict.reasons
 
@@ -128,7 +135,7 @@ class SharedSteps:
         wave.last_exit[at] = index
         columns = wave.columns.take(at)
         num_exits, temperatures = len(self._shape.exits), self._temperatures[index]
-        verdict = judge(columns, wave.logits[at], index, num_exits, temperatures)
+        verdict = judge(columns, Said(wave.logits[at]), index, num_exits, temperatures)
         wave.columns.label[at], wave.columns.streak[at] = columns.label, columns.streak
         wave.signals[at] = verdict.signals
         reasons = np.zeros(len(wave.rows), np.int8)

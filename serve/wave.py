@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from serve.columns import RuleColumns
 from serve.row import Row
 from serve.runner import AnyRunner, Hidden
+from serve.traits import Traits
 
 _ARRAYS = ("columns", "depths", "hidden", "keep", "last_exit", "logits", "mask", "signals")
 _PLACES = np.arange(4096, dtype=np.int64)
@@ -87,11 +88,11 @@ class Wave:
             self.deadline_s = min([row.deadline_s for row in rows], default=math.inf)
         self.level = min([row.priority for row in rows], default=0)
 
-    def prepare(self, exits: tuple[int, ...], shared: bool) -> None:
+    def prepare(self, traits: Traits, shared: bool) -> None:
         """Lay out the arrays of fresh rows."""
         lengths = np.array([row.num_tokens for row in self.rows])
         self.mask = (_places(self.longest) < lengths[:, None]).astype(np.int64)
-        self.columns = RuleColumns.of([row.rule for row in self.rows], exits)
+        self.columns = RuleColumns.of([row.rule for row in self.rows], traits)
         self.keep = _places(len(self.rows))
         self.logits = np.empty((len(self.rows), 0), np.float32)
         self.signals = np.empty(len(self.rows), np.float32)

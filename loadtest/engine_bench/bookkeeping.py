@@ -16,6 +16,7 @@ from loadtest.engine_bench.settings import Budget
 from serve.core import EngineCore, ModelShape
 from serve.row import Row
 from serve.scheduler import WaveLimits
+from serve.traits import Traits
 
 _WHAT = "answers with segments that cost nothing, 12 segments, 64 in flight"
 _PER_SECOND = 20_000
@@ -46,7 +47,7 @@ def bookkeeping(budget: Budget, report: Callable[[str], None]) -> tuple[list[Bar
 
 
 def _shape() -> ModelShape:
-    return ModelShape(tuple(range(1, _SEGMENTS + 1)), (1.0,) * _SEGMENTS)
+    return ModelShape(Traits(tuple(range(1, _SEGMENTS + 1)), ("no", "yes")), (1.0,) * _SEGMENTS)
 
 
 def _core_s(rows: Sequence[Row]) -> float:

@@ -53,7 +53,7 @@ class Subject:
 def shape_of(manifest: Manifest) -> ModelShape:
     """Return what the engine must know of a model."""
     temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
-    return ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+    return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def shape_of(subject: Subject) -> ModelShape:
     """Return what the engine must know of the model."""
     manifest = subject.bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
-    return ModelShape(manifest.exit_layers, temperatures, manifest.pad_id)
+    return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
 def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[Logits, Logits]]:
@@ -175,6 +175,6 @@ def _exits_around(
         moved = (max(0.0, threshold - reach), min(top, threshold + reach))
         around += [rule.model_copy(update={"threshold": t}) for t in moved]
     taken = [
-        int(exits_taken(heads[:, None], r, shape.exits, shape.temperatures)[0]) for r in around
+        int(exits_taken(heads[:, None], r, shape.traits, shape.temperatures)[0]) for r in around
     ]
     return min(taken), max(taken)

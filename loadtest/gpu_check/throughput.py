@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,9 @@ def measure_throughput(subject: Subject, seconds: float) -> list[Throughput]:
     generator = np.random.default_rng(2)
     layers = subject.bundle.manifest.exit_layers
     every = shape_of(subject)
-    last = ModelShape(every.exits[-1:], every.temperatures[-1:], every.pad_id)
+    last = ModelShape(
+        replace(every.traits, exits=every.exits[-1:]), every.temperatures[-1:], every.pad_id
+    )
     whole = subject.chain.presenting((len(subject.chain) - 1,))
 
     def anywhere() -> ExitRule:

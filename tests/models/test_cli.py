@@ -19,6 +19,7 @@ from models.training import TrainingRun
 from serve.calibration import Calibration
 from serve.errors import OfframpError
 from serve.policy import Policy
+from tests.traits import two_labels
 
 Write = Callable[..., Path]
 
@@ -82,7 +83,7 @@ def test_training_leaves_a_measured_model_folder(
     assert MultiExitModel.load(out).labels == ["negative", "positive"]
     calibration = Calibration.model_validate_json((out / "calibration.json").read_text())
     assert calibration.variants["fp32"].data.name == "data/dev.tsv"
-    Policy.model_validate_json((out / "policy.json").read_text()).check((1, 2, 3), 2)
+    Policy.model_validate_json((out / "policy.json").read_text()).check(two_labels((1, 2, 3)))
     assert {w.dtype for w in load_file(out / "model.safetensors").values()} == {torch.float16}
     assert "accuracy per exit %" in result.output
 

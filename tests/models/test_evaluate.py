@@ -35,7 +35,7 @@ HAND_MADE = outcome([[9, 9, 9], [-0.1, -9, -9], [9, -1, -9], [0.1, -0.1, 0.2]], 
 
 
 def taken(rule: ExitRule) -> list[int]:
-    return exits_taken(HAND_MADE.logits, rule, HAND_MADE.exits, (1.0,) * 3).tolist()
+    return exits_taken(HAND_MADE.logits, rule, HAND_MADE.traits, (1.0,) * 3).tolist()
 
 
 def test_accuracy_per_exit_counts_right_labels() -> None:

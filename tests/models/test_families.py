@@ -98,7 +98,7 @@ def test_one_layer_serves_every_depth_of_albert() -> None:
     assert model.backbone.shared
     layer = {n for n, _ in model.encoder.named_parameters() if "albert_layers" in n}
     assert {name.split(".albert_layers.")[0] for name in layer} == {"encoder.albert_layer_groups.0"}
-    hidden = model.backbone.embed(IDS, TYPES)
+    hidden = model.backbone.embed(IDS, TYPES, MASK)
     assert hidden.shape == (2, 4, 32), "embeddings of width 8 are mapped"
     assert torch.equal(model.backbone.layer(0, hidden, MASK), model.backbone.layer(2, hidden, MASK))
 

@@ -15,6 +15,7 @@ from serve.calibration import Calibration, OperatingPoint, VariantCalibration
 from serve.policy import Policy
 from serve.recording import RECORDING, exits_taken, read_recording
 from serve.rules import EntropyRule
+from tests.traits import two_labels
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models" / "zoo" / "sst2-minilm"
@@ -58,7 +59,7 @@ def test_recording_gives_the_figures_of_the_card() -> None:
     assert recording.shape[1] == figures().data.rows
     last = recording[-1].argmax(axis=1)
     for point in figures().operating_points:
-        taken = exits_taken(recording, point.rule, (1, 2, 3, 4, 5, 6), (1.0,) * 6)
+        taken = exits_taken(recording, point.rule, two_labels(range(1, 7)), (1.0,) * 6)
         labels = recording[taken, range(len(taken))].argmax(axis=1)
         assert (taken + 1).mean() == pytest.approx(point.mean_exit_layer)
         assert (labels == last).mean() == pytest.approx(point.agreement)
@@ -93,7 +94,7 @@ def test_stated_figures_reach_the_bar() -> None:
 
 def test_policy_fits_the_model() -> None:
     config = json.loads((FOLDER / "config.json").read_text("utf-8"))
-    policy().check(tuple(config["offramp"]["exits"]), 2)
+    policy().check(two_labels(config["offramp"]["exits"]))
     assert policy().default == "balanced"
 
 

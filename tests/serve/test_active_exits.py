@@ -11,6 +11,7 @@ from serve import active_exits
 from serve.active_exits import Active, Candidate, ExitCosts, cheapest_exits
 from serve.recording import Recording, exits_taken
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
+from tests.traits import two_labels
 
 RULES: list[ExitRule] = [
     EntropyRule(threshold=0.3),
@@ -33,7 +34,7 @@ def candidate(
 ) -> Candidate:
     num_exits = len(recording)
     costs = ExitCosts(tuple(segment_s or [1e-3] * num_exits), visit_s)
-    return Candidate(tuple(range(1, num_exits + 1)), (1.0,) * num_exits, recording, costs)
+    return Candidate(two_labels(range(1, num_exits + 1)), (1.0,) * num_exits, recording, costs)
 
 
 def anything(_active: Active) -> bool:
@@ -44,7 +45,7 @@ def test_free_visits_use_every_exit_that_any_row_leaves_at() -> None:
     recording = recorded(5)
     found = cheapest_exits(candidate(recording, visit_s=0), RULES[0], anything)
     layers, temperatures = tuple(range(1, 6)), (1.0,) * 5
-    assert set(exits_taken(recording, RULES[0], layers, temperatures)) <= set(found)
+    assert set(exits_taken(recording, RULES[0], two_labels(layers), temperatures)) <= set(found)
 
 
 def test_dear_visits_leave_the_last_exit_alone() -> None:

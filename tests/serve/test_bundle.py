@@ -174,7 +174,10 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
         (put(exits=[{"layer": 4}]), "variants.fp32 has segments for layers [1, 2, 3, 4], but"),
         (put(max_tokens=0), "max_tokens: must be greater than 0"),
         (put(pad_id=-1), "pad_id: must be greater than or equal to 0"),
-        (put(task="token"), "task: must be 'single_label'"),
+        (
+            put(task="ranking"),
+            "task: must be 'single_label', 'multi_label', 'regression' or 'token'",
+        ),
         (put(variants={}), "variants"),
         (lambda m: m["variants"].update(bf16=m["variants"]["fp32"]), "variants.bf16"),
         (lambda m: m["variants"]["fp32"]["segments"].pop(), "variants.fp32 has segments for"),

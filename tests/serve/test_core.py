@@ -21,6 +21,7 @@ from serve.rules import (
 )
 from serve.scheduler import WaveLimits
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
+from tests.traits import two_labels
 
 EXITS = (1, 2, 3, 4)
 SOON_S = 1e-5  # a turn that takes no time to speak of
@@ -37,7 +38,7 @@ class Bench:
         self.runner = FakeRunner(len(EXITS), heads)
         self.core = EngineCore(
             self.runner,
-            ModelShape(EXITS, (1.0,) * len(EXITS)),
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
             limits or WaveLimits(),
             clock=lambda: self.now_s,
             observe=self.seen.append,

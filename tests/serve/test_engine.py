@@ -16,6 +16,7 @@ from serve.row import Answer, Outcome
 from serve.rules import EntropyRule
 from serve.steps import ModelShape
 from tests.serve.fake_runner import FakeRunner, Heads, fake_row
+from tests.traits import two_labels
 
 EXITS = (1, 2)
 PATIENCE_S = 30.0
@@ -65,7 +66,7 @@ def make_engine() -> Iterator[MakeEngine]:
         collected = Collected()
         engine = Engine(
             FakeRunner(len(EXITS), heads),
-            ModelShape(EXITS, (1.0,) * len(EXITS)),
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
             collected,
             queue_limits=limits or QueueLimits(),
         )
@@ -204,7 +205,9 @@ def test_row_that_kills_the_engine_on_its_way_into_a_wave_is_not_lost(
 
 
 def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) -> None:
-    engine = Engine(FakeRunner(1, lambda k, i: (0.0,)), ModelShape((1,), (1.0,)), Collected())
+    engine = Engine(
+        FakeRunner(1, lambda k, i: (0.0,)), ModelShape(two_labels((1,)), (1.0,)), Collected()
+    )
     with pytest.raises(Unavailable):
         engine.submit([fake_row(1)])
     assert engine.stop(0)
@@ -252,7 +255,7 @@ def test_rows_that_come_just_before_the_stop_are_answered() -> None:
 
     collected = Collected()
     runner = FakeRunner(len(EXITS), lambda key, index: (1.0, 0.0))
-    engine = Engine(runner, ModelShape(EXITS, (1.0,) * len(EXITS)), collected)
+    engine = Engine(runner, ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)), collected)
     engine._inbox = Interrupted()
     engine._accepting = True
     engine._live()

@@ -150,7 +150,7 @@ def test_what_an_exit_costs_is_measured_on_one_engine(
         return made[-1]
 
     monkeypatch.setattr(exit_costs, "EngineCore", make)
-    shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH)
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH)
     costs = exit_costs.measure_exit_costs(SegmentChain(bundle, "fp32", 1), shape, 64)
     assert len(made) == 1
     assert len(costs.segment_s) == DEPTH

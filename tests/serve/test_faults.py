@@ -53,7 +53,7 @@ def chain(bundle: Bundle) -> SegmentChain:
 
 
 def answers(bundle: Bundle, runner: Any, lengths: list[int]) -> dict[int, Any]:
-    shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH, bundle.manifest.pad_id)
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
     limits = WaveLimits(max_tokens=64)
     core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
     core.add(

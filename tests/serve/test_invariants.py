@@ -49,7 +49,7 @@ def runners(bundle: Bundle, shared_bundle: Bundle) -> Runners:
 
 
 def new_core(bundle: Bundle, runner: AnyRunner, limits: WaveLimits) -> EngineCore:
-    shape = ModelShape(bundle.manifest.exit_layers, (1.0,) * DEPTH, bundle.manifest.pad_id)
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
     return EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.columns import RuleColumns
-from serve.judge import Reason, judge
+from serve.judge import Reason, Said, judge
 from serve.rules import (
     ConfidenceRule,
     EntropyRule,
@@ -16,6 +16,7 @@ from serve.rules import (
     PatienceRule,
 )
 from serve.signals import confidence, entropy
+from tests.traits import two_labels
 
 EXITS = (1, 2, 3, 4, 5, 6)
 NUM_LABELS = 3
@@ -26,11 +27,11 @@ def run(rules: list[ExitRule], logits: np.ndarray) -> list[tuple[int, Reason]]:
 
     `logits` is (exits, rows, labels).
     """
-    columns = RuleColumns.of(rules, EXITS)
+    columns = RuleColumns.of(rules, two_labels(EXITS))
     alive = np.arange(len(rules))
     left: dict[int, tuple[int, Reason]] = {}
     for index in range(len(EXITS)):
-        verdict = judge(columns, logits[index][alive], index, len(EXITS))
+        verdict = judge(columns, Said(logits[index][alive]), index, len(EXITS))
         gone = verdict.reasons != Reason.STAYS
         for row, reason in zip(alive[gone], verdict.reasons[gone], strict=True):
             left[int(row)] = index, Reason(reason)
@@ -95,9 +96,9 @@ def test_entropy_is_strict_and_confidence_is_not() -> None:
 
 def test_confidence_is_read_at_the_exits_temperature() -> None:
     logits = np.array([[2.0, 0.0, 0.0]], np.float32)
-    columns = RuleColumns.of([ConfidenceRule(threshold=0.7)], EXITS)
-    assert judge(columns, logits, 0, 6, temperature=1.0).reasons[0] == Reason.CONFIDENT
-    assert judge(columns, logits, 0, 6, temperature=4.0).reasons[0] == Reason.STAYS
+    columns = RuleColumns.of([ConfidenceRule(threshold=0.7)], two_labels(EXITS))
+    assert judge(columns, Said(logits), 0, 6, temperature=1.0).reasons[0] == Reason.CONFIDENT
+    assert judge(columns, Said(logits), 0, 6, temperature=4.0).reasons[0] == Reason.STAYS
 
 
 def test_bounds_hold_for_every_rule() -> None:
@@ -125,7 +126,9 @@ def test_bounds_hold_for_every_rule() -> None:
 
 
 def test_bounds_between_exits_mean_the_exits_inside_them() -> None:
-    columns = RuleColumns.of([NeverRule(min_layer=3, max_layer=5), LayerRule(layer=4)], (2, 4, 6))
+    columns = RuleColumns.of(
+        [NeverRule(min_layer=3, max_layer=5), LayerRule(layer=4)], two_labels((2, 4, 6))
+    )
     assert columns.first.tolist() == [1, 1]
     assert columns.last.tolist() == [1, 1]
 
@@ -147,7 +150,7 @@ def test_signals_are_those_of_the_rule() -> None:
         NeverRule(),
     ]
     logits = np.tile(np.array([[1.0, 0.0, 0.0]], np.float32), (len(rules), 1))
-    signals = judge(RuleColumns.of(rules, EXITS), logits, 0, 6).signals
+    signals = judge(RuleColumns.of(rules, two_labels(EXITS)), Said(logits), 0, 6).signals
     assert signals[:3].tolist() == [entropy(logits)[0], confidence(logits)[0], 0.0]
     assert np.isnan(signals[3:]).all()
 

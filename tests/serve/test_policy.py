@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
 from serve.policy import Policy
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
+from tests.traits import two_labels
 
 PROFILES = {
     "exact": {"rule": "never"},
@@ -93,4 +94,4 @@ def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
     fields: dict[str, Any], place: str
 ) -> None:
     with pytest.raises(InvalidRule, match=place):
-        policy(**fields).check(exits=(2, 4, 6), num_labels=2)
+        policy(**fields).check(two_labels((2, 4, 6)))

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from serve.errors import InvalidRule
 from serve.rules import EXIT_RULE, check_rule, entropy_ceiling
+from tests.traits import two_labels
 
 EXITS = (2, 4, 6)
 
@@ -27,7 +28,7 @@ def parse(**fields: Any):
 )
 def test_a_rule_survives_the_way_through_json(fields: dict[str, Any]) -> None:
     rule = parse(**fields)
-    check_rule(rule, EXITS, num_labels=2)
+    check_rule(rule, two_labels(EXITS))
     assert EXIT_RULE.validate_json(EXIT_RULE.dump_json(rule)) == rule
     assert rule.model_dump(exclude_none=True) == fields
 
@@ -76,7 +77,7 @@ def test_what_this_model_cannot_follow_is_refused_with_what_would_be_right(
     fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidRule, match=message):
-        check_rule(parse(**fields), EXITS, num_labels=2)
+        check_rule(parse(**fields), two_labels(EXITS))
 
 
 def test_the_largest_entropy_threshold_is_just_beyond_the_largest_entropy() -> None:

@@ -20,6 +20,7 @@ from serve.row import Answer, Outcome, Priority, Row
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.scheduler import WaveLimits
 from tests.serve.fake_runner import FakeRunner, FakeSharedRunner, fake_row
+from tests.traits import two_labels
 
 CHAIN_EXITS = (1, 2, 3, 4)
 SHARED_EXITS = (2, 3, 6)
@@ -91,7 +92,7 @@ class Limited:
 def new_core(shared: bool, limits: WaveLimits, clock: Any, most_rows: int = 99) -> EngineCore:
     exits = SHARED_EXITS if shared else CHAIN_EXITS
     runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(len(exits), heads)
-    shape = ModelShape(exits, (1.0, 1.3, 0.8, 1.0)[: len(exits)])
+    shape = ModelShape(two_labels(exits), (1.0, 1.3, 0.8, 1.0)[: len(exits)])
     core = EngineCore(Limited(runner, most_rows), shape, limits, clock, lambda stats: None)  # type: ignore[arg-type]
     return core
 

@@ -15,6 +15,7 @@ from serve.runner import Hidden, Ids, Step
 from serve.scheduler import WaveLimits
 from serve.shared_layers import SharedLayers
 from serve.steps import ModelShape
+from tests.traits import two_labels
 
 
 class Watched(SharedLayers):
@@ -41,7 +42,7 @@ class Engine:
         layers = bundle.manifest.exit_layers
         self.core = EngineCore(
             self.runner,
-            ModelShape(layers, (1.0,) * len(layers)),
+            ModelShape(two_labels(layers), (1.0,) * len(layers)),
             WaveLimits(),
             lambda: self.now_s,
             self.stats.append,

@@ -69,7 +69,7 @@ def fly(runner: SharedLayers, arrivals: list[Arrival], seed: int = 0) -> list[Lo
         keep = generator.permutation(len(tags))
         tags, depths = tags[keep], depths[keep]
         mask = mask_of([len(arrivals[tag].ids) for tag in tags])
-        hidden, logits = runner.advance_mixed(depths, runner.join(parts), keep, mask)
+        hidden, logits, _ = runner.advance_mixed(depths, runner.join(parts), keep, mask)
         depths = depths + 1
         for tag, depth, row in zip(tags, depths, logits, strict=True):
             if depth in runner.exits:
@@ -152,7 +152,7 @@ def test_rows_between_two_exits_go_on_without_a_word(
 def test_no_head_is_silence_and_one_head_leaves_the_others_silent(few_exits: SharedLayers) -> None:
     ids = np.arange(4, 12).reshape(2, 4)
     mask = np.ones_like(ids)
-    hidden, _ = few_exits.start(ids, mask, 0 * ids)
+    hidden = few_exits.start(ids, mask, 0 * ids).hidden
     nobody = few_exits.advance_mixed(np.array([0, 0]), hidden, np.arange(2), mask)
     assert np.isnan(nobody.logits).all()
     one = few_exits.advance_mixed(np.array([1, 2]), nobody.hidden, np.arange(2), mask)

@@ -11,8 +11,9 @@ from serve.core import ModelShape
 from serve.row import Row
 from serve.rules import NeverRule
 from serve.runner import Hidden, Ids, Step
+from tests.traits import two_labels
 
-SHAPE = ModelShape((1, 2, 3), (1.0,) * 3)
+SHAPE = ModelShape(two_labels((1, 2, 3)), (1.0,) * 3)
 
 
 class MostSeen(FreeSegments):

@@ -1,0 +1,25 @@
+"""What of a model decides which exit rules it can follow, and how its logits are read."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Task: TypeAlias = Literal["single_label", "multi_label", "regression", "token"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """A model as its exit rules see it.
+
+    Attributes:
+        exits: exit layers, ascending; the last is the model's depth.
+        labels: label names by id; of a regression, the value's one name.
+        task: `single_label`: softmax over the labels; `multi_label`: a sigmoid for each;
+            `regression`: the one logit is the value; `token`: softmax over the labels for
+            every token.
+        learned: whether the exit heads predict their own error (BERxiT).
+    """
+
+    exits: tuple[int, ...]
+    labels: tuple[str, ...]
+    task: Task = "single_label"
+    learned: bool = False
