@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from serve.admission import QueueLimits
@@ -153,8 +154,8 @@ class Classifier:
         tokens = await self._tokenize(texts, truncate)
         pending = Pending(len(tokens), asyncio.get_running_loop())
         rows = [
-            Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s, priority)
-            for i, t in enumerate(tokens)
+            Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s, priority, ahead)
+            for i, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
         ]
         self.engine.submit(rows)
         try:
@@ -179,3 +180,8 @@ class Classifier:
             if isinstance(outcome.result, Answer):
                 self._observer.answer(outcome.result, outcome.row.num_tokens)
         settle_on_their_loops(outcomes)
+
+
+def _tokens_ahead(texts: Sequence[Tokens]) -> list[int]:
+    """Return of each text how many tokens stand before it in its request."""
+    return [0, *accumulate(len(t.input_ids) for t in texts)][:-1]

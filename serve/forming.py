@@ -17,6 +17,12 @@ from numpy.typing import NDArray
 
 from serve.cost import SegmentCost
 
+# A wave is long enough once its launches are this small a part of its time: 2 per cent.
+ENOUGH = 50
+
+# Shorter than that no wave needs to be: what few tokens cost is measured least well.
+LEAST_TOKENS = 512
+
 
 class Bounds(NamedTuple):
     """How large a wave may grow: in rows, and in rows times the longest row."""
@@ -27,6 +33,17 @@ class Bounds(NamedTuple):
     def room(self, longest: int) -> int:
         """Return how many rows of this length a wave may hold."""
         return max(1, min(self.max_rows, self.max_tokens // longest))
+
+    def enough(self, cost: SegmentCost) -> "Bounds":
+        """Return these bounds, or narrower ones where more tokens would save next to nothing.
+
+        A longer wave only keeps those waiting who come after it.
+        """
+        saving = ENOUGH * cost.fixed_s
+        if saving >= self.max_tokens * cost.per_token_s:
+            return self
+        enough = max(LEAST_TOKENS, int(saving / cost.per_token_s))
+        return self._replace(max_tokens=min(self.max_tokens, enough))
 
 
 def company(lengths: Sequence[int], cost: SegmentCost, bounds: Bounds) -> list[int]:

@@ -33,6 +33,7 @@ class Row:
         tag: the caller's own, handed back with the answer.
         deadline_s: on the engine's clock; infinite for none.
         priority: among the rows that wait.
+        ahead_tokens: tokens of the rows of the same request that stand before this one.
         cancelled: set by the caller, from any thread, when nobody waits any more.
         admitted_s: set on admission.
         started_s: set when the first segment starts.
@@ -45,6 +46,7 @@ class Row:
     tag: Any = None
     deadline_s: float = math.inf
     priority: Priority = Priority.NORMAL
+    ahead_tokens: int = 0
     cancelled: bool = False
     admitted_s: float = math.nan
     started_s: float = math.nan

@@ -14,14 +14,14 @@ long from their start: under overload it is the pace that counts.
 """
 
 import math
-from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from serve.cost import CostModel, SegmentCost
-from serve.forming import Bounds, company
+from serve.forming import Bounds
 from serve.row import Priority, Row
+from serve.waiting import WaitingRows
 from serve.wave import Wave
 
 # Before anything is measured: a launch costs as much as fifty tokens.
@@ -32,13 +32,6 @@ WORTHY = 0.5
 
 # Others must be able to catch up with a parked wave in half of the time that it has left.
 CATCH_UP = 2.0
-
-# Rows leave on the way, so a token that starts costs less than a token in every segment. The
-# least total cost would take the true share, but larger waves also keep their first rows longer.
-STAY = 0.7
-
-# How many waves' worth of waiting rows are searched for company of like length.
-LOOKAHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +83,10 @@ class Scheduler:
             shared: all depths are the same layer, so rows at any depth may go together.
         """
         self._limits = limits
-        self._bounds = Bounds(limits.max_rows, limits.max_tokens)
         self._measured = costs
         self._guessed = CostModel.of([_GUESS] * num_segments)
         self._shared = shared
-        self._waiting: list[tuple[float, Row]] = []  # by rank
-        self._waiting_tokens = 0
+        self._waiting = WaitingRows(limits.aging_s)
         self._parties: list[_Party] = []
 
     def __bool__(self) -> bool:
@@ -107,18 +98,17 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def _bounds(self) -> Bounds:
+        limits = Bounds(self._limits.max_rows, self._limits.max_tokens)
+        return limits.enough(self._costs.remaining(0))
+
+    @property
     def _costs(self) -> CostModel:
         return self._measured if self._measured.known else self._guessed
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take in new rows, in order."""
-        for row in rows:
-            rank = self._rank(row)
-            self._waiting_tokens += row.num_tokens
-            if self._waiting and rank < self._waiting[-1][0]:
-                insort(self._waiting, (rank, row), key=itemgetter(0))
-            else:
-                self._waiting.append((rank, row))
+        self._waiting.add(rows, self._costs)
 
     def put_back(self, wave: Wave) -> None:
         """Take back a wave after a segment, one deeper; an empty one is dropped."""
@@ -139,13 +129,7 @@ class Scheduler:
 
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
-        # Asked once per row: a row may be cancelled by another thread at any moment.
-        asked = [(gone(entry[1]), entry) for entry in self._waiting]
-        removed = [entry[1] for leaves, entry in asked if leaves]
-        if removed:
-            self._waiting = [entry for leaves, entry in asked if not leaves]
-            self._waiting_tokens -= sum([row.num_tokens for row in removed])
-        return removed
+        return self._waiting.remove(gone)
 
     def next_waves(self, now_s: float) -> list[Wave]:
         """Return the waves to be joined and run next: at one depth, unless layers are shared."""
@@ -160,16 +144,6 @@ class Scheduler:
         if chosen is fresh:
             return [self._take_fresh(self._company(), now_s)]
         return self._depart(chosen)
-
-    def _rank(self, row: Row) -> float:
-        """Return the row's place in the queue, which waiting does not change.
-
-        Lower priorities stand behind rows that come `aging_s` later. A row that must start
-        within that time counts as if it had come earlier: earliest deadline first.
-        """
-        aging_s = self._limits.aging_s
-        start_s = row.deadline_s - 2 * self._costs.remaining_s(0, 1, row.num_tokens)
-        return min(row.admitted_s + (row.priority - 1) * aging_s, start_s - aging_s)
 
     def _set_due(self, party: _Party) -> None:
         """Work out from when on the party goes before others."""
@@ -196,7 +170,7 @@ class Scheduler:
         if due_s <= now_s:
             return parties[due]
         ready = [party for party in parties if party.level == level]
-        if fresh and fresh.level == level and self._crowded:
+        if fresh and fresh.level == level and self._waiting.crowded(self._bounds):
             ready = [party for party in ready if party is fresh or self._goes_on(party, now_s)]
         return max(ready, key=attrgetter("depth"))
 
@@ -230,6 +204,9 @@ class Scheduler:
         apart_s = costs.remaining_s(depth, *one) + costs.remaining_s(depth, *other)
         return costs.remaining_s(depth, rows, longest) + costs.join_s(rows, longest) <= apart_s
 
+    def _company(self) -> list[int]:
+        return self._waiting.company(self._costs.remaining(0), self._bounds)
+
     def _depart(self, party: _Party) -> list[Wave]:
         self._parties.remove(party)
         return party.waves
@@ -242,7 +219,7 @@ class Scheduler:
         if flying is fresh:
             return [self._take_fresh(self._company(), now_s)]
         together = self._company()
-        longest = max([self._waiting[place][1].num_tokens for place in together])
+        longest = self._waiting.longest(together)
         room = self._bounds.room(max(flying.longest, longest)) - flying.num_rows
         joining = together[: max(room, 0)]
         one, other = (flying.num_rows, flying.longest), (len(joining), longest)
@@ -254,7 +231,7 @@ class Scheduler:
         """Return the wave that could start, as far as its first row tells."""
         if not self._waiting:
             return None
-        lead = self._waiting[0][1]
+        lead = self._waiting.lead
         aged = int((now_s - lead.admitted_s) / self._limits.aging_s)
         level = max(lead.priority - aged, min(lead.priority, Priority.NORMAL))
         num_rows = min(len(self._waiting), self._bounds.room(lead.num_tokens))
@@ -262,29 +239,9 @@ class Scheduler:
         self._set_due(party)
         return party
 
-    @property
-    def _crowded(self) -> bool:
-        """Whether as much waits as one wave may hold."""
-        rows, tokens = self._bounds
-        return len(self._waiting) >= rows or self._waiting_tokens >= tokens
-
-    def _company(self) -> list[int]:
-        """Return the places of the first waiting row and of those that would start with it.
-
-        Of all who wait at this moment: a choice made earlier would leave out those who came since,
-        and cut the queue into waves that are small and unlike.
-        """
-        window = self._waiting[: LOOKAHEAD * self._limits.max_rows]
-        fixed_s, *per_token_s = self._costs.remaining(0)
-        ahead = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
-        return company([row.num_tokens for _, row in window], ahead, self._bounds)
-
     def _take_fresh(self, places: list[int], now_s: float) -> Wave:
         """Start a wave with the rows at these places of the queue."""
-        taken, head = set(places), self._waiting[: places[-1] + 1]
-        wave = Wave([head[place][1] for place in places])
-        self._waiting[: len(head)] = [e for place, e in enumerate(head) if place not in taken]
-        self._waiting_tokens -= wave.num_tokens
+        wave = Wave(self._waiting.take(places))
         admitted_s = wave.rows[0].admitted_s
         in_time = now_s < admitted_s + self._hold_s(wave.longest)
         wave.held_from_s = admitted_s if in_time else now_s

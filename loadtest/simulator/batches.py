@@ -10,7 +10,8 @@ from loadtest.simulator.device import Device
 from loadtest.simulator.forming import Former
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.scheduler import STAY, WaveLimits
+from serve.scheduler import WaveLimits
+from serve.waiting import STAY
 
 Progress = Callable[[int], None]
 

@@ -77,6 +77,10 @@ def simulate(
     timeout_ms: Annotated[
         float | None, typer.Option(help="Deadline of each request after its arrival.", min=0.001)
     ] = None,
+    batch_share: Annotated[
+        float, typer.Option(help="Share of requests with several texts.", min=0, max=1)
+    ] = 0.0,
+    batch_texts: Annotated[int, typer.Option(help="Texts in those requests.", min=2)] = 64,
     seed: Annotated[int, typer.Option(help="Of everything drawn.", min=0)] = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
@@ -103,7 +107,13 @@ def simulate(
     console = Console()
     parts = []
     for traffic in traffics:
-        asked = replace(traffic, urgent_share=urgent, timeout_s=timeout_s)
+        asked = replace(
+            traffic,
+            urgent_share=urgent,
+            timeout_s=timeout_s,
+            batch_share=batch_share,
+            batch_texts=batch_texts,
+        )
         with _told(console, scene, asked) as told:
             parts.append(measure(told, asked, rates, reference, search))
         if rates:

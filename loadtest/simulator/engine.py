@@ -26,6 +26,7 @@ class LightRow:
     priority: Priority
     admitted_s: float
     deadline_s: float
+    ahead_tokens: int
 
 
 class MakeScheduler(Protocol):
@@ -63,6 +64,7 @@ class _Engine:
         self._tokens, self._exits = work.tokens.tolist(), work.exits.tolist()
         self._priority = [Priority(level) for level in work.priority.tolist()]
         self._hurried = min(self._deadline_s) < math.inf
+        self._ahead_tokens = work.ahead_tokens.tolist()
         self._record = Record.of(len(work))
         self._now_s = self._swept_s = 0.0
         self._admitted = 0
@@ -93,6 +95,7 @@ class _Engine:
             self._priority[request],
             self._arrival_s[request],
             self._deadline_s[request],
+            self._ahead_tokens[request],
         )
 
     def _sweep(self) -> None:

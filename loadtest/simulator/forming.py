@@ -13,7 +13,8 @@ from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
 from serve.cost import SegmentCost
 from serve.forming import Bounds, company
-from serve.scheduler import LOOKAHEAD, WaveLimits
+from serve.scheduler import WaveLimits
+from serve.waiting import LOOKAHEAD
 
 
 class Former:

@@ -1,5 +1,6 @@
 """What happened to every request, and how well the device was used."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -66,6 +67,7 @@ class Figures:
         utilisation: share of that time in which the device or its host worked.
         p50_ms: latency from arrival to answer, of those answered.
         p99_ms: the same; infinite where more than 1 % never got an answer.
+        lone_p99_ms: the same of texts that are requests of their own.
         within_bound: share of all requests answered within the bound.
         wave_rows: mean rows per segment run.
         wave_rows_p10: tenth percentile over segment runs.
@@ -81,6 +83,7 @@ class Figures:
     utilisation: float
     p50_ms: float
     p99_ms: float
+    lone_p99_ms: float
     within_bound: float
     wave_rows: float
     wave_rows_p10: float
@@ -112,6 +115,7 @@ def figures(contender: str, work: Workload, record: Record, bound_s: float) -> F
         utilisation=record.busy_s / span_s,
         p50_ms=_percentile_ms(latency_s, 50),
         p99_ms=_percentile_ms(latency_s, 99),
+        lone_p99_ms=_percentile_ms(latency_s[work.lone], 99),
         within_bound=float((latency_s <= bound_s).mean()),
         wave_rows=float(rows.mean()),
         wave_rows_p10=float(np.percentile(rows, 10)),
@@ -128,4 +132,6 @@ def _counts(wave_rows: Counter[int]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _percentile_ms(latency_s: NDArray[np.float64], percent: float) -> float:
+    if not len(latency_s):
+        return math.nan
     return float(np.percentile(latency_s, percent, method="higher")) * 1000

@@ -20,7 +20,7 @@ def part_table(part: Part, reference: str) -> Table:
     )
     table.add_column("load", no_wrap=True)
     table.add_column("contender", no_wrap=True)
-    figures = ("answers\n/s", "busy", "p50\nms", "p99\nms", "within\nbound")
+    figures = ("answers\n/s", "busy", "p50\nms", "p99\nms", "lone\np99", "within\nbound")
     for heading in (*figures, "rows\nmean", "rows\n10-90%", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in part.points:
@@ -32,6 +32,7 @@ def part_table(part: Part, reference: str) -> Table:
                 f"{found.utilisation:.2f}",
                 f"{found.p50_ms:.1f}",
                 f"{found.p99_ms:.1f}",
+                f"{found.lone_p99_ms:.1f}",
                 f"{found.within_bound:.3f}",
                 f"{found.wave_rows:.1f}",
                 f"{found.wave_rows_p10:.0f}-{found.wave_rows_p90:.0f}",

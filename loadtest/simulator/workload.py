@@ -1,4 +1,4 @@
-"""The requests of one simulation, the same for every contender."""
+"""The texts of one simulation, the same for every contender."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from serve.row import Priority
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Requests in order of arrival.
+    """Texts in order of arrival; most are requests of their own.
 
     Attributes:
         arrival_s: (requests,) ascending.
@@ -22,6 +22,8 @@ class Workload:
         exits: (requests,) segments each runs through, from 1.
         priority: (requests,) values of `serve.row.Priority`.
         deadline_s: (requests,) on the clock of `arrival_s`; infinite for none.
+        ahead_tokens: (requests,) tokens of the texts before each in a request of several.
+        lone: (requests,) whether each is a request of its own.
     """
 
     arrival_s: Times
@@ -29,6 +31,8 @@ class Workload:
     exits: NDArray[np.int64]
     priority: NDArray[np.int64]
     deadline_s: Times
+    ahead_tokens: NDArray[np.int64]
+    lone: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -52,6 +56,8 @@ class Traffic:
         lengths: how long they are.
         urgent_share: of requests have high priority, the rest normal.
         timeout_s: after arrival; infinite for none.
+        batch_share: of requests have several texts.
+        batch_texts: how many.
         trace: stands for `mix` and `lengths` where it has them.
     """
 
@@ -60,10 +66,12 @@ class Traffic:
     lengths: Lengths
     urgent_share: float = 0.0
     timeout_s: float = float("inf")
+    batch_share: float = 0.0
+    batch_texts: int = 64
     trace: Trace | None = None
 
     def draw(self, rate: float, num: int, seed: int) -> Workload:
-        """Return `num` requests at `rate` per second.
+        """Return `num` texts at `rate` per second.
 
         Lengths, exits and priorities depend on the seed alone: other rates and other arrivals
         bring the same requests.
@@ -74,10 +82,21 @@ class Traffic:
         if self.trace is not None:
             tokens = np.resize(self.trace.tokens, num)
             exits = exits if self.trace.exits is None else np.resize(self.trace.exits, num)
-        arrival_s = self.arrivals.draw(rate, num, when)
         urgent = what.random(num) < self.urgent_share
-        priority = np.where(urgent, Priority.HIGH, Priority.NORMAL)
-        return Workload(arrival_s, tokens, exits, priority, arrival_s + self.timeout_s)
+        sizes = np.where(what.random(num) < self.batch_share, self.batch_texts, 1)
+        sizes = sizes[: np.searchsorted(np.cumsum(sizes), num) + 1]
+        arrival_s = self.arrivals.draw(rate * len(sizes) / num, len(sizes), when)
+        request = np.repeat(np.arange(len(sizes)), sizes)[:num]
+        before = np.concatenate([[0], np.cumsum(tokens)[:-1]])
+        return Workload(
+            arrival_s[request],
+            tokens,
+            exits,
+            np.where(urgent, Priority.HIGH, Priority.NORMAL)[request],
+            arrival_s[request] + self.timeout_s,
+            before - before[np.searchsorted(request, request)],
+            sizes[request] == 1,
+        )
 
 
 def replayed(trace: Trace, mix: ExitMix, lengths: Lengths) -> Traffic:

@@ -93,3 +93,14 @@ def test_rows_of_one_length_start_in_the_order_they_came() -> None:
 
 def test_a_row_too_long_for_any_wave_starts_alone() -> None:
     assert company([50, 50, 3], GPU, Bounds(8, 20)) == [0]
+
+
+def test_a_wave_need_not_grow_beyond_what_saves_something() -> None:
+    wide = Bounds(64, 2048)
+    dear_launch = SegmentCost(fixed_s=1e-3, per_token_s=1e-6)
+    cheap_launch = SegmentCost(fixed_s=2**-10, per_token_s=2**-15)
+    assert wide.enough(dear_launch) == wide
+    assert wide.enough(cheap_launch) == Bounds(64, 1600)
+    assert wide.enough(SegmentCost(per_token_s=1e-3)) == Bounds(64, 512)
+    assert Bounds(64, 100).enough(SegmentCost(per_token_s=1e-3)) == Bounds(64, 100)
+    assert wide.enough(SegmentCost()) == wide

@@ -50,6 +50,23 @@ def test_equals_go_in_the_order_they_came() -> None:
     assert keys(scheduler.next_waves(0)) == [3]
 
 
+def test_a_lone_text_does_not_wait_for_the_whole_of_a_large_request() -> None:
+    # A row of 10 tokens takes 1 s per layer, so 4 s: one turn of theirs in 16 s.
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1), CPU)
+    scheduler.add([row(key, 10, ahead_tokens=10 * (key - 1)) for key in (1, 2, 3, 4)])
+    assert keys(scheduler.next_waves(0)) == [1]
+    scheduler.add([row(9, 10, admitted_s=20.0)])
+    assert [keys(scheduler.next_waves(20))[0] for _ in range(4)] == [2, 9, 3, 4]
+
+
+def test_nor_does_the_large_request_wait_for_all_who_come_after_it() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1), CPU)
+    scheduler.add([row(key, 10, ahead_tokens=10 * (key - 1)) for key in (1, 2, 3)])
+    scheduler.add([row(4 + i, 10, admitted_s=1.0 + 15 * i) for i in range(4)])
+    order = [keys(scheduler.next_waves(60))[0] for _ in range(7)]
+    assert order == [1, 4, 2, 5, 6, 3, 7]
+
+
 def test_where_tokens_are_dear_a_wave_holds_rows_of_like_length() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
     scheduler.add([row(1, 40), row(2, 4), row(3, 40), row(4, 4)])

@@ -1,5 +1,7 @@
 """What the scheduler's rules are for, on small simulations that repeat to the last digit."""
 
+from dataclasses import replace
+
 import pytest
 
 from loadtest.simulator.arrivals import Poisson
@@ -31,3 +33,11 @@ def test_the_engine_answers_as_many_in_time_as_batches_that_run_to_completion(
 def test_where_launches_are_dear_parked_waves_make_room_for_more_requests() -> None:
     here = scene("gpu-like")
     assert here.capacity(ENGINE, TRAFFIC) > 1.15 * here.capacity(COMPLETION, TRAFFIC)
+
+
+def test_lone_texts_do_not_wait_for_others_large_requests() -> None:
+    here = scene("cpu-like")
+    mixed = replace(TRAFFIC, batch_share=0.02, batch_texts=64)
+    rate = 0.6 * here.capacity(COMPLETION, mixed)
+    ours, theirs = (here.simulate(name, mixed, rate) for name in (ENGINE, COMPLETION))
+    assert ours.lone_p99_ms < 0.8 * theirs.lone_p99_ms

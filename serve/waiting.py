@@ -1,0 +1,116 @@
+"""The rows that no segment has seen yet, in the order in which they may start."""
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+
+from serve.cost import CostModel, SegmentCost
+from serve.forming import Bounds, company
+from serve.row import Row
+
+# Rows leave on the way, so a token that starts costs less than a token in every segment. The
+# least total cost would take the true share, but larger waves also keep their first rows longer.
+STAY = 0.7
+
+# What a request of many rows may count on while others come. With all of the machine, whatever
+# lone texts take of it would hold up those behind them; less would hold up large requests more.
+SHARE_OF_MACHINE = 0.25
+
+# How many waves' worth of waiting rows are searched for company of like length.
+LOOKAHEAD = 4
+
+
+class WaitingRows:
+    """A queue by rank, from whose head rows of like length are taken together."""
+
+    def __init__(self, aging_s: float) -> None:
+        """Start empty.
+
+        Args:
+            aging_s: waiting so much longer makes up for one priority less.
+        """
+        self._aging_s = aging_s
+        self._queue: list[tuple[float, Row]] = []  # by rank
+        self._num_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def lead(self) -> Row:
+        """The row that may start next."""
+        return self._queue[0][1]
+
+    def crowded(self, bounds: Bounds) -> bool:
+        """Whether as much waits as one wave may hold."""
+        rows, tokens = bounds
+        return len(self._queue) >= rows or self._num_tokens >= tokens
+
+    def add(self, rows: Iterable[Row], costs: CostModel) -> None:
+        """Take in new rows, in order.
+
+        Args:
+            rows: admitted ones.
+            costs: as they are known now; they place the rows of large requests.
+        """
+        for row in rows:
+            rank = self._rank(row, costs)
+            self._num_tokens += row.num_tokens
+            if self._queue and rank < self._queue[-1][0]:
+                insort(self._queue, (rank, row), key=itemgetter(0))
+            else:
+                self._queue.append((rank, row))
+
+    def remove(self, gone: Callable[[Row], bool]) -> list[Row]:
+        """Give up the rows that are `gone`."""
+        # Asked once per row: a row may be cancelled by another thread at any moment.
+        asked = [(gone(entry[1]), entry) for entry in self._queue]
+        removed = [entry[1] for leaves, entry in asked if leaves]
+        if removed:
+            self._queue = [entry for leaves, entry in asked if not leaves]
+            self._num_tokens -= sum([row.num_tokens for row in removed])
+        return removed
+
+    def company(self, ahead: SegmentCost, bounds: Bounds) -> list[int]:
+        """Return the places of the first row and of those that would start with it.
+
+        Of all who wait at this moment: a choice made earlier would leave out those who came since,
+        and cut the queue into waves that are small and unlike.
+
+        Args:
+            ahead: costs of the whole way through the model.
+            bounds: on a wave.
+        """
+        window = self._queue[: LOOKAHEAD * bounds.max_rows]
+        fixed_s, *per_token_s = ahead
+        likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
+        return company([row.num_tokens for _, row in window], likely, bounds)
+
+    def longest(self, places: list[int]) -> int:
+        """Return the tokens of the longest row at these places."""
+        return max([self._queue[place][1].num_tokens for place in places])
+
+    def take(self, places: list[int]) -> list[Row]:
+        """Remove and return the rows at these places, which ascend."""
+        taken, head = set(places), self._queue[: places[-1] + 1]
+        rows = [head[place][1] for place in places]
+        self._queue[: len(head)] = [e for place, e in enumerate(head) if place not in taken]
+        self._num_tokens -= sum([row.num_tokens for row in rows])
+        return rows
+
+    def _rank(self, row: Row, costs: CostModel) -> float:
+        """Return the row's place in the queue, which waiting does not change.
+
+        Every request has its turn from when it came: a row of many counts as come when those of
+        its own request before it would be done on `SHARE_OF_MACHINE` (the virtual start of fair
+        queueing, Demers et al. 1989). So a lone text does not wait for the whole of a large
+        request that came before it; who is alone gets the whole machine all the same.
+
+        Lower priorities stand behind rows that come `aging_s` later. A row that must start
+        within that time counts as if it had come earlier: earliest deadline first.
+        """
+        _, per_token_s, per_pair_s = costs.remaining(0)
+        ahead_s = (per_token_s + per_pair_s * row.num_tokens) * row.ahead_tokens
+        start_s = row.deadline_s - 2 * costs.remaining_s(0, 1, row.num_tokens)
+        come_s = row.admitted_s + ahead_s / SHARE_OF_MACHINE
+        return min(come_s + (row.priority - 1) * self._aging_s, start_s - self._aging_s)
