@@ -18,32 +18,61 @@ class Data(_Frozen):
     sha256: str
 
 
-class ExitFigures(_Frozen):
-    """Accuracy (0 to 1) when every row is answered at this layer."""
+class _Figures(_Frozen):
+    """How good answers are.
+
+    Attributes:
+        accuracy: share of rows answered right, 0 to 1: with the right label, with all labels
+            right (multi-label), or share of words with the right tag; None for a regression.
+        metrics: what else the task is measured by, such as `f1` or `pearson`, by name.
+    """
+
+    accuracy: float | None = None
+    metrics: dict[str, float] = {}
+
+    def value(self, metric: str) -> float:
+        """Return the accuracy, or one of the other metrics, by name."""
+        if metric != "accuracy":
+            return self.metrics[metric]
+        if self.accuracy is None:
+            raise KeyError(metric)
+        return self.accuracy
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names that `value` takes."""
+        return (*(() if self.accuracy is None else ("accuracy",)), *self.metrics)
+
+
+class ExitFigures(_Figures):
+    """What the answers are worth when every row is answered at this layer."""
 
     layer: int
-    accuracy: float
 
 
-class OperatingPoint(_Frozen):
+class OperatingPoint(_Figures):
     """What one rule gives.
 
     Attributes:
-        accuracy: share of rows labelled right, 0 to 1.
-        agreement: share of rows with the last exit's label, 0 to 1.
+        agreement: share of rows with the last exit's answer, 0 to 1; None for a regression,
+            whose values are never quite the same.
         mean_exit_layer: mean number of transformer layers executed.
     """
 
     rule: ExitRule
-    accuracy: float
-    agreement: float
+    agreement: float | None = None
     mean_exit_layer: float
 
 
 class VariantCalibration(_Frozen):
-    """Figures of one precision."""
+    """Figures of one precision.
+
+    Attributes:
+        metric: the name of the figure that the profiles were chosen by.
+    """
 
     data: Data
+    metric: str = "accuracy"
     exits: tuple[ExitFigures, ...]
     operating_points: tuple[OperatingPoint, ...]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -13,15 +12,18 @@ from serve.bundle import Bundle
 from serve.control import LivePolicy, PolicyStore
 from serve.device import build_runner, place
 from serve.engine import Engine
+from serve.entities import EntityReader
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.hardware import available_threads
+from serve.inputs import InputReader
 from serve.ort_environment import share_pool
 from serve.pending import Pending, settle_on_their_loops
-from serve.row import Answer, Outcome, Priority, Row, WaveStats
+from serve.request import ModelRequest
+from serve.row import Answer, Outcome, Row, WaveStats
 from serve.rules import ExitRule, check_rule
 from serve.scheduler import WaveLimits
 from serve.steps import ModelShape
-from serve.tokens import Text, TextEncoder, Tokens
+from serve.tokens import Tokens
 from serve.warm_up import measure
 
 log = logging.getLogger(__name__)
@@ -70,9 +72,16 @@ class EngineOptions:
 
 
 class Classified(NamedTuple):
-    """Answers in the order of the texts, and the policy version they were made under."""
+    """Answers, and what they are of, in the order of the inputs.
+
+    Attributes:
+        answers: one per input.
+        tokens: likewise, what the inputs were tokenized to.
+        policy_version: that the answers were made under.
+    """
 
     answers: list[Answer]
+    tokens: list[Tokens]
     policy_version: int
 
 
@@ -85,6 +94,8 @@ class Classifier:
         device: where it runs.
         precision: the variant in use.
         policy: the live policy.
+        inputs: reads texts and ids as the model takes them.
+        entities: of token classification, reads answers; else None.
         costs: what segments cost, kept fresh by the engine.
         engine: runs the segments.
     """
@@ -100,7 +111,10 @@ class Classifier:
         self.device, self.precision = placement
         self.policy = LivePolicy(bundle.name, manifest, store)
         self._observer = observer
-        self._encoder = TextEncoder(bundle.tokenizer_path, manifest.max_tokens)
+        self.inputs = InputReader(bundle.tokenizer_path, manifest)
+        self.entities: EntityReader | None = None
+        if manifest.task == "token":
+            self.entities = EntityReader(manifest.labels, self.inputs.speller)
         threads = options.num_threads or available_threads()
         if options.shared_pool:
             share_pool(threads)
@@ -124,54 +138,36 @@ class Classifier:
         """Start the engine."""
         self.engine.start()
 
-    async def classify(
-        self,
-        texts: Sequence[Text],
-        wish: ExitRule | str | None = None,
-        deadline_s: float = math.inf,
-        truncate: bool = False,
-        priority: Priority = Priority.NORMAL,
-    ) -> Classified:
-        """Classify texts; a cancelled call drops its rows before their next segment.
-
-        Args:
-            texts: one or more.
-            wish: a rule, a profile's name, or None for the policy's default.
-            deadline_s: on the engine's clock; rows then leave with the best answer they have.
-            truncate: cut texts that are too long.
-            priority: among the texts that wait.
+    async def classify(self, request: ModelRequest) -> Classified:
+        """Classify inputs; a cancelled call drops its rows before their next segment.
 
         Raises:
-            OfframpError: of the rule, the texts, the queue or the model.
+            OfframpError: of the rule, the inputs, the queue or the model.
         """
         live = self.policy.current
-        rule = live.policy.rule_for(wish)
-        manifest = self.bundle.manifest
-        check_rule(rule, manifest.traits)
-        self.engine.check_room(len(texts))
-        if deadline_s <= self.engine.clock():
+        rule = live.policy.rule_for(request.wish)
+        check_rule(rule, self.bundle.manifest.traits)
+        self.engine.check_room(len(request.inputs))
+        if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        tokens = await self._tokenize(texts, truncate)
+        tokens = await self._tokenize(request)
         pending = Pending(len(tokens), asyncio.get_running_loop())
-        rows = [
-            Row(t.input_ids, t.token_type_ids, rule, (pending, i), deadline_s, priority, ahead)
-            for i, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
-        ]
+        rows = _rows(request, rule, tokens, pending)
         self.engine.submit(rows)
         try:
-            return Classified(await pending.answers(), live.version)
+            return Classified(await pending.answers(), tokens, live.version)
         except (asyncio.CancelledError, OfframpError):
             for row in rows:
                 row.cancelled = True
             raise
 
-    async def _tokenize(self, texts: Sequence[Text], truncate: bool) -> list[Tokens]:
+    async def _tokenize(self, request: ModelRequest) -> list[Tokens]:
         began_s = self.engine.clock()
-        num_chars = sum(len(t.text) + len(t.text_pair or "") for t in texts)
-        if num_chars <= MAX_INLINE_CHARS:
-            tokens = self._encoder.encode(texts, truncate)
+        wanted = request.inputs, request.truncate
+        if request.num_chars <= MAX_INLINE_CHARS:
+            tokens = self.inputs.read(*wanted)
         else:
-            tokens = await asyncio.to_thread(self._encoder.encode, texts, truncate)
+            tokens = await asyncio.to_thread(self.inputs.read, *wanted)
         self._observer.tokenized(self.engine.clock() - began_s)
         return tokens
 
@@ -180,6 +176,25 @@ class Classifier:
             if isinstance(outcome.result, Answer):
                 self._observer.answer(outcome.result, outcome.row.num_tokens)
         settle_on_their_loops(outcomes)
+
+
+def _rows(
+    request: ModelRequest, rule: ExitRule, tokens: list[Tokens], pending: Pending
+) -> list[Row]:
+    return [
+        Row(
+            t.input_ids,
+            t.token_type_ids,
+            rule,
+            tag=(pending, place),
+            deadline_s=request.deadline_s,
+            priority=request.priority,
+            ahead_tokens=ahead,
+            counted=t.counted,
+            trail=[] if request.trails else None,
+        )
+        for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
+    ]
 
 
 def _tokens_ahead(texts: Sequence[Tokens]) -> list[int]:

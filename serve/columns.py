@@ -2,27 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, PatienceRule, Rule
-from serve.traits import Traits
+from serve import carry as carries
+from serve.carry import THRESHOLDS, Carry
+from serve.compiled import KINDS, NEVER, compiler
+from serve.opinion import EVERY, ExitIndex, Rows
+from serve.rules import ExitRule
+from serve.traits import Task, Traits
 
-KINDS: tuple[type[Rule], ...] = (EntropyRule, ConfidenceRule, PatienceRule, LayerRule)
-NEVER = len(KINDS)
-
-
-class _Compiled(NamedTuple):
-    """One rule in terms of one model's exit indices."""
-
-    kind: int
-    threshold: float
-    patience: int
-    first: int
-    last: int
+__all__ = ["KINDS", "NEVER", "RuleColumns"]
 
 
 @dataclass(slots=True)
@@ -31,15 +22,17 @@ class RuleColumns:
 
     Attributes:
         kind: (rows,) index into `KINDS`, or `NEVER`.
-        threshold: (rows,) of entropy and confidence rules.
-        patience: (rows,) of patience rules.
+        threshold: (rows,) that the rule's signal is compared with; of patience, the tolerance.
+        patience: (rows,) of rules that have one.
         first: (rows,) index of the first exit at which the row may leave.
         last: (rows,) index of the exit at which it leaves at the latest.
         label: (rows,) the label at the exit before; -1 before the first and after a NaN.
-        streak: (rows,) how many exits in a row have agreed with the one before.
+        streak: (rows,) how many exits in a row have agreed, or were confident.
         kinds: what `kind` holds at most; rows may have left since.
         bounded: whether a row may be kept from leaving, or may have to leave, at some exit;
             likewise.
+        task: of the model.
+        carry: what only some rules need; empty where none of them is in the wave.
     """
 
     kind: NDArray[np.int8]
@@ -51,6 +44,8 @@ class RuleColumns:
     streak: NDArray[np.int32]
     kinds: tuple[int, ...]
     bounded: bool
+    task: Task
+    carry: Carry
 
     @classmethod
     def of(cls, rules: Sequence[ExitRule], traits: Traits) -> "RuleColumns":
@@ -60,9 +55,10 @@ class RuleColumns:
             rules: one per row, each checked against the model (`serve.rules.check_rule`).
             traits: of the model.
         """
-        exits = traits.exits
-        compiled = [_compile(rule, exits) for rule in rules]
-        kind, threshold, patience, first, last = zip(*compiled, strict=True)
+        compile_rule = compiler(traits)
+        kind, threshold, patience, first, last, carry = zip(
+            *[compile_rule(rule) for rule in rules], strict=True
+        )
         return cls(
             kind=np.array(kind, np.int8),
             threshold=np.array(threshold, np.float32),
@@ -72,7 +68,9 @@ class RuleColumns:
             label=np.full(len(rules), -1, np.int32),
             streak=np.zeros(len(rules), np.int32),
             kinds=tuple(sorted(set(kind))),
-            bounded=any(first) or min(last) < len(exits) - 1,
+            bounded=any(first) or min(last) < len(traits.exits) - 1,
+            task=traits.task,
+            carry=carries.stack(carry) if any(carry) else {},
         )
 
     def take(self, rows: NDArray[np.intp]) -> "RuleColumns":
@@ -87,11 +85,19 @@ class RuleColumns:
             self.streak[rows],
             self.kinds,
             self.bounded,
+            self.task,
+            carries.take(self.carry, rows) if self.carry else {},
         )
+
+    def put(self, rows: NDArray[np.intp], part: "RuleColumns") -> None:
+        """Write back how far these rows have come, as `part`, taken from them, has it now."""
+        self.label[rows], self.streak[rows] = part.label, part.streak
+        if part.carry:
+            carries.put(self.carry, rows, part.carry)
 
     @classmethod
     def concatenate(cls, parts: Sequence["RuleColumns"]) -> "RuleColumns":
-        """Return the parts' rows one after another."""
+        """Return the parts' rows one after another; all of one model."""
         return cls(
             np.concatenate([part.kind for part in parts]),
             np.concatenate([part.threshold for part in parts]),
@@ -101,21 +107,26 @@ class RuleColumns:
             np.concatenate([part.label for part in parts]),
             np.concatenate([part.streak for part in parts]),
             tuple(sorted({kind for part in parts for kind in part.kinds})),
-            any(part.bounded for part in parts),
+            any([part.bounded for part in parts]),
+            parts[0].task,
+            carries.concatenate([(len(part.kind), part.carry) for part in parts])
+            if any([part.carry for part in parts])
+            else {},
         )
 
+    def threshold_at(self, rows: Rows, exit_index: ExitIndex) -> NDArray[np.float32]:
+        """Return the thresholds that hold for these rows, each at its exit."""
+        if THRESHOLDS not in self.carry:
+            # Most calls are of this kind; to index all rows takes longer than to ask.
+            return self.threshold if rows is EVERY else self.threshold[rows]
+        own = self.carried_at(THRESHOLDS, rows, exit_index)
+        at_exit: NDArray[np.float32] = np.where(np.isnan(own), self.threshold[rows], own)
+        return at_exit
 
-@lru_cache(maxsize=4096)
-def _compile(rule: ExitRule, exits: tuple[int, ...]) -> _Compiled:
-    inside = [
-        index
-        for index, layer in enumerate(exits)
-        if (rule.min_layer or 1) <= layer <= (rule.max_layer or exits[-1])
-    ]
-    first, last = inside[0], inside[-1]
-    if isinstance(rule, LayerRule):
-        first = last = exits.index(rule.layer)
-    kind = KINDS.index(type(rule)) if type(rule) in KINDS else NEVER
-    threshold = rule.threshold if isinstance(rule, EntropyRule | ConfidenceRule) else 0.0
-    patience = rule.patience if isinstance(rule, PatienceRule) else 0
-    return _Compiled(kind, threshold, patience, first, last)
+    def carried_at(self, name: str, rows: Rows, exit_index: ExitIndex) -> NDArray[np.floating]:
+        """Return (rows,) of a carried column (rows, exits) each row's entry for its exit."""
+        column = self.carry[name][rows]
+        if isinstance(exit_index, np.ndarray):
+            own: NDArray[np.floating] = column[np.arange(len(column)), exit_index]
+            return own
+        return column[:, exit_index]

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from serve.cost import CostModel
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
 from serve.judge import Reason
+from serve.leaving import farewells
 from serve.memory import out_of_memory
+from serve.merging import merge
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.runner import AnyRunner, mixes_depths
 from serve.scheduler import Scheduler, WaveLimits
-from serve.signals import meaningless
 from serve.steps import ModelShape, steps_of
-from serve.wave import Wave, merge
+from serve.wave import Wave
 
 __all__ = ["EngineCore", "ModelShape"]
 
@@ -197,28 +198,29 @@ class EngineCore:
         if not len(leaving):
             return []
         now = self._clock()
-        logits = wave.logits[leaving]
         figures = zip(
             leaving.tolist(),
-            logits,
-            self._steps.exits_of(wave, leaving),
+            wave.exits_of(leaving),
             reasons[leaving].tolist(),
             wave.signals[leaving].tolist(),
-            meaningless(logits).tolist(),
+            farewells(wave, leaving, self._shape.traits.task),
             strict=True,
         )
         outcomes = []
-        for i, own, index, reason, signal, broken in figures:
+        for i, index, reason, signal, (logits, head, label, broken) in figures:
             row = wave.rows[i]
             result: Answer | OfframpError
             if index < 0:
                 result = DeadlineExceeded()
             elif broken:
-                layer = self._shape.exits[index]
+                layer = self._shape.exits[head]
                 result = ModelFailure(f"the model gave no number at layer {layer}")
             else:
                 queue_s, compute_s = row.started_s - row.admitted_s, now - row.started_s
-                result = Answer(own, index, _REASONS[reason], signal, queue_s, compute_s)
+                trail = () if row.trail is None else row.trail
+                result = Answer(
+                    logits, index, _REASONS[reason], signal, queue_s, compute_s, head, label, trail
+                )
             outcomes.append(Outcome(row, result))
         wave.compact(reasons == _STAYS)
         return outcomes

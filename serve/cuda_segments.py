@@ -1,4 +1,4 @@
-"""A bundle's segments on a GPU: hidden states stay there, only logits come to the host."""
+"""A bundle's segments on a GPU: hidden states stay there, what heads say comes to the host."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -16,12 +16,11 @@ from serve.manifest import (
     HIDDEN_OUT,
     INPUT_IDS,
     KEEP,
-    LOGITS,
     TOKEN_TYPE_IDS,
     Precision,
 )
 from serve.runner import Hidden, Ids, Step
-from serve.segments import active_segments, runs_between
+from serve.segments import active_segments, runs_between, said_by_heads
 
 GRAPHS = Path(__file__).parent / "graphs"
 # Names in the graphs there; `export.join_graph` writes them.
@@ -63,8 +62,8 @@ class BoundChain:
         self.precision = precision
         self.device = device
         self._token_types = bundle.manifest.token_types
-        paths = bundle.segment_paths(precision)
-        self._segments = [_Bound(open_session(path), device) for path in paths]
+        paths, said = bundle.segment_paths(precision), said_by_heads(bundle.manifest)
+        self._segments = [_Bound(open_session(path), device, said) for path in paths]
         self._runs = runs_between(active_segments(bundle.manifest, precision))
         self._joiner = _Joiner(open_session, precision, bundle.manifest.width, device)
 
@@ -114,9 +113,10 @@ class BoundChain:
 class _Bound:
     """One segment's session, with inputs and outputs bound to the device."""
 
-    def __init__(self, session: ort.InferenceSession, device: str) -> None:
+    def __init__(self, session: ort.InferenceSession, device: str, said: list[str]) -> None:
         self._session = session
         self._device = device
+        self._said = dict.fromkeys(said, "cpu")
 
     def pass_on(self, inputs: _Inputs) -> ort.OrtValue:
         """Queue a run and return hidden states that may still be in the making."""
@@ -124,10 +124,11 @@ class _Bound:
         return hidden
 
     def run(self, inputs: _Inputs, is_last: bool) -> Step:
-        """Run, and wait for the logits."""
-        outputs = {LOGITS: "cpu"} if is_last else {LOGITS: "cpu", HIDDEN_OUT: self._device}
-        logits, *hidden = _bound_run(self._session, inputs, outputs, None)
-        return Step(hidden[0] if hidden else None, logits.numpy())
+        """Run, and wait for what the head says."""
+        passed_on = {} if is_last else {HIDDEN_OUT: self._device}
+        values = _bound_run(self._session, inputs, passed_on | self._said, None)
+        hidden = None if is_last else values.pop(0)
+        return Step(hidden, *(value.numpy() for value in values))
 
 
 class _Joiner:

@@ -58,6 +58,7 @@ _MESSAGES = {
     "string_unicode": "must be a text of valid Unicode",
     "too_long": "must have at most {max_length} entries",
     "too_short": "must not be empty",
+    "tuple_type": "must be a list",
     "union_tag_invalid": "unknown {discriminator} '{tag}', there are {expected_tags}",
     "union_tag_not_found": "must have a {discriminator}",
 }

@@ -8,11 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.columns import KINDS, RuleColumns
-from serve.rules import ConfidenceRule, EntropyRule, LayerRule, PatienceRule, Rule
-from serve.signals import confidence, entropy
+from serve.criteria.agreement import by_confident_patience, by_patience, by_voting
+from serve.criteria.answers import answers
+from serve.criteria.certainty import (
+    by_classes,
+    by_confidence,
+    by_entropy,
+    by_learned,
+    by_margin,
+    by_normalized_entropy,
+)
+from serve.opinion import EVERY, ExitIndex, Given, Opinion, Rows, Said, Temperature
+from serve.rules import (
+    ClassesRule,
+    ConfidenceRule,
+    ConfidentPatienceRule,
+    EntropyRule,
+    LayerRule,
+    LearnedRule,
+    MarginRule,
+    NormalizedEntropyRule,
+    PatienceRule,
+    Rule,
+    VotingRule,
+)
 
-Temperature: TypeAlias = float | NDArray[np.float32]  # (rows,) where they are at different exits
-Opinion: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.float32]]  # (rows,) confident, signal
+__all__ = ["Given", "Reason", "Said", "Temperature", "Verdict", "judge"]
 
 
 class Reason(IntEnum):
@@ -25,40 +46,12 @@ class Reason(IntEnum):
     MAX_LAYER = 4
     FINAL = 5
     DEADLINE = 6
+    VOTES = 7
 
     @property
     def label(self) -> str:
         """The reason's name in JSON and metrics."""
         return self.name.lower()
-
-
-class Said(NamedTuple):
-    """What an exit head says of the rows of a wave.
-
-    Attributes:
-        logits: (rows, labels); of token classification (rows, tokens, labels).
-        uncertainty: (rows,) the heads' own predicted error, if they give it.
-        counted: (rows, tokens) of token classification: which tokens count; padding and
-            special tokens do not.
-    """
-
-    logits: NDArray[np.float32]
-    uncertainty: NDArray[np.float32] | None = None
-    counted: NDArray[np.bool_] | None = None
-
-
-class Given(NamedTuple):
-    """The answers that the rows would leave with now, where they are not this exit's.
-
-    Attributes:
-        logits: (rows, labels) likewise.
-        exit_index: (rows,) whose head gives each answer, counted from 0.
-        label: (rows,) the answer's label; -1 for the one of the largest logit.
-    """
-
-    logits: NDArray[np.float32]
-    exit_index: NDArray[np.int64]
-    label: NDArray[np.int64]
 
 
 class Verdict(NamedTuple):
@@ -79,7 +72,7 @@ class Verdict(NamedTuple):
 def judge(
     columns: RuleColumns,
     said: Said,
-    exit_index: int | NDArray[np.int64],
+    exit_index: ExitIndex,
     num_exits: int,
     temperature: Temperature = 1.0,
 ) -> Verdict:
@@ -88,15 +81,14 @@ def judge(
     A NaN signal is never confident: such a row goes on to its last permitted exit.
 
     Args:
-        columns: the rows' rules; `label` and `streak` are updated in place.
+        columns: the rows' rules; `label`, `streak` and `carry` are updated in place.
         said: by this exit's head.
         exit_index: which exit, counted from 0; (rows,) where rows are at different ones.
         num_exits: how many exits the model has.
         temperature: of this exit, for confidence; (rows,) likewise.
     """
-    logits = said.logits
-    confident, signals = _opinions(columns, logits, temperature)
-    reasons = np.zeros(len(logits), np.int8)
+    confident, signals = _opinions(columns, said, exit_index, temperature)
+    reasons = np.zeros(len(said.logits), np.int8)
     if columns.bounded:
         confident &= (columns.first <= exit_index) & (exit_index <= columns.last)
         reasons[columns.last == exit_index] = Reason.MAX_LAYER
@@ -107,69 +99,57 @@ def judge(
             reasons[:] = Reason.FINAL
     else:
         reasons[exit_index == num_exits - 1] = Reason.FINAL
-    return Verdict(reasons, signals)
+    given = answers(columns, said, confident, exit_index) if columns.carry else None
+    return Verdict(reasons, signals, given)
 
 
 def _opinions(
-    columns: RuleColumns, logits: NDArray[np.float32], temperature: Temperature
+    columns: RuleColumns, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
     if len(columns.kinds) == 1:
-        return _CRITERIA[columns.kinds[0]](columns, logits, temperature)
-    confident = np.empty(len(logits), np.bool_)
-    signals = np.empty(len(logits), np.float32)
+        return _CRITERIA[columns.kinds[0]](columns, EVERY, said, exit_index, temperature)
+    confident = np.empty(len(said.logits), np.bool_)
+    signals = np.empty(len(said.logits), np.float32)
     for kind in columns.kinds:
         rows = np.flatnonzero(columns.kind == kind)
-        part = columns.take(rows)
-        own = temperature[rows] if isinstance(temperature, np.ndarray) else temperature
-        confident[rows], signals[rows] = _CRITERIA[kind](part, logits[rows], own)
-        columns.label[rows], columns.streak[rows] = part.label, part.streak
+        # Rows may have left since: the last of a kind too.
+        if len(rows):
+            confident[rows], signals[rows] = _CRITERIA[kind](
+                columns,
+                rows,
+                said.of(rows),
+                exit_index[rows] if isinstance(exit_index, np.ndarray) else exit_index,
+                temperature[rows] if isinstance(temperature, np.ndarray) else temperature,
+            )
     return confident, signals
 
 
-def _by_entropy(
-    columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
-) -> Opinion:
-    signal = entropy(logits)
-    return signal < columns.threshold, signal
-
-
-def _by_confidence(
-    columns: RuleColumns, logits: NDArray[np.float32], temperature: Temperature
-) -> Opinion:
-    signal = confidence(logits, temperature)
-    return signal >= columns.threshold, signal
-
-
-def _by_patience(
-    columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
-) -> Opinion:
-    # The first of the largest logits; -1 where there is no number.
-    unknown = np.isnan(entropy(logits))
-    label = np.where(unknown, -1, logits.argmax(axis=1)).astype(np.int32)
-    agrees = (label == columns.label) & (label >= 0)
-    streak = np.where(agrees, columns.streak + 1, 0)
-    columns.label, columns.streak = label, streak
-    return streak >= columns.patience, streak.astype(np.float32)
-
-
 def _by_layer(
-    _columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
-    return np.ones(len(logits), np.bool_), np.full(len(logits), np.nan, np.float32)
+    num_rows = len(said.logits)
+    return np.ones(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
 
 
 def _never(
-    _columns: RuleColumns, logits: NDArray[np.float32], _temperature: Temperature
+    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
-    return np.zeros(len(logits), np.bool_), np.full(len(logits), np.nan, np.float32)
+    num_rows = len(said.logits)
+    return np.zeros(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
 
 
-_Criterion: TypeAlias = Callable[[RuleColumns, NDArray[np.float32], Temperature], Opinion]
+_Criterion: TypeAlias = Callable[[RuleColumns, Rows, Said, ExitIndex, Temperature], Opinion]
 
 _BY_RULE: dict[type[Rule], tuple[_Criterion, Reason]] = {
-    EntropyRule: (_by_entropy, Reason.CONFIDENT),
-    ConfidenceRule: (_by_confidence, Reason.CONFIDENT),
-    PatienceRule: (_by_patience, Reason.PATIENCE),
+    EntropyRule: (by_entropy, Reason.CONFIDENT),
+    NormalizedEntropyRule: (by_normalized_entropy, Reason.CONFIDENT),
+    ConfidenceRule: (by_confidence, Reason.CONFIDENT),
+    MarginRule: (by_margin, Reason.CONFIDENT),
+    PatienceRule: (by_patience, Reason.PATIENCE),
+    ConfidentPatienceRule: (by_confident_patience, Reason.PATIENCE),
+    VotingRule: (by_voting, Reason.VOTES),
+    LearnedRule: (by_learned, Reason.CONFIDENT),
+    ClassesRule: (by_classes, Reason.CONFIDENT),
     LayerRule: (_by_layer, Reason.LAYER),
 }
 # As `RuleColumns.kind` counts them: the last is of rules that never let a row leave.

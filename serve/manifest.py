@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from serve.policy import Policy
+from serve.rules import ExitRule
 from serve.traits import Task, Traits
 
 FORMAT_VERSION: Literal[1] = 1
@@ -34,17 +35,36 @@ class Exit(_Frozen):
 
 
 class Head(_Frozen):
-    """Kind of the exit heads: pooling over tokens, tanh pooler or none, linear classifier."""
+    """Kind of the exit heads: how tokens are pooled, a dense layer or none, linear classifier.
 
-    pooling: Literal["first", "mean"]
+    Attributes:
+        kind: `attention` reads all tokens by attention of its own before it pools (FastBERT).
+        pooling: `tokens` is none: every token has logits of its own.
+        pooler: whether there is a dense layer before the classifier.
+        activation: after the dense layer.
+        norm: whether a layer norm follows the activation.
+    """
+
+    kind: Literal["pooled", "attention"] = "pooled"
+    pooling: Literal["first", "mean", "tokens"]
     pooler: bool
+    activation: Literal["tanh", "relu", "gelu", "none"] = "tanh"
+    norm: bool = False
 
 
 class TrainedFor(_Frozen):
-    """The signal the heads were trained for and how it is compared with a threshold."""
+    """What the heads were trained for.
 
-    signal: Literal["entropy", "confidence", "patience"] = "entropy"
-    comparison: Literal["<", ">="] = "<"
+    Attributes:
+        method: the system or paper, such as DeeBERT.
+        rule: the rule with the settings that the checkpoint states; None where it states none.
+    """
+
+    # Bundles may still hold the two fields that were here before.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    method: str | None = None
+    rule: ExitRule | None = None
 
 
 class Graph(_Frozen):
@@ -63,7 +83,8 @@ class Segment(Graph):
         exit_layer: transformer layers executed once this segment has run.
         inputs: the first segment takes input_ids, attention_mask and, if the model has
             them, token_type_ids; a later one takes hidden, keep and attention_mask.
-        outputs: hidden_out, the next segment's hidden, and logits.
+        outputs: hidden_out, the next segment's hidden, and what the head says: logits and, if
+            it has learned it, uncertainty.
     """
 
     exit_layer: PositiveInt
@@ -71,7 +92,7 @@ class Segment(Graph):
 
 
 class HeadGraph(Graph):
-    """The exit head after one layer: from pooled to logits."""
+    """The exit head after one layer: from pooled to logits and, if learned, uncertainty."""
 
     exit_layer: PositiveInt
     inputs: tuple[str, ...] = (POOLED,)
@@ -84,7 +105,8 @@ class SharedGraphs(_Frozen):
     Attributes:
         embed: from input_ids and, if the model has them, token_type_ids to hidden_out, the
             hidden states before layer 1.
-        layer: from hidden, keep and attention_mask to hidden_out and pooled.
+        layer: from hidden, keep and attention_mask to hidden_out and pooled; of token
+            classification, pooled is what the heads read of every token, (rows, tokens, width).
         heads: one per exit, ascending.
     """
 
@@ -149,6 +171,8 @@ class Manifest(_Frozen):
         exits: ascending; the last one's layer is the model's depth.
         labels: label names by id.
         max_tokens: longest input, special tokens included.
+        vocab_size: ids that clients may send are below it; None: those of the tokenizer.
+        type_vocab_size: likewise of token types.
         learned: whether every head also gives `uncertainty`, its own predicted error.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.
@@ -163,6 +187,8 @@ class Manifest(_Frozen):
     max_tokens: PositiveInt
     pad_id: int = Field(ge=0)
     token_types: bool
+    vocab_size: PositiveInt | None = None
+    type_vocab_size: PositiveInt = 2
     learned: bool = False
     head: Head
     trained_for: TrainedFor = TrainedFor()
@@ -195,10 +221,17 @@ class Manifest(_Frozen):
             raise ValueError("labels must be distinct")
         for precision, variant in self.variants.items():
             self._check_variant(f"variants.{precision}", variant)
-        if self.task != "regression" and len(self.labels) < 2:
-            raise ValueError(f"task {self.task} needs at least two labels")
+        self._check_task()
         self.policy.check(self.traits)
         return self
+
+    def _check_task(self) -> None:
+        if self.task != "regression" and len(self.labels) < 2:
+            raise ValueError(f"task {self.task} needs at least two labels")
+        if self.task == "regression" and len(self.labels) > 1:
+            raise ValueError("task regression has one label: its value's name")
+        if (self.task == "token") != (self.head.pooling == "tokens"):
+            raise ValueError("task token, and no other, needs head.pooling 'tokens'")
 
     def _check_variant(self, place: str, variant: Variant) -> None:
         shared = self.layers == "shared"
@@ -211,6 +244,9 @@ class Manifest(_Frozen):
             raise ValueError(
                 f"{place} has {kind} for layers {list(found)}, but the exits are at {list(layers)}"
             )
+        silent = [head.file for head in variant.heads if UNCERTAINTY not in head.outputs]
+        if self.learned and silent:
+            raise ValueError(f"{place}: {silent[0]} gives no uncertainty, though learned is true")
         unlisted = [graph.file for graph in variant.graphs if graph.file not in self.files]
         if unlisted:
             raise ValueError(f"{place}: no sha256 for {unlisted[0]}")

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from serve.catalog import Catalog
 from serve.policy import Policy
 from serve.row import Answer, WaveStats
-from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, PatienceRule
+from serve.rules import ExitRule
 from serve.version import __version__
 
 # 0.25 ms to 30 s in steps of about 1.5: fine enough for a p99 of a request that takes 2 ms.
@@ -193,8 +193,9 @@ class _LiveState(Collector):
                 ("policy_version", "Version of the live policy.", ["model"]),
                 (
                     "threshold",
-                    "Number in the live rule: threshold, patience or layer.",
-                    ["model", "profile", "rule"],
+                    "Number in the live rule: threshold, votes, share, patience or layer; "
+                    "one per exit layer where the rule has as many.",
+                    ["model", "profile", "rule", "layer"],
                 ),
                 (
                     "model_info",
@@ -215,9 +216,8 @@ class _LiveState(Collector):
             info = [name, classifier.precision, str(manifest.num_layers), manifest.task]
             gauges["model_info"].add_metric(info, 1)
             for profile, rule in _named_rules(live.policy):
-                number = _number_in(rule)
-                if number is not None:
-                    gauges["threshold"].add_metric([name, profile, rule.rule], number)
+                for layer, number in _numbers_in(rule, manifest.exit_layers):
+                    gauges["threshold"].add_metric([name, profile, rule.rule, layer], number)
         yield from gauges.values()
 
 
@@ -226,9 +226,16 @@ def _named_rules(policy: Policy) -> Iterator[tuple[str, ExitRule]]:
     yield from policy.profiles.items()
 
 
-def _number_in(rule: ExitRule) -> float | None:
-    if isinstance(rule, EntropyRule | ConfidenceRule):
-        return rule.threshold
-    if isinstance(rule, PatienceRule):
-        return rule.patience
-    return rule.layer if isinstance(rule, LayerRule) else None
+def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    """Yield the number that an operator would turn; by exit layer if there is one for each.
+
+    An empty layer is to Prometheus as none. Thresholds of single labels are not published.
+    """
+    for name in ("threshold", "votes", "share", "patience", "layer"):
+        number = getattr(rule, name, None)
+        if isinstance(number, tuple):
+            yield from zip(map(str, exits), number, strict=True)
+            return
+        if number is not None:
+            yield "", number
+            return

@@ -22,6 +22,20 @@ class Priority(IntEnum):
     LOW = 2
 
 
+class Passed(NamedTuple):
+    """What an exit said of a row that came by it.
+
+    Attributes:
+        exit_index: which exit, counted from 0.
+        logits: (labels,) float32; of token classification (tokens, labels).
+        signal: the rule's signal there; NaN where the rule has none.
+    """
+
+    exit_index: int
+    logits: NDArray[np.float32]
+    signal: float
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """One text in flight.
@@ -37,6 +51,9 @@ class Row:
         cancelled: set by the caller, from any thread, when nobody waits any more.
         admitted_s: set on admission.
         started_s: set when the first segment starts.
+        counted: (tokens,) which tokens are the text's own, of token classification: exit rules
+            do not look at special ones. None: all of them.
+        trail: gets what every exit says that the row comes by; None where nobody asks.
         num_tokens: length, special tokens included.
     """
 
@@ -50,6 +67,8 @@ class Row:
     cancelled: bool = False
     admitted_s: float = math.nan
     started_s: float = math.nan
+    counted: NDArray[np.bool_] | None = None
+    trail: list[Passed] | None = None
     num_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,12 +79,17 @@ class Answer(NamedTuple):
     """What a row leaves with.
 
     Attributes:
-        logits: (labels,) float32, finite.
-        exit_index: which exit, counted from 0.
+        logits: (labels,) float32; of token classification (tokens, labels). They say something:
+            see `serve.leaving`.
+        exit_index: where the row left, counted from 0.
         reason: why it left there.
         signal: the rule's signal at that exit; NaN where the rule has none.
         queue_s: from admission to the first segment.
         compute_s: from the first segment to the answer, other waves' turns included.
+        head_index: whose head gave the logits; by most rules that of the exit.
+        label: the answer's label, if the rule chose it by other means than the largest logit;
+            else -1.
+        trail: what every exit said that the row came by, if it was asked for.
     """
 
     logits: NDArray[np.float32]
@@ -74,6 +98,9 @@ class Answer(NamedTuple):
     signal: float
     queue_s: float
     compute_s: float
+    head_index: int
+    label: int = -1
+    trail: Sequence[Passed] = ()
 
 
 class Outcome(NamedTuple):

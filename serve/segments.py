@@ -19,6 +19,7 @@ from serve.manifest import (
     KEEP,
     LOGITS,
     TOKEN_TYPE_IDS,
+    UNCERTAINTY,
     Manifest,
     Precision,
 )
@@ -36,8 +37,8 @@ class SegmentChain:
         self.precision = precision
         self._token_types = bundle.manifest.token_types
         options = session_options(num_threads)
-        paths = bundle.segment_paths(precision)
-        self._segments = [_Segment(p, options, last=p == paths[-1]) for p in paths]
+        paths, said = bundle.segment_paths(precision), said_by_heads(bundle.manifest)
+        self._segments = [_Segment(p, options, said, last=p == paths[-1]) for p in paths]
         give_back_memory()
         self._runs = runs_between(active_segments(bundle.manifest, precision))
 
@@ -85,6 +86,11 @@ def join_on_host(parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> NDAr
     return np.concatenate(padded)
 
 
+def said_by_heads(manifest: Manifest) -> list[str]:
+    """Return the outputs of a graph that ends in an exit head, without the hidden states."""
+    return [LOGITS, UNCERTAINTY] if manifest.learned else [LOGITS]
+
+
 def active_segments(manifest: Manifest, precision: Precision) -> list[int]:
     """Return which of a variant's segments end at an exit that is used."""
     segments = manifest.variants[precision].segments
@@ -104,9 +110,12 @@ class _Segment:
     `run_with_ort_values` 30.
     """
 
-    def __init__(self, path: Path, options: ort.SessionOptions, last: bool) -> None:
+    def __init__(
+        self, path: Path, options: ort.SessionOptions, said: list[str], last: bool
+    ) -> None:
         self._session = open_session(path, options)
-        self._outputs = [LOGITS] if last else [LOGITS, HIDDEN_OUT]
+        self._outputs = said if last else [HIDDEN_OUT, *said]
+        self._last = last
 
     def pass_on(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Return hidden states only: nobody asks this exit."""
@@ -115,8 +124,8 @@ class _Segment:
         return hidden
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
-        logits, *hidden = self._session.run(self._outputs, inputs)
-        return Step(hidden[0] if hidden else None, logits)
+        given = self._session.run(self._outputs, inputs)
+        return Step(None, *given) if self._last else Step(*given)
 
 
 def open_session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession:

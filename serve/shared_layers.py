@@ -14,14 +14,13 @@ from serve.manifest import (
     HIDDEN_OUT,
     INPUT_IDS,
     KEEP,
-    LOGITS,
     POOLED,
     TOKEN_TYPE_IDS,
     Precision,
 )
 from serve.ort_environment import give_back_memory, session_options
 from serve.runner import Hidden, Ids, Step
-from serve.segments import join_on_host, open_session
+from serve.segments import join_on_host, open_session, said_by_heads
 
 
 class SharedLayers:
@@ -42,6 +41,8 @@ class SharedLayers:
         self.precision = precision
         self.exits = manifest.exit_layers
         self._num_labels = len(manifest.labels)
+        self._per_token = manifest.task == "token"
+        self._said = said_by_heads(manifest)
         self._token_types = manifest.token_types
         options = session_options(num_threads)
 
@@ -62,7 +63,7 @@ class SharedLayers:
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
         (hidden,) = self._embed.run([HIDDEN_OUT], inputs)
-        return Step(hidden, self._silence(len(input_ids)))
+        return Step(hidden, *self._silence(input_ids.shape))
 
     def advance_mixed(
         self,
@@ -76,24 +77,31 @@ class SharedLayers:
         asked = [layer for layer in present.tolist() if layer in self._heads]
         if not asked:
             (passed_on,) = self._layer.run([HIDDEN_OUT], inputs)
-            return Step(passed_on, self._silence(len(keep)))
+            return Step(passed_on, *self._silence(attention_mask.shape))
         passed_on, pooled = self._layer.run([HIDDEN_OUT, POOLED], inputs)
         if len(present) == 1:
-            return Step(passed_on, self._ask(asked[0], pooled))
-        logits = self._silence(len(keep))
+            return Step(passed_on, *self._ask(asked[0], pooled))
+        everything = self._silence(attention_mask.shape)
         for layer in asked:
             rows = np.flatnonzero(depths + 1 == layer)
-            logits[rows] = self._ask(layer, pooled[rows])
-        return Step(passed_on, logits)
+            for values, own in zip(everything, self._ask(layer, pooled[rows]), strict=True):
+                values[rows] = own
+        return Step(passed_on, *everything)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)
 
-    def _ask(self, layer: int, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
-        logits: NDArray[np.float32]
-        (logits,) = self._heads[layer].run([LOGITS], {POOLED: pooled})
-        return logits
+    def _ask(self, layer: int, pooled: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """Return the head's logits and, if it has learned it, its uncertainty."""
+        values: list[NDArray[np.float32]] = self._heads[layer].run(self._said, {POOLED: pooled})
+        return values
 
-    def _silence(self, num_rows: int) -> NDArray[np.float32]:
-        """Return the logits of rows to which no head speaks: NaN."""
-        return np.full((num_rows, self._num_labels), np.nan, np.float32)
+    def _silence(self, shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
+        """Return likewise what rows are told to which no head speaks: NaN.
+
+        Args:
+            shape: (rows, tokens).
+        """
+        rows = shape if self._per_token else shape[:1]
+        shapes = [(*rows, self._num_labels), shape[:1]][: len(self._said)]
+        return [np.full(each, np.nan, np.float32) for each in shapes]

@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+# Axes before the labels' are rows: (rows, tokens, labels) gives signals (rows, tokens).
 Logits: TypeAlias = Annotated[NDArray[np.floating], "(rows, labels)"]
 Signal: TypeAlias = Annotated[NDArray[np.float32], "(rows,)"]
 
@@ -88,3 +89,45 @@ def confidence(logits: Logits, temperature: float | NDArray[np.floating] = 1.0) 
     scale = np.asarray(temperature, dtype=np.float32)
     top: Signal = softmax(np.asarray(logits, dtype=np.float32) / scale[..., None]).max(axis=-1)
     return top
+
+
+def normalized_entropy(logits: Logits) -> Signal:
+    """Return each row's entropy as a share of ln(labels), from 0 to 1. NaN stays NaN.
+
+    FastBERT's and PCEE-BERT's measure. Of a single label, whose entropy is 0, it is 0.
+
+    Args:
+        logits: as for `entropy`.
+    """
+    largest = _largest_entropy(logits.shape[-1])
+    if not largest:
+        return entropy(logits)
+    share: Signal = entropy(logits) / largest
+    return share
+
+
+def margin(logits: Logits) -> Signal:
+    """Return by how much each row's top probability exceeds the second. NaN stays NaN.
+
+    Args:
+        logits: (rows, labels), any float type; computed in float32. With a single label there is
+            no second, and the top probability comes back.
+    """
+    p = softmax(logits)
+    if p.shape[-1] == 1:
+        return p[..., 0]
+    p.partition(p.shape[-1] - 2, axis=-1)
+    gap: Signal = p[..., -1] - p[..., -2]
+    return gap
+
+
+def sigmoid(logits: Logits) -> NDArray[np.float32]:
+    """Return the logistic function in float32: of multi-label models, each label's probability.
+
+    Args:
+        logits: of any shape; infinite ones give 0 and 1, NaN stays NaN.
+    """
+    bounded = np.clip(np.asarray(logits, dtype=np.float32), _FLOOR, -_FLOOR)
+    e = np.exp(-np.abs(bounded))
+    p: NDArray[np.float32] = np.where(bounded < 0, e, np.float32(1)) / (1 + e)
+    return p

@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.cost import CostModel
-from serve.judge import Said, judge
+from serve.judge import Given, Said, judge
+from serve.leaving import note_passing
+from serve.merging import given_of
 from serve.runner import AnyRunner, MixedRunner, Runner, mixes_depths
 from serve.traits import Traits
-from serve.wave import Wave
+from serve.wave import Wave, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,10 @@ class Steps(Protocol):
         ...
 
     def judge(self, wave: Wave) -> NDArray[np.int8]:
-        """Return (rows,) each row's `serve.judge.Reason` after a step; sets the signals."""
-        ...
+        """Return (rows,) each row's `serve.judge.Reason` after a step.
 
-    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
-        """Return the exit that each of these rows has come by last; -1 for none."""
+        Sets the signals, and the answers that rules give; writes the rows' trails.
+        """
         ...
 
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
@@ -86,17 +87,16 @@ class ChainSteps:
             ids, types = wave.padded(self._shape.pad_id)
             step = self._runner.start(ids, wave.mask, types)
         wave.land(step.hidden)
-        wave.logits = step.logits
+        wave.logits, wave.uncertainty = step.logits, step.uncertainty
 
     def judge(self, wave: Wave) -> NDArray[np.int8]:
         index, shape = wave.depth - 1, self._shape
-        temperature = shape.temperatures[index]
-        verdict = judge(wave.columns, Said(wave.logits), index, len(shape.exits), temperature)
-        wave.signals = verdict.signals
+        said = Said(wave.logits, wave.uncertainty, wave.counted)
+        verdict = judge(wave.columns, said, index, len(shape.exits), shape.temperatures[index])
+        wave.signals, wave.given = verdict.signals, verdict.given
+        if wave.has_trails:
+            note_passing(wave, places(len(wave.rows)))
         return verdict.reasons
-
-    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
-        return [wave.depth - 1] * len(rows)
 
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
         return []
@@ -126,6 +126,7 @@ class SharedSteps:
         if not wave.logits.shape[1]:
             wave.logits = np.full_like(step.logits, np.nan)
         wave.logits[at] = step.logits[at]
+        wave.uncertainty = step.uncertainty
 
     def judge(self, wave: Wave) -> NDArray[np.int8]:
         assert wave.depths is not None
@@ -135,17 +136,36 @@ class SharedSteps:
         wave.last_exit[at] = index
         columns = wave.columns.take(at)
         num_exits, temperatures = len(self._shape.exits), self._temperatures[index]
-        verdict = judge(columns, Said(wave.logits[at]), index, num_exits, temperatures)
-        wave.columns.label[at], wave.columns.streak[at] = columns.label, columns.streak
+        verdict = judge(columns, self._said(wave, at), index, num_exits, temperatures)
+        wave.columns.put(at, columns)
         wave.signals[at] = verdict.signals
+        self._take_over(wave, at, verdict.given)
+        if wave.has_trails:
+            note_passing(wave, at)
         reasons = np.zeros(len(wave.rows), np.int8)
         reasons[at] = verdict.reasons
         return reasons
 
-    def exits_of(self, wave: Wave, rows: NDArray[np.intp]) -> list[int]:
-        assert wave.last_exit is not None
-        exits: list[int] = wave.last_exit[rows].tolist()
-        return exits
+    @staticmethod
+    def _said(wave: Wave, at: NDArray[np.intp]) -> Said:
+        uncertainty, counted = wave.uncertainty, wave.counted
+        return Said(
+            wave.logits[at],
+            None if uncertainty is None else uncertainty[at],
+            None if counted is None else counted[at],
+        )
+
+    @staticmethod
+    def _take_over(wave: Wave, at: NDArray[np.intp], new: Given | None) -> None:
+        """Put the answers that some rows would leave with now among those of the others."""
+        if new is None and wave.given is None:
+            return
+        before = given_of(wave)
+        given = Given(before.logits.copy(), before.exit_index.copy(), before.label.copy())
+        given.logits[at] = wave.logits[at] if new is None else new.logits
+        given.exit_index[at] = wave.exits_of(at) if new is None else new.exit_index
+        given.label[at] = -1 if new is None else new.label
+        wave.given = given
 
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
         assert wave.depths is not None

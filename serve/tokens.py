@@ -1,6 +1,6 @@
 """Text to token ids, with the `tokenizers` library alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
+from serve.spelling import Spelling
 
 
 class Text(NamedTuple):
@@ -19,10 +20,24 @@ class Text(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """One tokenized input, special tokens included."""
+    """One tokenized input, special tokens included.
 
-    input_ids: NDArray[np.int64]  # (tokens,)
-    token_type_ids: NDArray[np.int64]  # (tokens,)
+    Attributes:
+        input_ids: (tokens,).
+        token_type_ids: (tokens,).
+        counted: (tokens,) of token classification: which are not special.
+        spelling: of token classification: how they are written.
+    """
+
+    input_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.int64]
+    counted: NDArray[np.bool_] | None = None
+    spelling: Spelling | None = None
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> "Tokens":
+        """Return what most tasks need of an encoding."""
+        return cls(np.array(encoding.ids, np.int64), np.array(encoding.type_ids, np.int64))
 
 
 class TextEncoder:
@@ -30,6 +45,10 @@ class TextEncoder:
 
     The `tokenizers` settings for truncation are state, so each way has an instance of its own
     and calls may come from several threads.
+
+    Attributes:
+        max_tokens: longest input, special tokens included.
+        tokenizer: the one that cuts nothing.
     """
 
     def __init__(self, path: Path, max_tokens: int) -> None:
@@ -43,7 +62,7 @@ class TextEncoder:
             InvalidBundle: the file cannot be read.
         """
         self.max_tokens = max_tokens
-        self._whole = _load(path)
+        self.tokenizer = _load(path)
         self._cutting = _load(path)
         self._cutting.enable_truncation(max_tokens)
 
@@ -58,15 +77,23 @@ class TextEncoder:
             TextTooLong: an input has more than `max_tokens` tokens; names its place.
             InvalidRequest: an input cannot be tokenized, or nothing is left of it.
         """
-        tokenizer = self._cutting if truncate else self._whole
-        pairs = [text.text if text.text_pair is None else tuple(text) for text in texts]
+        encodings = self.encodings(dict(enumerate(texts)), truncate)
+        return [Tokens.of(encoding) for encoding in encodings.values()]
+
+    def encodings(self, texts: Mapping[int, Text], truncate: bool = False) -> dict[int, Encoding]:
+        """Return the library's encodings of inputs, by their places in the request.
+
+        Args and errors are those of `encode`.
+        """
+        tokenizer = self._cutting if truncate else self.tokenizer
+        pairs = [text.text if text.text_pair is None else tuple(text) for text in texts.values()]
         try:
-            encodings = tokenizer.encode_batch(pairs)
+            encodings = dict(zip(texts, tokenizer.encode_batch(pairs), strict=True))
         except Exception as error:
             raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
-        for place, encoding in enumerate(encodings):
+        for place, encoding in encodings.items():
             self._check_length(place, encoding)
-        return [_tokens(encoding) for encoding in encodings]
+        return encodings
 
     def _check_length(self, place: int, encoding: Encoding) -> None:
         if not len(encoding):
@@ -86,7 +113,3 @@ def _load(path: Path) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _tokens(encoding: Encoding) -> Tokens:
-    return Tokens(np.array(encoding.ids, np.int64), np.array(encoding.type_ids, np.int64))

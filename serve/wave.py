@@ -7,11 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.columns import RuleColumns
+from serve.judge import Given
 from serve.row import Row
-from serve.runner import AnyRunner, Hidden
+from serve.runner import Hidden
 from serve.traits import Traits
 
-_ARRAYS = ("columns", "depths", "hidden", "keep", "last_exit", "logits", "mask", "signals")
+_FILLED_IN = (
+    "columns",
+    "counted",
+    "depths",
+    "given",
+    "has_trails",
+    "hidden",
+    "keep",
+    "last_exit",
+    "logits",
+    "mask",
+    "signals",
+)
 _PLACES = np.arange(4096, dtype=np.int64)
 
 
@@ -35,15 +48,25 @@ class Wave:
         hidden: (rows_in, tokens_in, width) that the last segment gave, the runner's own.
         keep: (rows,) where each row lies in `hidden`.
         mask: (rows, tokens) 1 for real tokens.
-        logits: (rows, labels) of the last segment; empty at depth 0.
+        counted: (rows, tokens) of token classification, the tokens that exit rules look at; of
+            other tasks None.
+        logits: (rows, labels) of the last segment, of token classification (rows, tokens,
+            labels); without labels at depth 0.
+        uncertainty: (rows,) of the last segment, if the heads give it; only until the rows have
+            been judged.
         signals: (rows,) the rules' signals there.
+        given: the answers that rows would leave with, if any rule gives others than the logits.
+        has_trails: whether a row may want a record of the exits it comes by.
     """
 
     __slots__ = (
         "columns",
+        "counted",
         "deadline_s",
         "depth",
         "depths",
+        "given",
+        "has_trails",
         "held_from_s",
         "hidden",
         "keep",
@@ -55,6 +78,7 @@ class Wave:
         "num_tokens",
         "rows",
         "signals",
+        "uncertainty",
     )
 
     def __init__(self, rows: list[Row], depth: int = 0, held_from_s: float = math.inf) -> None:
@@ -71,7 +95,11 @@ class Wave:
         self.hidden: Hidden = None
         self.keep: NDArray[np.int64]
         self.mask: NDArray[np.int64]
+        self.counted: NDArray[np.bool_] | None = None
+        self.given: Given | None = None
+        self.has_trails = False
         self.logits: NDArray[np.float32]
+        self.uncertainty: NDArray[np.float32] | None
         self.signals: NDArray[np.float32]
 
     @property
@@ -91,14 +119,31 @@ class Wave:
     def prepare(self, traits: Traits, shared: bool) -> None:
         """Lay out the arrays of fresh rows."""
         lengths = np.array([row.num_tokens for row in self.rows])
-        self.mask = (_places(self.longest) < lengths[:, None]).astype(np.int64)
+        self.mask = (places(self.longest) < lengths[:, None]).astype(np.int64)
         self.columns = RuleColumns.of([row.rule for row in self.rows], traits)
-        self.keep = _places(len(self.rows))
+        self.keep = places(len(self.rows))
         self.logits = np.empty((len(self.rows), 0), np.float32)
         self.signals = np.empty(len(self.rows), np.float32)
+        self.has_trails = any([row.trail is not None for row in self.rows])
+        if traits.task == "token":
+            self.counted = self._counted()
         if shared:
             self.depths = np.zeros(len(self.rows), np.int64)
             self.last_exit = np.full(len(self.rows), -1, np.int64)
+
+    def _counted(self) -> NDArray[np.bool_]:
+        counted = self.mask.astype(np.bool_)
+        for i, row in enumerate(self.rows):
+            if row.counted is not None:
+                counted[i, : row.num_tokens] = row.counted
+        return counted
+
+    def exits_of(self, rows: NDArray[np.intp]) -> list[int]:
+        """Return the exit that each of these rows has come by last; -1 for none."""
+        if self.last_exit is None:
+            return [self.depth - 1] * len(rows)
+        exits: list[int] = self.last_exit[rows].tolist()
+        return exits
 
     def padded(self, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return input ids and token types, both (rows, tokens)."""
@@ -112,7 +157,7 @@ class Wave:
     def place(self, hidden: Hidden) -> None:
         """Take over hidden states that are those of the rows, in their order."""
         self.hidden = hidden
-        self.keep = _places(len(self.rows))
+        self.keep = places(len(self.rows))
 
     def land(self, hidden: Hidden) -> None:
         """Take over the rows' hidden states after a segment; the wave is one deeper."""
@@ -131,12 +176,12 @@ class Wave:
 
     def halves(self) -> tuple["Wave", "Wave"]:
         """Return two waves over the same hidden states, each with half of the rows."""
-        middle, places = len(self.rows) // 2, _places(len(self.rows))
-        return self._copy()._take(places[:middle]), self._copy()._take(places[middle:])
+        middle, every = len(self.rows) // 2, places(len(self.rows))
+        return self._copy()._take(every[:middle]), self._copy()._take(every[middle:])
 
     def _copy(self) -> "Wave":
         copy = Wave(self.rows, self.depth, self.held_from_s)
-        for name in _ARRAYS:
+        for name in _FILLED_IN:
             setattr(copy, name, getattr(self, name))
         return copy
 
@@ -146,10 +191,23 @@ class Wave:
         self.columns = self.columns.take(index)
         self.keep, self.mask = self.keep[index], self.mask[index, : self.longest]
         self.logits, self.signals = self.logits[index], self.signals[index]
+        if self.given is not None:
+            logits, exit_index, label = self.given
+            self.given = Given(logits[index], exit_index[index], label[index])
+        if self.counted is not None:
+            self._narrow(self.counted[index])
         if self.depths is not None and self.last_exit is not None:
             self.depths, self.last_exit = self.depths[index], self.last_exit[index]
             self.depth = int(self.depths.min()) if len(index) else self.depth
         return self
+
+    def _narrow(self, counted: NDArray[np.bool_]) -> None:
+        """Cut what has an axis of tokens to the rows that are left."""
+        self.counted = counted[:, : self.longest]
+        if self.logits.ndim == 3:
+            self.logits = self.logits[:, : self.longest]
+        if self.given is not None:
+            self.given = self.given._replace(logits=self.given.logits[:, : self.longest])
 
 
 def gather(waves: Sequence[Wave]) -> Wave:
@@ -161,38 +219,6 @@ def gather(waves: Sequence[Wave]) -> Wave:
     return Wave(rows, min(wave.depth for wave in waves), held_from_s)
 
 
-def merge(waves: Sequence[Wave], runner: AnyRunner) -> Wave:
-    """Join waves into one; their hidden states are copied together.
-
-    Args:
-        waves: one or more, all with hidden states.
-        runner: joins the hidden states, wherever they lie.
-    """
-    merged = gather(waves)
-    if len(waves) == 1:
-        return merged
-    merged.hidden = runner.join([(wave.hidden, wave.keep, wave.longest) for wave in waves])
-    merged.keep = _places(len(merged.rows))
-    merged.columns = RuleColumns.concatenate([wave.columns for wave in waves])
-    merged.mask = np.zeros((len(merged.rows), merged.longest), np.int64)
-    row = 0
-    for wave in waves:
-        merged.mask[row : row + len(wave.rows), : wave.longest] = wave.mask
-        row += len(wave.rows)
-    labels = max(wave.logits.shape[1] for wave in waves)
-    merged.logits = np.concatenate([_with_labels(wave.logits, labels) for wave in waves])
-    merged.signals = np.concatenate([wave.signals for wave in waves])
-    if waves[0].depths is not None:
-        merged.depths = np.concatenate([w.depths for w in waves if w.depths is not None])
-        merged.last_exit = np.concatenate([w.last_exit for w in waves if w.last_exit is not None])
-    return merged
-
-
-def _places(num: int) -> NDArray[np.int64]:
-    """Return 0 to num - 1, not to be written to."""
+def places(num: int) -> NDArray[np.int64]:
+    """Return (num,) 0 to num - 1, not to be written to."""
     return _PLACES[:num] if num <= len(_PLACES) else np.arange(num, dtype=np.int64)
-
-
-def _with_labels(logits: NDArray[np.float32], labels: int) -> NDArray[np.float32]:
-    """Return logits of fresh rows, which have none yet, in the shape of the others'."""
-    return logits if logits.shape[1] else np.full((len(logits), labels), np.nan, np.float32)

@@ -10,10 +10,10 @@ from fastapi_offline import FastAPIOffline
 from serve.version import __version__
 from serve.web.classify import classify_routes
 from serve.web.edge import Edge
+from serve.web.error_body import ErrorBody
 from serve.web.models import model_routes, policy_routes
 from serve.web.operations import operation_routes
 from serve.web.problems import add_problem_handlers
-from serve.web.schemas import ErrorBody
 from serve.web.site import Site
 
 # How long a stopping server works on what it has admitted.

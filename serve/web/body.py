@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from serve.errors import MalformedBody, UnsupportedMediaType
-from serve.web.schemas import ErrorBody
+from serve.web.error_body import ErrorBody
 
 BODY_ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorBody, "description": "The body is not JSON."},

@@ -12,12 +12,17 @@ from starlette.types import Receive
 
 from serve.classifier import Classified
 from serve.errors import Cancelled, TooManyInputs
-from serve.manifest import Manifest
-from serve.row import Answer, Priority
-from serve.signals import softmax
+from serve.request import ModelRequest
+from serve.row import Priority
 from serve.web.body import BODY_ERRORS, JsonRoute
-from serve.web.schemas import ClassifyRequest, ClassifyResponse, ErrorBody
+from serve.web.classify_request import ClassifyRequest, check_suits
+from serve.web.error_body import ErrorBody
+from serve.web.reply import num_logits, response
+from serve.web.results import ClassifyResponse
 from serve.web.site import Site
+
+# More are read and written on a thread, so that they do not hold up the event loop.
+MAX_INLINE_LOGITS = 20_000
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     **BODY_ERRORS,
@@ -40,32 +45,41 @@ def classify_routes(site: Site) -> APIRouter:
         """Classify one or more texts, each leaving the model when its exit rule allows."""
         classifier = site.catalog.pick(body.model)
         request.state.model = classifier.name
-        texts = body.texts()
-        if len(texts) > site.limits.max_inputs:
-            raise TooManyInputs(
-                f"inputs: {len(texts)} texts, at most {site.limits.max_inputs} per request"
-            )
-        deadline_s = math.inf
-        if body.timeout_ms is not None:
-            deadline_s = request.state.arrived_s + body.timeout_ms / 1000
+        arrived_s = request.state.arrived_s
+        asked = _read(body, site.limits.max_inputs, arrived_s)
+        check_suits(body, asked.inputs, classifier.bundle.manifest.task)
         try:
-            done = await _unless_client_leaves(
-                request.receive,
-                classifier.classify(
-                    texts, body.exit, deadline_s, body.truncate, Priority[body.priority.upper()]
-                ),
-            )
+            done = await _unless_client_leaves(request.receive, classifier.classify(asked))
         except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
             site.metrics.disconnected(classifier.name)
             raise
         except _ClientLeft:
             site.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
-        answered_s = time.monotonic() - request.state.arrived_s
-        manifest = classifier.bundle.manifest
-        return JSONResponse(_response(classifier.name, manifest, done, body.top_k, answered_s))
+        answered_s = time.monotonic() - arrived_s
+
+        def write() -> Response:
+            return JSONResponse(response(classifier, body, done, answered_s))
+
+        if num_logits(done) > MAX_INLINE_LOGITS:
+            return await asyncio.to_thread(write)
+        return write()
 
     return router
+
+
+def _read(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:
+    inputs = body.read_inputs()
+    if len(inputs) > max_inputs:
+        raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
+    return ModelRequest(
+        inputs,
+        body.exit,
+        math.inf if body.timeout_ms is None else arrived_s + body.timeout_ms / 1000,
+        body.truncate,
+        Priority[body.priority.upper()],
+        trails="exits" in body.returned,
+    )
 
 
 class _ClientLeft(Exception):
@@ -91,45 +105,3 @@ async def _unless_client_leaves(
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _response(
-    name: str, manifest: Manifest, done: Classified, top_k: int | None, total_s: float
-) -> dict[str, Any]:
-    return {
-        "model": name,
-        "policy_version": done.policy_version,
-        "results": [_result(manifest, answer, top_k) for answer in done.answers],
-        "timing": {
-            "queue_ms": _ms(max(answer.queue_s for answer in done.answers)),
-            "compute_ms": _ms(max(answer.compute_s for answer in done.answers)),
-            "total_ms": _ms(total_s),
-        },
-    }
-
-
-def _result(manifest: Manifest, answer: Answer, top_k: int | None) -> dict[str, Any]:
-    p = softmax(answer.logits)
-    best_first = (-p).argsort(kind="stable")[:top_k]
-    scores = {manifest.labels[i]: _short(p[i]) for i in best_first}
-    label = manifest.labels[best_first[0]]
-    return {
-        "label": label,
-        "score": scores[label],
-        "scores": scores,
-        "exit": {
-            "layer": manifest.exit_layers[answer.exit_index],
-            "layers": manifest.num_layers,
-            "reason": answer.reason.label,
-            "signal": None if math.isnan(answer.signal) else _short(answer.signal),
-        },
-    }
-
-
-def _short(value: float) -> float:
-    """Return a float32 without the digits that it does not have."""
-    return float(f"{value:.7g}")
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)

@@ -5,18 +5,11 @@ import asyncio
 from fastapi import APIRouter, Request
 
 from serve.classifier import Classifier
+from serve.rules import rules_for
 from serve.web.body import BODY_ERRORS, JsonRoute
-from serve.web.schemas import (
-    ErrorBody,
-    ExitInfo,
-    ModelInfo,
-    ModelList,
-    PolicyChange,
-    PolicyReport,
-    PolicyUpdate,
-    ReplicaAck,
-    SegmentCostInfo,
-)
+from serve.web.descriptions import ExitInfo, ModelInfo, ModelList, SegmentCostInfo
+from serve.web.error_body import ErrorBody
+from serve.web.policies import PolicyChange, PolicyReport, PolicyUpdate, ReplicaAck
 from serve.web.site import Site
 
 _UNKNOWN = {"model": ErrorBody, "description": "No such model."}
@@ -95,11 +88,15 @@ def _describe(classifier: Classifier) -> ModelInfo:
         name=classifier.name,
         task=manifest.task,
         labels=list(manifest.labels),
+        pairs=classifier.inputs.takes_pairs,
+        rules=rules_for(manifest.traits),
         layers=manifest.num_layers,
         exits=[ExitInfo(layer=e.layer, temperature=e.temperature) for e in manifest.exits],
         precision=classifier.precision,
         precisions=list(manifest.variants),
         max_tokens=manifest.max_tokens,
+        vocab_size=classifier.inputs.vocab_size,
+        token_types=classifier.inputs.num_types,
         policy_version=classifier.policy.current.version,
         costs=_costs(classifier),
         calibration=calibration.variants[measured] if measured else None,

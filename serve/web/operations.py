@@ -5,8 +5,15 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from serve.errors import Unavailable
-from serve.web.schemas import ErrorBody, Health
+from serve.web.error_body import ErrorBody
+from serve.web.shapes import Told
 from serve.web.site import Site
+
+
+class Health(Told):
+    """`ok`, or why not."""
+
+    status: str
 
 
 def operation_routes(site: Site) -> APIRouter:

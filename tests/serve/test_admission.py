@@ -17,7 +17,7 @@ def rows(count: int, num_tokens: int = 2) -> list[Row]:
 
 
 def answered(row: Row, exit_index: int) -> Outcome:
-    return Outcome(row, Answer([0.0], exit_index, Reason.FINAL, 0.0, 0.0, 0.0))  # type: ignore[arg-type]
+    return Outcome(row, Answer([0.0], exit_index, Reason.FINAL, 0.0, 0.0, 0.0, exit_index))  # type: ignore[arg-type]
 
 
 def test_without_figures_there_is_no_backlog() -> None:

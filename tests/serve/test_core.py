@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.core import EngineCore, ModelShape
+from serve.cost import SegmentCost
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.judge import Reason
 from serve.row import Answer, Outcome, Row, WaveStats
@@ -260,6 +261,8 @@ def test_every_row_gets_exactly_one_outcome(plan: list[dict], seed: int, max_row
 @pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 5000), (5000, 1)])
 def test_waves_may_be_of_any_size(num_rows: int, num_tokens: int) -> None:
     bench = Bench(lambda key, index: SURE, WaveLimits(max_rows=num_rows, max_tokens=5000))
+    # Where a launch costs this much, every row that may go along goes along.
+    bench.core.costs._publish([SegmentCost(fixed_s=1.0, per_token_s=1e-6)] * len(EXITS))
     bench.add(*(fake_row(key, num_tokens) for key in range(1, num_rows + 1)))
     outcomes = bench.finish()
     assert sorted(outcome.row.tag for outcome in outcomes) == list(range(1, num_rows + 1))

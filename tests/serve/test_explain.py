@@ -6,7 +6,8 @@ from pydantic_core import ErrorDetails
 
 from serve.explain import explain, explain_findings
 from serve.policy import Policy
-from serve.web.schemas import ClassifyRequest, PolicyUpdate
+from serve.web.classify_request import ClassifyRequest
+from serve.web.policies import PolicyUpdate
 
 
 def explained(model: type[BaseModel], document: Any) -> str:
@@ -29,7 +30,35 @@ def explained(model: type[BaseModel], document: Any) -> str:
         ),
         (
             {"inputs": "a", "exit": {"rule": "patience", "patience": 0}},
-            "exit.patience: must be greater than 0, not 0",
+            'exit.patience: must be 1 or more, not 0; to run the full model, say {"rule": "never"}',
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "confidence", "threshold": "0.9"}},
+            "exit.threshold: must be a valid number, not '0.9'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "confidence", "threshold": [0.9, 1.5]}},
+            "exit.threshold[1]: must be less than or equal to 1, not 1.5",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "margin", "threshold": ["a"]}},
+            "exit.threshold[0]: must be a valid number, not 'a'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "voting", "votes": 1, "weights": 2}},
+            "exit.weights: must be a list",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "classes", "thresholds": {"spam": 2}}},
+            "exit.thresholds.spam: must be less than or equal to 1, not 2",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "voting", "votes": 2, "share": 1, "exponent": 1}},
+            "exit: give either votes or share with exponent",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "patience", "patience": 1, "threshold": 0.1}},
+            "exit.threshold: unknown field",
         ),
         (
             {"inputs": "a", "exit": {"rule": "never", "min_layer": 2, "max_layer": 1}},
@@ -37,7 +66,8 @@ def explained(model: type[BaseModel], document: Any) -> str:
         ),
         (
             {"inputs": "a", "exit": {"rule": "x"}},
-            "exit: unknown rule 'x', there are entropy, confidence, patience, layer, never",
+            "exit: unknown rule 'x', there are entropy, normalized_entropy, confidence, margin, "
+            "patience, confident_patience, voting, learned, classes, layer, never",
         ),
         ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
     ],

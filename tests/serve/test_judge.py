@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from serve.rules import (
     PatienceRule,
 )
 from serve.signals import confidence, entropy
+from tests.serve.rule_strategies import rules_of, traits_of
 from tests.traits import two_labels
 
 EXITS = (1, 2, 3, 4, 5, 6)
@@ -232,3 +234,19 @@ def test_loosening_a_threshold_never_makes_a_row_leave_later(a: float, b: float,
     ]
     for earlier_rule, later_rule in (by_entropy, by_confidence):
         assert all(b <= a for a, b in zip(earlier_rule, later_rule, strict=True))
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label", "token", "regression"])
+@given(data=st.data())
+def test_no_rows_are_judged_too(task: Any, data: st.DataObject) -> None:
+    # Of a wave whose rows are at different depths, none may be at an exit.
+    traits = traits_of(task)
+    mix = data.draw(st.lists(rules_of(task), min_size=1, max_size=3))
+    whole, nobody = RuleColumns.of(mix, traits), np.arange(0)
+    part = whole.take(nobody)
+    shape = (0, 4, len(traits.labels)) if task == "token" else (0, len(traits.labels))
+    counted = np.ones((0, 4), np.bool_) if task == "token" else None
+    said = Said(np.empty(shape, np.float32), np.empty(0, np.float32), counted)
+    verdict = judge(part, said, np.arange(0), len(traits.exits), np.empty(0, np.float32))
+    whole.put(nobody, part)
+    assert len(verdict.reasons) == len(verdict.signals) == 0

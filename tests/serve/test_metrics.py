@@ -35,7 +35,7 @@ def metrics() -> Metrics:
 
 
 def answer(exit_index: int, reason: Reason = Reason.CONFIDENT, queue_s: float = 0.25) -> Answer:
-    return Answer(np.zeros(2, np.float32), exit_index, reason, 0.1, queue_s, 0.5)
+    return Answer(np.zeros(2, np.float32), exit_index, reason, 0.1, queue_s, 0.5, exit_index)
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:

@@ -1,0 +1,81 @@
+"""What rows take with them: the answer they leave with, and what the exits on their way said."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.row import Passed
+from serve.signals import meaningless
+from serve.traits import Task
+from serve.wave import Wave
+
+Logits: TypeAlias = NDArray[np.float32]
+# Logits, whose head gave them, the label that the rule chose or -1, whether they say nothing.
+Farewell: TypeAlias = tuple[Logits, int, int, bool]
+
+
+def farewells(wave: Wave, rows: NDArray[np.intp], task: Task) -> Iterable[Farewell]:
+    """Return what these rows leave with.
+
+    Logits are (labels,), of token classification (tokens, labels) without padding. They say
+    nothing if they have no distribution: NaN or +inf among them, or nothing but -inf. Of token
+    classification that holds for every token, special ones included. A regression's value must be
+    finite. Of several labels only NaN says nothing: an infinite logit is a certain yes or no.
+
+    Args:
+        wave: that has come by an exit.
+        rows: places in it.
+        task: the model's.
+    """
+    given = wave.given
+    if given is None:
+        logits, heads, labels = wave.logits[rows], wave.exits_of(rows), [-1] * len(rows)
+    else:
+        logits, heads = given.logits[rows], given.exit_index[rows].tolist()
+        labels = given.label[rows].tolist()
+    if logits.ndim == 3:
+        return _token_by_token(wave, rows, logits, heads)
+    return zip(logits, heads, labels, _SAYS_NOTHING[task](logits).tolist(), strict=True)
+
+
+def note_passing(wave: Wave, rows: NDArray[np.int64]) -> None:
+    """Note, for rows that want it, what the exit said that they have just come by.
+
+    Args:
+        wave: judged, its rows still those that were.
+        rows: places in it.
+    """
+    figures = zip(rows.tolist(), wave.exits_of(rows), wave.signals[rows].tolist(), strict=True)
+    for i, exit_index, signal in figures:
+        row, logits = wave.rows[i], wave.logits[i]
+        if row.trail is not None:
+            own = logits[: row.num_tokens] if logits.ndim == 2 else logits
+            row.trail.append(Passed(exit_index, own.copy(), signal))
+
+
+def _token_by_token(
+    wave: Wave, rows: NDArray[np.intp], logits: Logits, heads: list[int]
+) -> Iterable[Farewell]:
+    broken = (meaningless(logits) & (wave.mask[rows] == 1)).any(axis=1).tolist()
+    for i, own, head, says_nothing in zip(rows.tolist(), logits, heads, broken, strict=True):
+        yield own[: wave.rows[i].num_tokens], head, -1, says_nothing
+
+
+def _any_nan(logits: Logits) -> NDArray[np.bool_]:
+    unknown: NDArray[np.bool_] = np.logical_or.reduce(np.isnan(logits), axis=-1)
+    return unknown
+
+
+def _any_infinite(logits: Logits) -> NDArray[np.bool_]:
+    finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(logits), axis=-1)
+    return ~finite
+
+
+_SAYS_NOTHING: dict[Task, Callable[[Logits], NDArray[np.bool_]]] = {
+    "single_label": meaningless,
+    "multi_label": _any_nan,
+    "regression": _any_infinite,
+    "token": meaningless,
+}

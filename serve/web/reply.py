@@ -1,0 +1,90 @@
+"""From a model's answers to the JSON of a response."""
+
+from collections.abc import Sequence
+
+from serve.classifier import Classified, Classifier
+from serve.manifest import Manifest
+from serve.row import Answer, Passed
+from serve.tokens import Tokens
+from serve.web.classify_request import ClassifyRequest, Extra
+from serve.web.figures import listed, milliseconds, short
+from serve.web.readings import Entities, Json, MultiLabel, Reading, SingleLabel, Value
+
+
+def response(
+    classifier: Classifier, body: ClassifyRequest, done: Classified, total_s: float
+) -> Json:
+    """Return the response to a request.
+
+    Args:
+        classifier: that answered.
+        body: the request.
+        done: the answers.
+        total_s: from the request's arrival to now.
+    """
+    manifest, reading = classifier.bundle.manifest, _reading(classifier, body)
+    return {
+        "model": classifier.name,
+        "policy_version": done.policy_version,
+        "results": [
+            _result(manifest, reading, answer, tokens, body.returned)
+            for answer, tokens in zip(done.answers, done.tokens, strict=True)
+        ],
+        "timing": {
+            "queue_ms": milliseconds(max(answer.queue_s for answer in done.answers)),
+            "compute_ms": milliseconds(max(answer.compute_s for answer in done.answers)),
+            "total_ms": milliseconds(total_s),
+        },
+    }
+
+
+def num_logits(done: Classified) -> int:
+    """Return how many numbers are to be read."""
+    answers = sum(answer.logits.size for answer in done.answers)
+    return answers + sum(passed.logits.size for a in done.answers for passed in a.trail)
+
+
+def _reading(classifier: Classifier, body: ClassifyRequest) -> Reading:
+    labels = classifier.bundle.manifest.labels
+    if classifier.entities is not None:
+        return Entities(classifier.entities, body.aggregation or "simple")
+    match classifier.bundle.manifest.task:
+        case "regression":
+            return Value()
+        case "multi_label":
+            return MultiLabel(labels, body.top_k)
+    return SingleLabel(labels, body.top_k)
+
+
+def _result(
+    manifest: Manifest, reading: Reading, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
+) -> Json:
+    result = reading.result(answer.logits, answer.label, tokens)
+    result["exit"] = {
+        "layer": manifest.exit_layers[answer.exit_index],
+        "answered_by": manifest.exit_layers[answer.head_index],
+        "layers": manifest.num_layers,
+        "reason": answer.reason.label,
+        "signal": short(answer.signal),
+    }
+    with_logits = "logits" in extras
+    if "exits" in extras:
+        result["exits"] = [
+            _passed(manifest, reading, passed, tokens, with_logits) for passed in answer.trail
+        ]
+    if with_logits:
+        result["logits"] = listed(answer.logits)
+    return result
+
+
+def _passed(
+    manifest: Manifest, reading: Reading, passed: Passed, tokens: Tokens, with_logits: bool
+) -> Json:
+    said: Json = {
+        "layer": manifest.exit_layers[passed.exit_index],
+        **reading.brief(passed.logits, tokens),
+        "signal": short(passed.signal),
+    }
+    if with_logits:
+        said["logits"] = listed(passed.logits)
+    return said
