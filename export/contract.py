@@ -15,7 +15,9 @@ from serve.manifest import (
     LOGITS,
     POOLED,
     TOKEN_TYPE_IDS,
+    UNCERTAINTY,
 )
+from serve.traits import Traits
 
 ROWS, TOKENS, ROWS_IN, TOKENS_IN = "rows", "tokens", "rows_in", "tokens_in"
 WIDTH, LABELS = "width", "labels"
@@ -40,11 +42,29 @@ COMPACTED = Port("compacted", ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
 
 LATER_INPUTS = (CARRIED, CHOSEN, MASK)
 PASSED_ON = Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
-SAID = Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS))
-OUTPUTS = (PASSED_ON, SAID)
+_LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS))
+_TOKEN_LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, TOKENS, LABELS))
+_UNCERTAINTY = Port(UNCERTAINTY, ir.DataType.FLOAT, (ROWS,))
 
 # Shared layers: what the layer gives the heads.
-TO_HEADS = Port(POOLED, ir.DataType.FLOAT, (ROWS, WIDTH))
+_POOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, WIDTH))
+_UNPOOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+
+
+def head_outputs(traits: Traits) -> tuple[Port, ...]:
+    """Return what a head of this model gives."""
+    logits = _TOKEN_LOGITS if traits.task == "token" else _LOGITS
+    return (logits, _UNCERTAINTY) if traits.learned else (logits,)
+
+
+def segment_outputs(traits: Traits) -> tuple[Port, ...]:
+    """Return what a segment of this model gives: hidden states, then what its head says."""
+    return (PASSED_ON, *head_outputs(traits))
+
+
+def to_heads(traits: Traits) -> Port:
+    """Return what the layer that all layers are gives the heads of this model."""
+    return _UNPOOLED if traits.task == "token" else _POOLED
 
 
 def first_inputs(token_types: bool) -> tuple[Port, ...]:
@@ -62,7 +82,7 @@ def check_contract(
     inputs: Sequence[Port],
     sizes: dict[str, int],
     place: str,
-    outputs: Sequence[Port] = OUTPUTS,
+    outputs: Sequence[Port],
 ) -> None:
     """Compare a graph's declared inputs and outputs with the contract.
 
@@ -71,7 +91,7 @@ def check_contract(
         inputs: what it should take.
         sizes: width and labels of this model.
         place: how to name the graph in a message.
-        outputs: what it should give; every segment gives `OUTPUTS`.
+        outputs: what it should give.
 
     Raises:
         ExportFailed: naming the first input or output that differs, and how.

@@ -5,11 +5,12 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.rewriter import pattern
 
+from export.attention_bias import ATTENTION_BIAS, hides_padding_only, unexpanded
+from export.convolution import multiply_convolutions
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
 
-# Positions of MultiHeadAttention's optional inputs.
-_KEY_PADDING_MASK, _ATTENTION_BIAS = 4, 5
+_KEY_PADDING_MASK = 4  # position among MultiHeadAttention's inputs
 _FLOAT = ir.DataType.FLOAT.value
 
 
@@ -18,6 +19,7 @@ def suit_cpu(model: ir.Model) -> None:
     vectorize_norms(model)
     pass_mask_to_attention(model)
     fix_order_of_pooling(model)
+    multiply_convolutions(model)
     RemoveUnusedNodesPass()(model)
 
 
@@ -42,19 +44,21 @@ def pass_mask_to_attention(model: ir.Model) -> None:
 
     Saves seven small nodes per segment. The filter is the lowest finite number, as in the
     model: a masked token's score is below all others, and a row of nothing but padding
-    stays finite.
+    stays finite. A bias that says more than what is padding stays (local attention).
     """
-    graph = model.graph
-    attentions = [n for n in graph if n.op_type == "MultiHeadAttention"]
-    if not attentions:
+    attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
+    by_padding = [n for n in attentions if hides_padding_only(n)]
+    for node in attentions:
+        node.replace_input_with(ATTENTION_BIAS, unexpanded(node.inputs[ATTENTION_BIAS]))
+    if not by_padding:
         return
-    mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
-    splice = Splice(model, graph[0])
+    mask = next(value for value in model.graph.inputs if value.name == ATTENTION_MASK)
+    splice = Splice(model, model.graph[0])
     padding = splice.op("Cast", mask, attributes={"to": ir.DataType.INT32.value})
     splice.insert()
     lowest = float(np.finfo(np.float32).min)
-    for node in attentions:
-        node.replace_input_with(_ATTENTION_BIAS, None)
+    for node in by_padding:
+        node.replace_input_with(ATTENTION_BIAS, None)
         node.replace_input_with(_KEY_PADDING_MASK, padding)
         node.attributes["mask_filter_value"] = ir.AttrFloat32("mask_filter_value", lowest)
 

@@ -1,14 +1,17 @@
 """The manifest of a bundle that is being written."""
 
+from collections.abc import Iterable
+
 import torch
 import transformers
 
 from export import source
-from export.contract import LATER_INPUTS, embed_inputs
+from export.contract import LATER_INPUTS, Port, embed_inputs, head_outputs, segment_outputs
 from export.files import graph_path, segment_path
 from export.plan import Export
 from export.segments import segment_inputs
 from export.shared_layers import EMBED, LAYER, head_stem
+from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.manifest import (
     HIDDEN_OUT,
     POOLED,
@@ -36,7 +39,6 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
         files: sha256 of every file but the manifest, by path.
     """
     model = export.model
-    head = model.exit_config.head
     return Manifest(
         task=model.exit_config.task,
         labels=tuple(model.labels),
@@ -47,11 +49,25 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
         max_tokens=source.max_tokens(export.folder, model),
         pad_id=model.config.pad_token_id or 0,
         token_types=model.backbone.has_token_types,
-        head=Head(pooling=head.pooling, pooler=head.pooler),
+        vocab_size=model.config.vocab_size,
+        type_vocab_size=max(getattr(model.config, "type_vocab_size", 1), 1),
+        head=_head(model.exit_config.head),
+        trained_for=export.trained_for,
         policy=export.policy,
         variants={p: _variant(export, p, parity) for p, parity in measured.items()},
         source=_source(export),
         files=files,
+    )
+
+
+def _head(config: AnyHeadConfig) -> Head:
+    if isinstance(config, AttentionHeadConfig):
+        return Head(kind="attention", pooling=config.pooling, pooler=True)
+    return Head(
+        pooling=config.pooling,
+        pooler=config.pooler,
+        activation=config.activation if config.pooler else "none",
+        norm=config.norm is not None,
     )
 
 
@@ -63,7 +79,8 @@ def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
             Segment(
                 file=segment_path(precision, span.exit_layer),
                 exit_layer=span.exit_layer,
-                inputs=tuple(port.name for port in segment_inputs(export.model, span)),
+                inputs=_names(segment_inputs(export.model, span)),
+                outputs=_names(segment_outputs(export.model.traits)),
             )
             for span in export.spans
         ),
@@ -76,21 +93,27 @@ def _shared_graphs(export: Export, precision: Precision) -> SharedGraphs:
     return SharedGraphs(
         embed=Graph(
             file=graph_path(precision, EMBED),
-            inputs=tuple(port.name for port in inputs),
+            inputs=_names(inputs),
             outputs=(HIDDEN_OUT,),
         ),
         layer=Graph(
             file=graph_path(precision, LAYER),
-            inputs=tuple(port.name for port in LATER_INPUTS),
+            inputs=_names(LATER_INPUTS),
             outputs=(HIDDEN_OUT, POOLED),
         ),
         heads=tuple(
             HeadGraph(
-                file=graph_path(precision, head_stem(span.exit_layer)), exit_layer=span.exit_layer
+                file=graph_path(precision, head_stem(span.exit_layer)),
+                exit_layer=span.exit_layer,
+                outputs=_names(head_outputs(export.model.traits)),
             )
             for span in export.spans
         ),
     )
+
+
+def _names(ports: Iterable[Port]) -> tuple[str, ...]:
+    return tuple(port.name for port in ports)
 
 
 def _source(export: Export) -> Source:

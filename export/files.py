@@ -33,9 +33,9 @@ def save_segment(model: ir.Model, path: Path, max_inline_bytes: int = MAX_INLINE
     ir.save(model, path, external_data=f"{path.name}.data" if large else None)
 
 
-def copy_model_files(model_folder: Path, folder: Path) -> None:
-    """Copy the tokenizer, and the model's own card, which may state terms of use."""
-    shutil.copyfile(model_folder / TOKENIZER, folder / TOKENIZER)
+def write_model_files(model_folder: Path, tokenizer: str, folder: Path) -> None:
+    """Write the tokenizer, and copy the model's own card, which may state terms of use."""
+    (folder / TOKENIZER).write_text(tokenizer, "utf-8")
     if (model_folder / "README.md").is_file():
         shutil.copyfile(model_folder / "README.md", folder / "MODEL.md")
 

@@ -1,13 +1,29 @@
 """Rewrites of a fused graph for the kernels of ONNX Runtime's CUDA provider."""
 
+from typing import NamedTuple
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from export.errors import ExportFailed
+from export.attention_bias import hides_padding_only
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
+
+
+class _Linear(NamedTuple):
+    """A product with constant weights and a constant bias.
+
+    Attributes:
+        source: what is multiplied.
+        weights: (inputs, outputs).
+        bias: (outputs,).
+    """
+
+    source: ir.Value
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32]
 
 
 def suit_gpu(model: ir.Model) -> None:
@@ -25,27 +41,21 @@ def pack_attention(model: ir.Model) -> None:
 
     It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
     then does ONNX Runtime choose its fused fp16 kernels. A length cannot overflow, either.
+    Attention that is not of this kind stays as it is: local, rotary, or between different states.
     """
-    graph = model.graph
-    attentions = [n for n in graph if n.op_type == "MultiHeadAttention"]
-    if not attentions:
-        return
-    lengths = _lengths(model)
-    for node in attentions:
+    packed = {n: _packed(n) for n in model.graph if n.op_type == "MultiHeadAttention"}
+    found = {node: linear for node, linear in packed.items() if linear is not None}
+    lengths = _lengths(model) if found else None
+    for node, (source, weights, biases) in found.items():
         splice = Splice(model, node)
-        sources, weights, biases = zip(
-            *(_projection(value) for value in node.inputs[:3]), strict=True
-        )
-        if len(set(sources)) > 1:
-            raise ExportFailed("attention between different hidden states has no fp16 variant")
         attributes = {"num_heads": node.attributes["num_heads"].as_int()}
         if "scale" in node.attributes:
             attributes["scale"] = node.attributes["scale"].as_float()
         attended = splice.op(
             "Attention",
-            sources[0],
-            splice.constant("weights", np.concatenate(weights, axis=1)),
-            splice.constant("biases", np.concatenate(biases)),
+            source,
+            splice.constant("weights", weights),
+            splice.constant("biases", biases),
             lengths,
             attributes=attributes,
             domain=CONTRIB,
@@ -76,24 +86,34 @@ def _lengths(model: ir.Model) -> ir.Value:
     return lengths
 
 
-def _projection(
-    value: ir.Value | None,
-) -> tuple[ir.Value, NDArray[np.float32], NDArray[np.float32]]:
-    """Return hidden states, weights (inputs, outputs) and bias of a Linear."""
+def _packed(attention: ir.Node) -> _Linear | None:
+    """Return one Linear for queries, keys and values, or None if there can be none."""
+    linears = [_linear(value) for value in attention.inputs[:3]]
+    if None in linears or not hides_padding_only(attention):
+        return None
+    sources, weights, biases = zip(*linears, strict=True)
+    if len(set(sources)) > 1:
+        return None
+    return _Linear(sources[0], np.concatenate(weights, axis=1), np.concatenate(biases))
+
+
+def _linear(value: ir.Value | None) -> _Linear | None:
+    """Return the Linear that a value is the result of, if it is."""
     added = value.producer() if value is not None else None
-    if added is not None and added.op_type == "Add":
-        product, bias = added.inputs
-        node = product.producer() if product is not None else None
-        if node is not None and node.op_type == "MatMul" and bias is not None:
-            source, weights = node.inputs
-            if source is not None and weights is not None and weights.const_value is not None:
-                return source, weights.const_value.numpy(), _array(bias)
-    raise ExportFailed(
-        "the model's attention has no fp16 variant: its inputs are not Linear layers"
-    )
+    if added is None or added.op_type != "Add":
+        return None
+    product, bias = added.inputs
+    node = product.producer() if product is not None else None
+    if node is None or node.op_type != "MatMul":
+        return None
+    source, weights = node.inputs
+    weight, offset = _array(weights), _array(bias)
+    if source is None or weight is None or offset is None:
+        return None
+    return _Linear(source, weight, offset)
 
 
-def _array(value: ir.Value) -> NDArray[np.float32]:
-    if value.const_value is None:
-        raise ExportFailed(f"{value.name} is no constant")
-    return value.const_value.numpy()
+def _array(value: ir.Value | None) -> NDArray[np.float32] | None:
+    """Return a constant's value."""
+    constant = value.const_value if value is not None else None
+    return constant.numpy() if constant is not None else None

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from export.splice import Splice
 from serve.manifest import HIDDEN_OUT
 
+_OF_ANGLES = ("Cos", "Sin")
 _FLOAT, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -19,21 +20,24 @@ def halve(segment: ir.Model) -> ir.Model:
     model = segment.clone()
     graph = model.graph
     carried = next(value for value in graph.outputs if value.name == HIDDEN_OUT)
-    layers = _ancestors(carried)
+    # Angles of rotary positions reach the hundreds, where fp16 knows no fractions of a degree.
+    angles = _ancestors(*(v for n in graph if n.op_type in _OF_ANGLES for v in n.outputs))
+    layers = _ancestors(carried) - angles
     for value in graph.inputs:
         _retype(value)
     for node in graph:
         if node in layers:
             _halve_node(node)
     _halve_weights(model, layers)
+    _narrow_for_layers(model, layers)
     _widen_for_heads(model, layers)
     return model
 
 
-def _ancestors(value: ir.Value) -> set[ir.Node]:
-    """Return every node that the value is computed from."""
+def _ancestors(*values: ir.Value) -> set[ir.Node]:
+    """Return every node that the values are computed from."""
     found: set[ir.Node] = set()
-    waiting = [value]
+    waiting = [*values]
     while waiting:
         node = waiting.pop().producer()
         if node is not None and node not in found:
@@ -79,12 +83,23 @@ def _half_copy(value: ir.Value) -> ir.Value:
     return ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(_HALF), const_value=tensor)
 
 
+def _narrow_for_layers(model: ir.Model, layers: set[ir.Node]) -> None:
+    """Put a Cast to fp16 between what stays fp32 and the layers that read it."""
+    _cast_inputs(model, layers, _FLOAT, _HALF)
+
+
 def _widen_for_heads(model: ir.Model, layers: set[ir.Node]) -> None:
     """Put a Cast to fp32 between the layers and what reads them outside."""
-    for node in [n for n in model.graph if n not in layers]:
+    _cast_inputs(model, {n for n in model.graph if n not in layers}, _HALF, _FLOAT)
+
+
+def _cast_inputs(
+    model: ir.Model, readers: set[ir.Node], unsuited: ir.DataType, suited: ir.DataType
+) -> None:
+    for node in [n for n in model.graph if n in readers]:
         for index, value in enumerate(node.inputs):
-            if value is not None and value.dtype == _HALF:
+            if value is not None and value.dtype == unsuited:
                 splice = Splice(model, node)
-                wide = splice.op("Cast", value, attributes={"to": _FLOAT.value})
+                fitting = splice.op("Cast", value, attributes={"to": suited.value})
                 splice.insert()
-                node.replace_input_with(index, wide)
+                node.replace_input_with(index, fitting)

@@ -1,4 +1,4 @@
-"""Is the bundle the model? Every exit's logits, through the serving code, against PyTorch."""
+"""Is the bundle the model? All that every exit says, through the serving code, against PyTorch."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from export.errors import ExportFailed
 from export.samples import Batch
 from export.stages import Span
-from export.walks import walk
+from export.walks import Reading, walk
 from models.multi_exit import MultiExitModel
 from serve.manifest import Parity, Precision
 from serve.segments import SegmentChain
@@ -26,14 +26,16 @@ class ExitGap(NamedTuple):
 
     Attributes:
         exit_layer: which exit.
-        max_error: largest absolute difference of a logit; NaN if any logit is.
-        agreed: rows with the model's label.
+        max_error: largest absolute difference of a logit, or of a head's predicted error; NaN if
+            any is.
+        agreed: rows with the model's label; of token classification, the sum over rows of the
+            share of their tokens with the model's label.
         rows: rows compared.
     """
 
     exit_layer: int
     max_error: float
-    agreed: int
+    agreed: float
     rows: int
 
 
@@ -58,8 +60,9 @@ def compare(
     found: list[list[_Difference]] = [[] for _ in spans]
     for seed, batch in enumerate(batches):
         expected = _reference(model, batch)
-        for index, rows, logits in walk(runner, batch, seed):
-            found[index].append(_difference(logits, expected[spans[index].head][rows]))
+        for reading in walk(runner, batch, seed):
+            head = spans[reading.exit_index].head
+            found[reading.exit_index].append(_difference(reading, expected[head], batch))
     return [_gap(span, differences) for span, differences in zip(spans, found, strict=True)]
 
 
@@ -87,18 +90,44 @@ def summary(gaps: Iterable[ExitGap]) -> Parity:
 
 class _Difference(NamedTuple):
     max_error: float
-    agreed: int
+    agreed: float
     rows: int
 
 
-def _reference(model: MultiExitModel, batch: Batch) -> list[NDArray[np.float32]]:
+class _Expected(NamedTuple):
+    logits: NDArray[np.float32]  # (rows, labels) or (rows, tokens, labels)
+    uncertainty: NDArray[np.float32] | None  # (rows,)
+
+
+def _reference(model: MultiExitModel, batch: Batch) -> list[_Expected]:
     with torch.no_grad():
-        return [logits.numpy() for logits in model(*map(torch.from_numpy, batch))]
+        return [
+            _Expected(*(None if tensor is None else tensor.numpy() for tensor in said))
+            for said in model.hear(*map(torch.from_numpy, batch))
+        ]
 
 
-def _difference(logits: NDArray[np.float32], expected: NDArray[np.float32]) -> _Difference:
-    same = logits.argmax(axis=1) == expected.argmax(axis=1)
-    return _Difference(float(np.abs(logits - expected).max()), int(same.sum()), len(logits))
+def _difference(reading: Reading, expected: _Expected, batch: Batch) -> _Difference:
+    logits, right = reading.logits, expected.logits[reading.rows]
+    if logits.ndim == 2:
+        same = logits.argmax(axis=1) == right.argmax(axis=1)
+    else:
+        right = right[:, : logits.shape[1]]
+        real = batch.attention_mask[reading.rows, : logits.shape[1]].astype(bool)
+        alike = (logits.argmax(axis=2) == right.argmax(axis=2)) & real
+        same = alike.sum(axis=1) / np.maximum(real.sum(axis=1), 1)
+        logits, right = logits[real], right[real]
+    errors = [np.abs(logits - right).max(initial=0), _unsureness_gap(reading, expected)]
+    return _Difference(float(np.max(errors)), float(same.sum()), len(reading.rows))
+
+
+def _unsureness_gap(reading: Reading, expected: _Expected) -> float:
+    """Return the largest difference of the heads' predicted errors; infinity if one is missing."""
+    if expected.uncertainty is None:
+        return 0.0
+    if reading.uncertainty is None:
+        return float("inf")
+    return float(np.abs(reading.uncertainty - expected.uncertainty[reading.rows]).max())
 
 
 def _gap(span: Span, differences: list[_Difference]) -> ExitGap:

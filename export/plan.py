@@ -7,9 +7,10 @@ from export import source, subset
 from export.errors import ExportFailed
 from export.parts import Part, parts_of
 from export.stages import Span, spans
+from models.checkpoints import Loaded, UnusableCheckpoint, load
 from models.multi_exit import MultiExitModel
 from serve.calibration import Calibration
-from serve.manifest import Precision
+from serve.manifest import Precision, TrainedFor
 from serve.policy import Policy
 
 
@@ -24,7 +25,10 @@ class Export:
         spans: one per exit.
         policy: what of the model's policy these exits can follow.
         calibration: what of the model's figures holds for these exits and precisions.
-        notes: what does not, for the user.
+        trained_for: what the checkpoint says of its rule.
+        tokenizer: the content of `tokenizer.json`.
+        whole: whether this is the whole model; what was recorded of it holds for no other.
+        notes: what does not hold, and what else the user should know.
     """
 
     folder: Path
@@ -33,6 +37,9 @@ class Export:
     spans: tuple[Span, ...]
     policy: Policy
     calibration: Calibration
+    trained_for: TrainedFor
+    tokenizer: str
+    whole: bool
     notes: tuple[str, ...]
 
     @property
@@ -52,28 +59,56 @@ class Export:
 
 
 def plan(
-    folder: Path, precisions: tuple[Precision, ...], wanted: tuple[int, ...] | None = None
+    folder: Path,
+    precisions: tuple[Precision, ...],
+    wanted: tuple[int, ...] | None = None,
+    layers: int | None = None,
+    last_ramp: bool = False,
 ) -> Export:
     """Load a model and decide what goes into its bundle.
 
     Args:
-        folder: written by `offramp train` or in the same form.
+        folder: any checkpoint that `models.checkpoints` recognises.
         precisions: variants to write.
         wanted: exit layers; None for all the model has.
+        layers: keep only so many layers of the model.
+        last_ramp: bring back DeeBERT's last ramp.
 
     Raises:
         ExportFailed: the model cannot be read, or has no such exits.
     """
-    model = source.load_model(folder)
+    loaded = _load(folder, layers, last_ramp)
+    model = loaded.model
     if model.backbone.shared and "fp16" in precisions:
         raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
+    stated = (folder / source.POLICY).is_file()
     policy, lost = subset.fitting_policy(
-        source.read_policy(folder), replace(model.traits, exits=exits)
+        source.read_policy(folder) if stated else loaded.policy, replace(model.traits, exits=exits)
     )
     calibration, unmeasured = subset.fitting_calibration(
-        source.read_calibration(folder), exits, model.exits, precisions
+        Calibration() if layers else source.read_calibration(folder),
+        exits,
+        model.exits,
+        precisions,
     )
-    notes = (*lost, *unmeasured)
-    return Export(folder, model, precisions, chosen, policy, calibration, notes)
+    return Export(
+        folder,
+        model,
+        precisions,
+        chosen,
+        policy,
+        calibration,
+        loaded.trained_for,
+        loaded.tokenizer,
+        layers is None,
+        (*loaded.found.notes, *lost, *unmeasured),
+    )
+
+
+def _load(folder: Path, layers: int | None, last_ramp: bool) -> Loaded:
+    try:
+        return load(folder, last_ramp, layers)
+    except UnusableCheckpoint as error:
+        raise ExportFailed(str(error)) from error

@@ -18,8 +18,11 @@ from serve.manifest import INPUT_IDS
 
 _INT8_MAX = 127
 _GELU_MINIMUM = -0.17  # -0.16997 at x = -0.7518; in the tanh form -0.17004 at -0.7525
+_MIDDLE = 128  # as much below zero as above
 # GELU has hardly anything below zero: 32 codes for it leave 223 instead of 127 above.
 _GELU_ZERO = 32
+# The code of 0 in what these give.
+_ZEROS = {"BiasGelu": _GELU_ZERO, "FastGelu": _GELU_ZERO, "Relu": 0}
 
 
 class _Tokens(NamedTuple):
@@ -83,16 +86,14 @@ def _quantize_tokens(splice: Splice, activation: ir.Value) -> _Tokens:
 
     A token of zeros is 0/0; whatever code that becomes, the product is multiplied by 0.
     """
-    if _is_gelu(activation):
-        zero, codes_above = _GELU_ZERO, 255 - _GELU_ZERO
-        largest = splice.op("ReduceMax", activation, splice.constant("width", np.array([-1])))
+    zero = _zero(activation)
+    codes_above = _INT8_MAX if zero == _MIDDLE else 255 - zero
+    absolute = splice.op("Abs", activation) if zero == _MIDDLE else activation
+    magnitude = splice.op("ReduceMax", absolute, splice.constant("width", np.array([-1])))
+    if zero == _GELU_ZERO:
         # Any less, and the code of GELU's minimum would fall below 0.
         least = np.float32(-_GELU_MINIMUM * codes_above / zero)
-        magnitude = splice.op("Max", largest, splice.constant("least", least))
-    else:
-        zero, codes_above = 128, _INT8_MAX
-        absolute = splice.op("Abs", activation)
-        magnitude = splice.op("ReduceMax", absolute, splice.constant("width", np.array([-1])))
+        magnitude = splice.op("Max", magnitude, splice.constant("least", least))
     divided = splice.op("Div", activation, magnitude)
     step = splice.constant("code_step", np.float32(1 / codes_above))
     codes = splice.op("QuantizeLinear", divided, step, splice.constant("code_zero", np.uint8(zero)))
@@ -100,9 +101,9 @@ def _quantize_tokens(splice: Splice, activation: ir.Value) -> _Tokens:
     return _Tokens(codes, magnitude, np.float32(1 / codes_above), np.uint8(zero))
 
 
-def _is_gelu(activation: ir.Value) -> bool:
+def _zero(activation: ir.Value) -> int:
     producer = activation.producer()
-    return producer is not None and producer.op_type in ("BiasGelu", "FastGelu")
+    return _MIDDLE if producer is None else _ZEROS.get(producer.op_type, _MIDDLE)
 
 
 def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:

@@ -8,11 +8,11 @@ from export.contract import (
     LABELS,
     LATER_INPUTS,
     MASK,
-    OUTPUTS,
     WIDTH,
     Port,
     check_contract,
     first_inputs,
+    segment_outputs,
 )
 from export.cpu_kernels import suit_cpu
 from export.gpu_kernels import suit_gpu
@@ -36,14 +36,14 @@ def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
         ExportFailed: the exporter's graph does not keep the segment contract.
     """
     sizes = {WIDTH: model.config.hidden_size, LABELS: model.config.num_labels}
-    inputs = segment_inputs(model, span)
+    inputs, outputs = segment_inputs(model, span), segment_outputs(model.traits)
     if span.start:
         traced = (COMPACTED, MASK)
-        segment = trace(LaterStage(model, span).eval(), traced, OUTPUTS, sizes)
+        segment = trace(LaterStage(model, span).eval(), traced, outputs, sizes)
         put_compaction_first(segment, sizes)
     else:
-        segment = trace(FirstStage(model, span).eval(), inputs, OUTPUTS, sizes)
-    check_contract(segment, inputs, sizes, f"the segment of exit {span.exit_layer}")
+        segment = trace(FirstStage(model, span).eval(), inputs, outputs, sizes)
+    check_contract(segment, inputs, sizes, f"the segment of exit {span.exit_layer}", outputs)
     return segment
 
 

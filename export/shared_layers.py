@@ -15,15 +15,17 @@ from export.contract import (
     LATER_INPUTS,
     MASK,
     PASSED_ON,
-    SAID,
-    TO_HEADS,
     WIDTH,
     check_contract,
     embed_inputs,
+    head_outputs,
+    to_heads,
 )
-from export.stages import Span
+from export.errors import ExportFailed
+from export.stages import Results, Span, given
 from export.trace import trace
-from models.multi_exit import ExitHead, MultiExitModel
+from models.heads import ExitHead
+from models.multi_exit import MultiExitModel
 
 EMBED, LAYER = "embed", "layer"
 
@@ -47,8 +49,9 @@ def build_embeddings(model: MultiExitModel) -> ir.Model:
 
 def build_layer(model: MultiExitModel) -> ir.Model:
     """Return the fused fp32 graph of the one layer, which begins with choosing rows."""
-    sizes, outputs = _sizes(model), (PASSED_ON, TO_HEADS)
-    graph = trace(_Layer(model).eval(), (COMPACTED, MASK), outputs, sizes)
+    head = _pooling_head(model, 0)
+    sizes, outputs = _sizes(model), (PASSED_ON, to_heads(model.traits))
+    graph = trace(_Layer(model, head).eval(), (COMPACTED, MASK), outputs, sizes)
     put_compaction_first(graph, sizes)
     check_contract(graph, LATER_INPUTS, sizes, "the graph of the layer", outputs)
     return graph
@@ -56,10 +59,25 @@ def build_layer(model: MultiExitModel) -> ir.Model:
 
 def build_head(model: MultiExitModel, span: Span) -> ir.Model:
     """Return the fused fp32 graph of the head that ends a span."""
-    sizes = _sizes(model)
-    graph = trace(_Head(model.heads[span.head]).eval(), (TO_HEADS,), (SAID,), sizes)
-    check_contract(graph, (TO_HEADS,), sizes, f"the head of exit {span.exit_layer}", (SAID,))
+    sizes, inputs, outputs = _sizes(model), (to_heads(model.traits),), head_outputs(model.traits)
+    graph = trace(_Head(_pooling_head(model, span.head)).eval(), inputs, outputs, sizes)
+    check_contract(graph, inputs, sizes, f"the head of exit {span.exit_layer}", outputs)
     return graph
+
+
+def _pooling_head(model: MultiExitModel, index: int) -> ExitHead:
+    """Return a head that reads what the layer has pooled.
+
+    Raises:
+        ExportFailed: it reads all tokens and the mask too.
+    """
+    head = model.head(index)
+    if not isinstance(head, ExitHead):
+        raise ExportFailed(
+            "a model whose layers share weights cannot have heads that attend to all tokens "
+            "(kind 'attention'); give it pooled ones"
+        )
+    return head
 
 
 def _sizes(model: MultiExitModel) -> dict[str, int]:
@@ -77,14 +95,17 @@ class _Embeddings(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, model: MultiExitModel) -> None:
+    """The layer, and the pooling that all heads share, without weights."""
+
+    def __init__(self, model: MultiExitModel, head: ExitHead) -> None:
         super().__init__()
         self.model = model
+        self.head = head
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.model.backbone.layer(0, hidden, attention_mask)
         read = self.model.backbone.read(hidden)
-        return hidden, self.model.heads[0].pool(read, attention_mask)
+        return hidden, self.head.pool(read, attention_mask)
 
 
 class _Head(nn.Module):
@@ -92,5 +113,5 @@ class _Head(nn.Module):
         super().__init__()
         self.head = head
 
-    def forward(self, pooled: Tensor) -> Tensor:
-        return self.head.classify(pooled)
+    def forward(self, pooled: Tensor) -> Results:
+        return given(self.head.say(pooled))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
-from serve.bundle import CALIBRATION, TOKENIZER
+from serve.bundle import CALIBRATION
 from serve.calibration import Calibration
 from serve.explain import explain
 from serve.policy import Policy
@@ -17,22 +17,6 @@ _Document = TypeVar("_Document", bound=BaseModel)
 
 POLICY = "policy.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
-
-
-def load_model(folder: Path) -> MultiExitModel:
-    """Load a multi-exit model, and check that what serving needs lies beside it.
-
-    Raises:
-        ExportFailed: no such folder, no such model, or no tokenizer.
-    """
-    if not folder.is_dir():
-        raise ExportFailed(f"{folder}: no such folder")
-    if not (folder / TOKENIZER).is_file():
-        raise ExportFailed(f"{folder}: {TOKENIZER} is missing; save the fast tokenizer there")
-    try:
-        return MultiExitModel.load(folder)
-    except (ValueError, OSError) as error:
-        raise ExportFailed(str(error)) from error
 
 
 def read_policy(folder: Path) -> Policy:
@@ -50,7 +34,7 @@ def max_tokens(folder: Path, model: MultiExitModel) -> int:
 
     A truncation length inside `tokenizer.json` is how somebody once called it, and not a limit.
     """
-    positions: int = model.config.max_position_embeddings
+    positions = model.backbone.max_tokens
     path = folder / _TOKENIZER_CONFIG
     stated = json.loads(path.read_bytes()).get("model_max_length") if path.is_file() else None
     # transformers writes 1e30 for "no limit".

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from export.errors import ExportFailed
+from models.heads import Said
 from models.multi_exit import MultiExitModel
+
+Results = tuple[Tensor, ...]  # as `export.contract.segment_outputs` lists them
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ def spans(exits: tuple[int, ...], wanted: tuple[int, ...] | None = None) -> tupl
     )
 
 
+def given(said: Said) -> Results:
+    """Return what a head says as a graph's outputs: nothing for what it has not learned."""
+    return tuple(tensor for tensor in said if tensor is not None)
+
+
 class Stage(nn.Module):
     """The layers of one span and its exit head."""
 
@@ -53,12 +61,11 @@ class Stage(nn.Module):
         self.model = model
         self.span = span
 
-    def finish(self, hidden: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return hidden states (rows, tokens, width) and logits (rows, labels)."""
-        for index in range(self.span.start, self.span.stop):
-            hidden = self.model.backbone.layer(index, hidden, attention_mask)
+    def finish(self, hidden: Tensor, attention_mask: Tensor) -> Results:
+        """Return hidden states (rows, tokens, width) and what the head says."""
+        hidden = self.model.run_layers(hidden, attention_mask, self.span.start, self.span.stop)
         read = self.model.backbone.read(hidden)
-        return hidden, self.model.heads[self.span.head](read, attention_mask)
+        return hidden, *given(self.model.head(self.span.head).hear(read, attention_mask))
 
 
 class FirstStage(Stage):
@@ -66,7 +73,7 @@ class FirstStage(Stage):
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Results:
         """Run the stage; every input is (rows, tokens)."""
         hidden = self.model.backbone.embed(input_ids, token_type_ids, attention_mask)
         return self.finish(hidden, attention_mask)
@@ -75,6 +82,6 @@ class FirstStage(Stage):
 class LaterStage(Stage):
     """Layers and head. Choosing rows is not traced but put before the graph (`compaction`)."""
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Results:
         """Run the stage on (rows, tokens, width) hidden states."""
         return self.finish(hidden, attention_mask)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from export.activations import fuse_activations
 from export.contract import DYNAMIC_AXES, Port
+from export.weights import fold_weights
 
 OPSET = 18
 # The exporter specialises on sizes 0 and 1 and on sizes that coincide.
@@ -46,6 +47,7 @@ def trace(
             verbose=False,
         )
         assert program is not None  # None only if it is told to write a file
+        fold_weights(program.model)
         model, _ = optimize_for_ort(program.model)
         fuse_activations(model)
     # Metadata holds stack traces, with the paths of the machine that exported.

@@ -20,12 +20,14 @@ class Reading(NamedTuple):
     Attributes:
         exit_index: which exit, counted from 0.
         rows: (n,) which rows, in any order.
-        logits: (n, labels).
+        logits: (n, labels); of token classification (n, tokens, labels), padding cut off.
+        uncertainty: (n,) the head's own predicted error, if it gives it.
     """
 
     exit_index: int
     rows: Rows
     logits: NDArray[np.float32]
+    uncertainty: NDArray[np.float32] | None = None
 
 
 def walk(runner: SegmentChain | SharedLayers, batch: Batch, seed: int) -> Iterator[Reading]:
@@ -44,12 +46,12 @@ def _walk_down(
 ) -> Iterator[Reading]:
     rows = np.arange(len(batch.input_ids))
     step = chain.start(*batch)
-    yield Reading(0, rows, step.logits)
+    yield Reading(0, rows, step.logits, step.uncertainty)
     for index in range(1, len(chain)):
         keep = generator.permutation(len(rows))[: max(1, len(rows) - 1)]
         rows = rows[keep]
         step = chain.advance(index, step.hidden, keep, _mask(batch, rows))
-        yield Reading(index, rows, step.logits)
+        yield Reading(index, rows, step.logits, step.uncertainty)
 
 
 def _walk_together(
@@ -65,16 +67,18 @@ def _walk_together(
         parts = [(hidden, keep, _width(batch, rows[keep]))] if len(keep) else []
         parts += [_embedded(layers, batch, fresh)] if len(fresh) else []
         rows, depths = np.append(rows[keep], fresh), np.append(depths[keep], 0 * fresh)
-        hidden, logits, _ = layers.advance_mixed(
+        step = layers.advance_mixed(
             depths, layers.join(parts), np.arange(len(rows)), _mask(batch, rows)
         )
         depths += 1
         for index, layer in enumerate(layers.exits):
             here = depths == layer
             if here.any():
-                yield Reading(index, rows[here], logits[here])
+                unsure = step.uncertainty
+                unsure = None if unsure is None else unsure[here]
+                yield Reading(index, rows[here], step.logits[here], unsure)
         stay = depths < len(layers)
-        hidden, rows, depths = hidden[stay], rows[stay], depths[stay]
+        hidden, rows, depths = step.hidden[stay], rows[stay], depths[stay]
 
 
 def _embedded(layers: SharedLayers, batch: Batch, rows: Rows) -> tuple[Hidden, Rows, int]:

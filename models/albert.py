@@ -30,6 +30,10 @@ class AlbertBackbone:
         depth: int = self.encoder.config.num_hidden_layers
         return depth
 
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.config.max_position_embeddings
+
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
     ) -> Tensor:

@@ -10,6 +10,9 @@ from transformers import PreTrainedModel
 class Backbone(Protocol):
     """An encoder taken apart: embeddings, then layers called one at a time.
 
+    What padding gets is of no meaning, and what a real token gets is free of it: the same as
+    if its text were alone.
+
     Attributes:
         encoder: what was taken apart.
         has_token_types: whether `embed` uses token type ids.
@@ -23,6 +26,11 @@ class Backbone(Protocol):
     @property
     def depth(self) -> int:
         """Number of transformer layers."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest text, special tokens included."""
         ...
 
     def embed(
@@ -44,7 +52,8 @@ class Backbone(Protocol):
         Args:
             index: which layer.
             hidden: (rows, tokens, width).
-            attention_mask: (rows, tokens), 1 for real tokens, 0 for padding.
+            attention_mask: (rows, tokens), 1 for real tokens, 0 for padding, which is on the
+                right.
         """
         ...
 

@@ -1,12 +1,13 @@
 """Batches of rows of similar length, padded to the longest row in the batch."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from models.alignment import IGNORED
 from models.encoding import EncodedRow
 
 # Rows are sorted by length within a pool of this many batches: almost no padding,
@@ -21,7 +22,8 @@ class Batch(NamedTuple):
         input_ids: (rows, tokens).
         attention_mask: (rows, tokens), 1 for real tokens, 0 for padding.
         token_type_ids: (rows, tokens).
-        labels: (rows,).
+        labels: (rows,) label ids, or values in float32; (rows, labels) float32 where a row has
+            any number of labels; (rows, tokens) tag ids, `IGNORED` where there is none.
     """
 
     input_ids: Tensor
@@ -71,8 +73,14 @@ def collate(rows: Sequence[EncodedRow], pad_id: int) -> Batch:
         input_ids[i, :length] = torch.tensor(row.ids)
         attention_mask[i, :length] = 1
         token_type_ids[i, :length] = torch.tensor(row.types)
-    labels = torch.tensor([row.label for row in rows])
+    labels = torch.tensor([_padded(row, width) for row in rows])
     return Batch(input_ids, attention_mask, token_type_ids, labels)
+
+
+def _padded(row: EncodedRow, width: int) -> Any:
+    if isinstance(row.label, list):
+        return row.label + [IGNORED] * (width - len(row.ids))
+    return row.label
 
 
 def _slices(array: np.ndarray, size: int) -> list[np.ndarray]:

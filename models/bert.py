@@ -1,28 +1,42 @@
 """BERT as a backbone."""
 
 from torch import Tensor
-from transformers import BertModel
+from transformers import PreTrainedModel
 
 from models.backbone import additive_mask
 
 
 class BertBackbone:
-    """BERT and what shares its modules (MiniLM, for one)."""
+    """BERT and what shares its modules: MiniLM, and ElasticBERT under other weight names.
 
-    has_token_types = True
+    Families built in the same way derive from this and say what they do otherwise.
+    """
+
     shared = False
 
-    def __init__(self, encoder: BertModel) -> None:
+    def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder = encoder
+        self.has_token_types = encoder.config.type_vocab_size > 1
 
     @property
     def depth(self) -> int:
         return len(self.encoder.encoder.layer)
 
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.config.max_position_embeddings
+
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
     ) -> Tensor:
-        return self.encoder.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+        types = self.token_types(input_ids, token_type_ids)
+        return self.encoder.embeddings(input_ids=input_ids, token_type_ids=types)
+
+    def token_types(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """Return token types, or (1, 1) zeros where there are none or only one exists."""
+        if token_type_ids is None or not self.has_token_types:
+            return input_ids.new_zeros(1, 1)
+        return token_type_ids
 
     def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         bias = additive_mask(attention_mask, hidden.dtype)

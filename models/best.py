@@ -14,16 +14,18 @@ class BestWeights:
     """Remembers the parameters of the evaluation with the highest score.
 
     Attributes:
+        metric: the name of the figure that tells how good an exit is.
         score: the highest so far, see `score_of`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metric: str = "accuracy") -> None:
+        self.metric = metric
         self.score = -math.inf
         self._weights: dict[str, Tensor] = {}
 
     def offer(self, figures: Sequence[ExitFigures], model: nn.Module) -> bool:
         """Remember the model's parameters if no evaluation before was as good."""
-        score = score_of(figures)
+        score = score_of(figures, self.metric)
         if score <= self.score:
             return False
         self.score = score
@@ -46,7 +48,7 @@ class BestWeights:
         self.score, self._weights = state["score"], state["weights"]
 
 
-def score_of(figures: Sequence[ExitFigures]) -> float:
-    """Return the exits' mean accuracy, exit j weighted by j as in the joint loss."""
-    weighted = sum(j * exit_.accuracy for j, exit_ in enumerate(figures, start=1))
+def score_of(figures: Sequence[ExitFigures], metric: str = "accuracy") -> float:
+    """Return the exits' mean metric, exit j weighted by j as in the joint loss."""
+    weighted = sum(j * exit_.value(metric) for j, exit_ in enumerate(figures, start=1))
     return weighted / sum(range(1, len(figures) + 1))

@@ -1,78 +1,71 @@
 """The model card: a README.md whose figures are written by the evaluation.
 
-Only the part between the two markers is generated; whatever stands around it in an
+Only the parts between two markers are generated; whatever stands around them in an
 existing card is kept, so that hand-written sections survive a new training run.
 """
 
 from pathlib import Path
 
-from serve.calibration import OperatingPoint, VariantCalibration
+from models.figures import render_figures
+from serve.calibration import VariantCalibration
 from serve.policy import Policy
-from serve.rules import EntropyRule
+from serve.traits import Task, Traits
 
-START, END = "<!-- figures: written by offramp -->", "<!-- end of figures -->"
+FIGURES = ("<!-- figures: written by offramp -->", "<!-- end of figures -->")
+TRAINING = ("<!-- training: written by offramp -->", "<!-- end of training -->")
+TRAINING_HEADING = "## Training"
 
-FRONT_MATTER = """---
+# By task: Hugging Face's name for it, and ours.
+KINDS: dict[Task, tuple[str, str]] = {
+    "single_label": ("text-classification", "A text classifier"),
+    "multi_label": ("text-classification", "A text classifier that gives any number of labels"),
+    "regression": ("text-classification", "A model that gives a text, or two, a number"),
+    "token": ("token-classification", "A tagger of words"),
+}
+
+NEW_CARD = """---
 library_name: transformers
-pipeline_tag: text-classification
-tags: [early-exit, text-classification, offramp]
-metrics: [accuracy]
+pipeline_tag: {tag}
+tags: [early-exit, {tag}, offramp]
+metrics: [{metrics}]
 ---
 
 # {name}
 
-A text classifier that may answer after any of several layers, trained with `offramp train`.
-
-{figures}
+{kind} that may answer after any of several layers, trained with `offramp train`.
 """
 
 
-def write_card(folder: Path, calibration: VariantCalibration, policy: Policy) -> None:
+def write_card(
+    folder: Path, traits: Traits, calibration: VariantCalibration, policy: Policy
+) -> None:
     """Write the figures into the folder's README.md, starting a card if there is none."""
-    figures = "\n".join([START, "", render_figures(calibration, policy), "", END])
     path = folder / "README.md"
-    if not path.is_file():
-        path.write_text(FRONT_MATTER.format(name=folder.name, figures=figures), "utf-8")
-        return
+    card = path.read_text("utf-8") if path.is_file() else _new_card(folder, traits, calibration)
+    path.write_text(_put(card, FIGURES, render_figures(calibration, policy)), "utf-8")
+
+
+def write_training(folder: Path, description: str) -> None:
+    """Write how the model was trained into its card, unless a section of hand tells it already."""
+    path = folder / "README.md"
     card = path.read_text("utf-8")
-    before, _, rest = card.partition(START)
-    after = rest.partition(END)[2]
-    path.write_text(f"{before.rstrip()}\n\n{figures}\n\n{after.strip()}".rstrip() + "\n", "utf-8")
+    if TRAINING[0] in card:
+        path.write_text(_put(card, TRAINING, description), "utf-8")
+    elif f"\n{TRAINING_HEADING}\n" not in card:
+        card = f"{card.rstrip()}\n\n{TRAINING_HEADING}\n"
+        path.write_text(_put(card, TRAINING, description), "utf-8")
 
 
-def render_figures(calibration: VariantCalibration, policy: Policy) -> str:
-    """Return Markdown: where the figures come from, accuracy per exit, the rules' table."""
-    data = calibration.data
-    return "\n".join(
-        [
-            f"Measured on `{data.name}` ({data.rows} rows, sha256 `{data.sha256[:12]}...`).",
-            "",
-            "| exit layer | accuracy % |",
-            "| ---: | ---: |",
-            *(f"| {e.layer} | {100 * e.accuracy:.2f} |" for e in calibration.exits),
-            "",
-            "| exit rule | accuracy % | agreement with the last exit % | mean exit layer |",
-            "| --- | ---: | ---: | ---: |",
-            *(_line(point, policy) for point in calibration.operating_points),
-        ]
-    )
+def _new_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> str:
+    tag, kind = KINDS[traits.task]
+    metrics = ", ".join(calibration.exits[0].measured)
+    return NEW_CARD.format(tag=tag, kind=kind, metrics=metrics, name=folder.name)
 
 
-def _line(point: OperatingPoint, policy: Policy) -> str:
-    names = [f"**{name}**" for name, rule in policy.profiles.items() if rule == point.rule]
-    cells = [
-        " ".join([_describe(point), *names]),
-        f"{100 * point.accuracy:.2f}",
-        f"{100 * point.agreement:.2f}",
-        f"{point.mean_exit_layer:.2f}",
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _describe(point: OperatingPoint) -> str:
-    rule = point.rule
-    if isinstance(rule, EntropyRule):
-        return f"entropy < {rule.threshold:.2f}"
-    return " ".join(
-        f"{k} {v}" for k, v in rule.model_dump(exclude_none=True).items() if k != "rule"
-    )
+def _put(card: str, markers: tuple[str, str], text: str) -> str:
+    """Return the card with the text between the markers; they come last if it has none."""
+    start, end = markers
+    before, _, rest = card.partition(start)
+    after = rest.partition(end)[2]
+    part = "\n".join([start, "", text, "", end])
+    return f"{before.rstrip()}\n\n{part}\n\n{after.strip()}".rstrip() + "\n"

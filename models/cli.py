@@ -17,19 +17,30 @@ _FILE = {"exists": True, "dir_okay": False}
 
 def train(
     encoder: Annotated[Path, typer.Option(help="Transformers folder to start from.", **_FOLDER)],
-    train: Annotated[Path, typer.Option(help="Training data: .tsv, .csv or .jsonl.", **_FILE)],
+    train: Annotated[
+        Path, typer.Option(help="Training data: .tsv, .csv, .jsonl or .conll.", **_FILE)
+    ],
     dev: Annotated[Path, typer.Option(help="Data to measure on and calibrate with.", **_FILE)],
     out: Annotated[Path, typer.Option(help="Model folder to write.", file_okay=False)],
+    task: Annotated[
+        Literal["single_label", "multi_label", "regression", "token"] | None,
+        typer.Option(help="What labels mean. Default: what the training data tells."),
+    ] = None,
     recipe: Annotated[
-        Literal["joint", "two-stage"],
-        typer.Option(help="joint: all exits at once; two-stage: backbone first, then exits."),
+        Literal["joint", "two-stage", "mixed", "alternating", "gradient-equilibrium"],
+        typer.Option(
+            help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
+            "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
+            "all at once, every layer equally fast."
+        ),
     ] = "joint",
     distill: Annotated[
         float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
     ] = 0.0,
     pooling: Annotated[
-        Literal["first", "mean"], typer.Option(help="What a head reads: first token, or mean.")
-    ] = "mean",
+        Literal["first", "mean"] | None,
+        typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
+    ] = None,
     exits: Annotated[
         str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
     ] = None,
@@ -81,9 +92,10 @@ def train(
     try:
         choice = ModelChoice(
             encoder=encoder,
+            task=task,
             labels=_listed(labels),
             exits=_layers(exits),
-            head=HeadConfig(pooling=pooling),
+            head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
             distill=distill,
             max_tokens=max_tokens,
@@ -111,15 +123,19 @@ def train(
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Model folder.", **_FOLDER)],
-    data: Annotated[Path, typer.Option(help="Labelled data: .tsv, .csv or .jsonl.", **_FILE)],
+    data: Annotated[
+        Path, typer.Option(help="Labelled data: .tsv, .csv, .jsonl or .conll.", **_FILE)
+    ],
     max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
 ) -> None:
     """Measure a multi-exit model; rewrite its calibration, policy and card."""
+    from models.figures import shown, title, unit
     from models.measure import measure
 
     _quiet_transformers()
     for figures in measure(model, data, max_tokens).exits:
-        typer.echo(f"exit layer {figures.layer}: accuracy {100 * figures.accuracy:.2f} %")
+        values = [f"{title(m)} {shown(figures.value(m))} {unit(m)}" for m in figures.measured]
+        typer.echo(f"exit layer {figures.layer}: {', '.join(values)}")
 
 
 def _quiet_transformers() -> None:

@@ -1,16 +1,17 @@
 """Texts to token ids, by the very code that will tokenize for the served model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from models.alignment import Tagging, tag_tokens
 from models.errors import TrainingFailed
-from models.examples import Example
+from models.examples import Example, Target
 from serve.bundle import TOKENIZER
-from serve.tokens import Text, TextEncoder
+from serve.tokens import Text, TextEncoder, Tokens
 
 _CONFIG = "tokenizer_config.json"
 
@@ -22,12 +23,15 @@ class EncodedRow:
     Attributes:
         ids: token ids.
         types: token type ids, 1 for the tokens of a second text.
-        label: the label's id.
+        label: the label's id; for each label 1.0 or 0.0; a value; or a list with each token's
+            tag, `IGNORED` where there is none to learn.
+        counted: of token classification, which tokens are not special ones.
     """
 
     ids: list[int]
     types: list[int]
-    label: int
+    label: int | tuple[float, ...] | float | list[int]
+    counted: list[bool] | None = None
 
 
 def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[EncodedRow]:
@@ -36,10 +40,14 @@ def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[E
     Raises:
         TrainingFailed: the folder has no `tokenizer.json`.
     """
-    encoder = TextEncoder(_tokenizer_path(folder), max_tokens)
-    found = encoder.encode([Text(e.text_a, e.text_b) for e in examples], truncate=True)
+    path = _tokenizer_path(folder)
+    found = TextEncoder(path, max_tokens).encode(
+        [Text(e.text_a, e.text_b) for e in examples], truncate=True
+    )
+    tagged = [(e.text_a, e.label) for e in examples if isinstance(e.label, list)]
+    taggings = iter(tag_tokens(path, tagged, max_tokens))
     return [
-        EncodedRow(tokens.input_ids.tolist(), tokens.token_type_ids.tolist(), example.label)
+        _row(tokens, example.label, taggings)
         for tokens, example in zip(found, examples, strict=True)
     ]
 
@@ -61,6 +69,14 @@ def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
     config.pop("name_or_path", None)
     config["model_max_length"] = max_tokens
     (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
+
+
+def _row(tokens: Tokens, label: Target, taggings: Iterator[Tagging]) -> EncodedRow:
+    ids, types = tokens.input_ids.tolist(), tokens.token_type_ids.tolist()
+    if isinstance(label, list):
+        tagging = next(taggings)
+        return EncodedRow(ids, types, tagging.tags, tagging.counted)
+    return EncodedRow(ids, types, label)
 
 
 def _tokenizer_path(folder: Path) -> Path:

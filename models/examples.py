@@ -1,87 +1,86 @@
-"""Labelled examples: which columns mean what, and labels as ids."""
+"""Labelled texts: which columns of a file mean what."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from models.errors import UnusableData
 from models.records import read_records
 
 TEXT_A_COLUMNS = ("text_a", "text", "sentence", "sentence1")
 TEXT_B_COLUMNS = ("text_b", "sentence2")
+LABEL_COLUMNS = ("label",)
+LABELS_COLUMNS = ("labels", "label")
+VALUE_COLUMNS = ("label", "score")
+
+
+class Word(NamedTuple):
+    """A tagged word of a text: its characters from `start` up to `end`, and the tag's id."""
+
+    start: int
+    end: int
+    tag: int
+
+
+# A label's id; for each label 1.0 or 0.0; a regression's value; or a text's tagged words.
+Target: TypeAlias = int | tuple[float, ...] | float | list[Word]
 
 
 class Example(NamedTuple):
-    """One text, or a pair of texts, with its label's id."""
+    """One text, or a pair of texts, with what is right."""
 
     text_a: str
     text_b: str | None
-    label: int
+    label: Target
 
 
 class Row(NamedTuple):
-    """An example whose label is still as the file writes it."""
+    """An example whose label is still as the file writes it.
+
+    Attributes:
+        label: of several labels, either a list or a text with `|` between them.
+    """
 
     line: int
     text_a: str
     text_b: str | None
-    label: str
+    label: str | list[str]
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Read the columns `label`, a text, and optionally a second text.
+def read_rows(path: Path, columns: tuple[str, ...] = LABEL_COLUMNS) -> list[Row]:
+    """Read a label, a text, and optionally a second text from each record.
+
+    Args:
+        path: `.tsv`, `.csv` or `.jsonl`.
+        columns: where the label may be; the first that is there counts. Only a row of
+            `LABELS_COLUMNS` may have none.
 
     Raises:
         UnusableData: an unreadable file, a missing column, an empty text, no rows.
     """
-    rows = [_row(path, line, values) for line, values in read_records(path)]
+    rows = [_row(path, line, values, columns) for line, values in read_records(path)]
     if not rows:
         raise UnusableData(f"{path}: the file has no rows")
     return rows
 
 
-def label_names(path: Path, rows: list[Row]) -> list[str]:
-    """Return label names by id: from `labels.json` beside the file, else the distinct values."""
-    listed = path.parent / "labels.json"
-    if not listed.is_file():
-        distinct = {row.label for row in rows}
-        return sorted(distinct, key=lambda label: (not label.isdigit(), label.zfill(9)))
-    try:
-        return [str(label) for label in json.loads(listed.read_text("utf-8"))["labels"]]
-    except (ValueError, KeyError, TypeError):
-        raise UnusableData(f'{listed}: expected {{"labels": ["...", ...]}}') from None
-
-
-def to_examples(path: Path, rows: list[Row], labels: list[str]) -> list[Example]:
-    """Turn labels, given as names or as ids, into ids.
-
-    Raises:
-        UnusableData: fewer than two labels, or a row with an unknown one.
-    """
-    if len(labels) < 2:
-        raise UnusableData(f"{path}: at least two labels are needed, found {', '.join(labels)}")
-    # A name wins over an id: labels may be called 1 and 2.
-    ids = {str(i): i for i in range(len(labels))} | {name: i for i, name in enumerate(labels)}
-    for row in rows:
-        if row.label not in ids:
-            raise UnusableData(
-                f"{path} line {row.line}: unknown label {row.label!r}; "
-                f"the labels are {', '.join(labels)}, or 0 to {len(labels) - 1}"
-            )
-    return [Example(row.text_a, row.text_b, ids[row.label]) for row in rows]
-
-
-def _row(path: Path, line: int, values: Mapping[str, object]) -> Row:
+def _row(path: Path, line: int, values: Mapping[str, object], columns: tuple[str, ...]) -> Row:
     text_a = _value(values, TEXT_A_COLUMNS)
-    label = _value(values, ("label",))
+    label = _label(values, columns)
     if text_a is None or label is None:
-        wanted = "label" if label is None else " or ".join(TEXT_A_COLUMNS)
+        wanted = " or ".join(columns if label is None else TEXT_A_COLUMNS)
         found = ", ".join(key for key in values if key)
         raise UnusableData(f"{path} line {line}: no column {wanted}; found {found}")
-    if not text_a or not label:
+    if not text_a or not (label or columns == LABELS_COLUMNS):
         raise UnusableData(f"{path} line {line}: the {'text' if label else 'label'} is empty")
     return Row(line, text_a, _value(values, TEXT_B_COLUMNS) or None, label)
+
+
+def _label(values: Mapping[str, object], columns: tuple[str, ...]) -> str | list[str] | None:
+    for column in columns:
+        if isinstance(found := values.get(column), list):
+            return [str(part) for part in found]
+    return _value(values, columns)
 
 
 def _value(values: Mapping[str, object], columns: tuple[str, ...]) -> str | None:

@@ -70,8 +70,8 @@ def _evaluation(
     with run.as_if_ending():
         figures = evaluate()
         kept = run.config.keep_best and run.in_last_stage and best.offer(figures, run.model)
-    shares = "  ".join(f"{f.layer}: {100 * f.accuracy:.1f}" for f in figures)
-    return f"  accuracy per exit %  {shares}{'  (best)' if kept else ''}"
+    shares = "  ".join(f"{f.layer}: {100 * f.value(best.metric):.1f}" for f in figures)
+    return f"  {best.metric} per exit %  {shares}{'  (best)' if kept else ''}"
 
 
 def _progress(console: Console) -> Progress:

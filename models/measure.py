@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from models.card import write_card
+from models.datasets import read_dataset
 from models.encoding import encode
 from models.errors import TrainingFailed
-from models.evaluate import calibrate, choose_policy, run_model
-from models.examples import read_rows, to_examples
+from models.evaluate import calibrate, choose_policy
 from models.multi_exit import MultiExitModel
+from models.outcome import Outcome, run_model
 from serve.bundle import CALIBRATION, sha256_of
 from serve.calibration import Calibration, Data, VariantCalibration
 from serve.recording import RECORDING
@@ -32,17 +33,24 @@ def measure(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
         model = MultiExitModel.load(folder)
     except ValueError as error:
         raise TrainingFailed(str(error)) from error
-    rows = read_rows(path)
-    examples = to_examples(path, rows, model.labels)
+    examples = read_dataset(path, model.exit_config.task, model.labels).examples
     outcome = run_model(model, encode(folder, examples, max_tokens))
-    data = Data(name=f"{path.parent.name}/{path.name}", rows=len(rows), sha256=sha256_of(path))
+    data = Data(name=f"{path.parent.name}/{path.name}", rows=len(examples), sha256=sha256_of(path))
     policy = choose_policy(outcome)
     figures = calibrate(outcome, data, policy)
     calibration = Calibration(variants={"fp32": figures})
     (folder / CALIBRATION).write_text(calibration.model_dump_json(indent=1) + "\n", "utf-8")
-    np.save(folder / RECORDING, outcome.logits)
+    _write_recording(folder / RECORDING, outcome)
     (folder / POLICY).write_text(
         policy.model_dump_json(indent=1, exclude_none=True) + "\n", "utf-8"
     )
-    write_card(folder, figures, policy)
+    write_card(folder, model.traits, figures, policy)
     return figures
+
+
+def _write_recording(path: Path, outcome: Outcome) -> None:
+    """Write all exits' logits; not those of every token, which would outweigh the model."""
+    if outcome.traits.task == "token":
+        path.unlink(missing_ok=True)
+    else:
+        np.save(path, outcome.logits)

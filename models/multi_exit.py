@@ -6,80 +6,50 @@ its usual prefix (so `AutoModel.from_pretrained` reads it too) and the heads und
 """
 
 from pathlib import Path
-from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from models.backbone import Backbone
 from models.families import adapt, build_encoder, read_encoder
+from models.heads import AnyHead, AnyHeadConfig, ExitHead, HeadConfig, Pooling, Said, build_head
+from models.unbiased_norm import replace_norms
 from serve.traits import Task, Traits
 
-# `tokens`: no pooling, every token gets logits of its own.
-Pooling = Literal["first", "mean", "tokens"]
-
-
-class HeadConfig(BaseModel):
-    """Shape of every exit head: pooling, optional tanh pooler, linear classifier."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    pooling: Pooling = "mean"
-    pooler: bool = True
-    dropout: float = 0.1
+__all__ = ["ExitConfig", "ExitHead", "HeadConfig", "MultiExitModel", "Pooling"]
 
 
 class ExitConfig(BaseModel):
-    """The `offramp` key of `config.json`."""
+    """The `offramp` key of `config.json`.
+
+    Attributes:
+        exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
+        task: how logits are read.
+        head: shape of all heads.
+        unbiased_norm: whether the encoder's layer norms are the UER toolkit's (FastBERT).
+        second_head: whether the last layer has two heads, as DeeBERT tests them: the last exit
+            is then one beyond the depth and runs no layer of its own.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     exits: tuple[int, ...]
     task: Task = "single_label"
-    head: HeadConfig = HeadConfig()
+    head: AnyHeadConfig = HeadConfig()
+    unbiased_norm: bool = False
+    second_head: bool = False
 
-
-class ExitHead(nn.Module):
-    """Pool the tokens, optionally transform with Linear and tanh, classify."""
-
-    def __init__(self, width: int, num_labels: int, config: HeadConfig) -> None:
-        super().__init__()
-        self.pooling = config.pooling
-        self.dropout = nn.Dropout(config.dropout)
-        self.pooler = nn.Linear(width, width) if config.pooler else None
-        self.classifier = nn.Linear(width, num_labels)
-
-    def forward(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return (rows, labels) logits for (rows, tokens, width) hidden states.
-
-        Without pooling, (rows, tokens, labels).
-        """
-        return self.classify(self.pool(hidden, attention_mask))
-
-    def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return (rows, width): the part without weights, the same for all heads of a model."""
-        if self.pooling == "tokens":
-            return hidden
-        return hidden[:, 0] if self.pooling == "first" else masked_mean(hidden, attention_mask)
-
-    def classify(self, pooled: Tensor) -> Tensor:
-        """Return (rows, labels) logits for (rows, width)."""
-        if self.pooler is not None:
-            pooled = torch.tanh(self.pooler(pooled))
-        return self.classifier(self.dropout(pooled))
-
-
-def masked_mean(hidden: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return (rows, width): the mean over the tokens whose mask is 1.
-
-    A product rather than a masked sum: exported, the sum runs in another order for one row
-    than for several, and no bit of an answer may depend on how many rows run together.
-    """
-    weights = attention_mask[:, None, :].to(hidden.dtype)  # (rows, 1, tokens)
-    return (weights @ hidden).squeeze(1) / weights.sum(dim=2).clamp(min=1)
+    @model_validator(mode="after")
+    def _check(self) -> "ExitConfig":
+        if (self.head.pooling == "tokens") != (self.task == "token"):
+            raise ValueError(
+                f"head.pooling is {self.head.pooling!r}, task {self.task!r}: "
+                "pooling 'tokens' and task 'token' need each other"
+            )
+        return self
 
 
 class MultiExitModel(nn.Module):
@@ -88,7 +58,7 @@ class MultiExitModel(nn.Module):
     Attributes:
         config: the encoder's config, with `id2label`.
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
-        heads: one `ExitHead` per exit, in that order.
+        heads: one per exit, in that order.
     """
 
     def __init__(self, encoder: PreTrainedModel, exit_config: ExitConfig) -> None:
@@ -97,10 +67,12 @@ class MultiExitModel(nn.Module):
         self.config = encoder.config
         self.exit_config = exit_config
         self.exits = exit_config.exits
+        if exit_config.unbiased_norm:
+            replace_norms(encoder)
         self.backbone: Backbone = adapt(encoder)
-        _check_exits(self.exits, self.backbone.depth)
+        _check_exits(self.exits, self.backbone.depth + exit_config.second_head)
         width, labels = encoder.config.hidden_size, encoder.config.num_labels
-        self.heads = nn.ModuleList(ExitHead(width, labels, exit_config.head) for _ in self.exits)
+        self.heads = nn.ModuleList(build_head(width, labels, exit_config.head) for _ in self.exits)
 
     @property
     def labels(self) -> list[str]:
@@ -110,12 +82,22 @@ class MultiExitModel(nn.Module):
     @property
     def traits(self) -> Traits:
         """The model as its exit rules see it."""
-        return Traits(self.exits, tuple(self.labels), self.exit_config.task)
+        learned = self.exit_config.head.uncertainty is not None
+        return Traits(self.exits, tuple(self.labels), self.exit_config.task, learned)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> list[Tensor]:
         """Return one (rows, labels) tensor of logits per exit.
+
+        Of token classification (rows, tokens, labels). Arguments as for `hear`.
+        """
+        return [said.logits for said in self.hear(input_ids, attention_mask, token_type_ids)]
+
+    def hear(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> list[Said]:
+        """Return all that every head says, first to last.
 
         Args:
             input_ids: (rows, tokens).
@@ -123,13 +105,27 @@ class MultiExitModel(nn.Module):
             token_type_ids: (rows, tokens), or None for a single text.
         """
         hidden = self.backbone.embed(input_ids, token_type_ids, attention_mask)
-        logits: list[Tensor] = []
-        for index in range(self.exits[-1]):
+        found: list[Said] = []
+        start = 0
+        for index, stop in enumerate(self.exits):
+            hidden = self.run_layers(hidden, attention_mask, start, stop)
+            found.append(self.head(index).hear(self.backbone.read(hidden), attention_mask))
+            start = stop
+        return found
+
+    def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
+        """Run the layers from `start`, counted from 0, to before `stop`, as far as there are any.
+
+        A second head of the last layer lies beyond it and has none.
+        """
+        for index in range(start, min(stop, self.backbone.depth)):
             hidden = self.backbone.layer(index, hidden, attention_mask)
-            if index + 1 in self.exits:
-                read = self.backbone.read(hidden)
-                logits.append(self.heads[len(logits)](read, attention_mask))
-        return logits
+        return hidden
+
+    def head(self, index: int) -> AnyHead:
+        """Return the head of an exit, counted from 0."""
+        head: AnyHead = self.heads[index]  # type: ignore[assignment]
+        return head
 
     @classmethod
     def from_encoder(
@@ -137,7 +133,8 @@ class MultiExitModel(nn.Module):
         folder: str | Path,
         labels: list[str],
         exits: tuple[int, ...] | None = None,
-        head: HeadConfig | None = None,
+        head: AnyHeadConfig | None = None,
+        task: Task = "single_label",
     ) -> "MultiExitModel":
         """Put fresh heads on a pretrained encoder.
 
@@ -145,14 +142,15 @@ class MultiExitModel(nn.Module):
             folder: a transformers encoder's folder.
             labels: label names by id.
             exits: exit layers, counted from 1; None puts a head after every layer.
-            head: shape of the heads.
+            head: shape of the heads; the default one fits the task.
+            task: how the logits are read.
         """
         encoder = read_encoder(folder, labels)
-        depth = adapt(encoder).depth
-        exit_config = ExitConfig(
-            exits=exits or tuple(range(1, depth + 1)), head=head or HeadConfig()
-        )
-        return cls(encoder, exit_config)
+        exits = exits or tuple(range(1, adapt(encoder).depth + 1))
+        if head is None:
+            token = task == "token"
+            head = HeadConfig(pooling="tokens", pooler=False) if token else HeadConfig()
+        return cls(encoder, ExitConfig(exits=exits, head=head, task=task))
 
     @classmethod
     def load(cls, folder: str | Path) -> "MultiExitModel":

@@ -1,14 +1,18 @@
 """Training recipes: which parameters learn from which loss, stage by stage."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from models.batches import Batch
+from models.equilibrium import run_in_equilibrium
+from models.losses import LOSSES
 from models.multi_exit import MultiExitModel
+
+Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
 
 
 class Loss(Protocol):
@@ -18,10 +22,16 @@ class Loss(Protocol):
         """Return the loss.
 
         Args:
-            logits: (rows, labels) per exit, first to last.
-            labels: (rows,) label ids.
+            logits: (rows, labels) per exit, first to last; of token classification
+                (rows, tokens, labels).
+            labels: what is right, see `models.batches.Batch`.
         """
         ...
+
+
+def run_plainly(model: MultiExitModel, batch: Batch) -> list[Tensor]:
+    """Return the logits of all exits."""
+    return model(batch.input_ids, batch.attention_mask, batch.token_type_ids)
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,18 @@ class Stage:
     Attributes:
         name: for the log.
         modules: the parts of the model that learn.
-        loss: what they learn from.
+        losses: what they learn from, step by step in turn; most stages have one.
+        forward: how the model is run.
     """
 
     name: str
     modules: tuple[nn.Module, ...]
-    loss: Loss
+    losses: tuple[Loss, ...]
+    forward: Forward = run_plainly
+
+    def loss_at(self, step: int) -> Loss:
+        """Return the loss of a step, counted from 0 within the stage."""
+        return self.losses[step % len(self.losses)]
 
 
 class Recipe(Protocol):
@@ -47,39 +63,49 @@ class Recipe(Protocol):
 
         Args:
             model: the model to train.
-            distill: weight of learning from the last exit's probabilities, beside the labels.
+            distill: weight of learning from the last exit's answers, beside the labels.
         """
         ...
 
 
 def joint(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
     """Everything at once, exit j weighted by j: PABEE (Zhou et al. 2020)."""
-
-    def loss(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-        total = depth_weighted([functional.cross_entropy(z, labels) for z in logits])
-        return total + distill * depth_weighted(from_last_exit(logits)) if distill else total
-
-    return (Stage("all exits", (model,), loss),)
+    return (Stage("all exits", (model,), (_Exits(model, depth_weighted, distill),)),)
 
 
 def two_stage(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
     """Backbone with the last head, then the earlier heads alone: DeeBERT (Xin et al. 2020)."""
-
-    def last(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-        return functional.cross_entropy(logits[-1], labels)
-
-    def earlier(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-        total = torch.stack([functional.cross_entropy(z, labels) for z in logits[:-1]]).sum()
-        return total + distill * torch.stack(from_last_exit(logits)[:-1]).sum()
-
-    *early_heads, last_head = model.heads
+    earlier = _Exits(model, lambda losses: summed(losses[:-1]), distill)
     return (
-        Stage("backbone and last exit", (model.encoder, last_head), last),
-        Stage("earlier exits", tuple(early_heads), earlier),
+        _backbone_first(model),
+        Stage("earlier exits", tuple(model.heads[:-1]), (earlier,)),
     )
 
 
-RECIPES: dict[str, Recipe] = {"joint": joint, "two-stage": two_stage}
+def mixed(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+    """Backbone with the last head, then everything at once: Kubaty et al. 2025."""
+    return (_backbone_first(model), *joint(model, distill))
+
+
+def alternating(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+    """Everything, by the last loss and by the sum of all in turn: BERxiT (Xin et al. 2021)."""
+    losses = (_Exits(model, last), _Exits(model, summed, distill))
+    return (Stage("all exits in turn", (model,), losses),)
+
+
+def gradient_equilibrium(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+    """Everything by the sum of all losses, a layer by their mean: ElasticBERT (Liu et al. 2022)."""
+    loss = _Exits(model, summed, distill)
+    return (Stage("all exits in equilibrium", (model,), (loss,), run_in_equilibrium),)
+
+
+RECIPES: dict[str, Recipe] = {
+    "joint": joint,
+    "two-stage": two_stage,
+    "mixed": mixed,
+    "alternating": alternating,
+    "gradient-equilibrium": gradient_equilibrium,
+}
 
 
 def depth_weighted(losses: Sequence[Tensor]) -> Tensor:
@@ -89,13 +115,14 @@ def depth_weighted(losses: Sequence[Tensor]) -> Tensor:
     return (weights * stacked).sum() / weights.sum()
 
 
-def from_last_exit(logits: Sequence[Tensor]) -> list[Tensor]:
-    """Return each exit's KL divergence from the last exit, which itself learns nothing by it."""
-    teacher = logits[-1].detach().log_softmax(-1)
-    return [
-        functional.kl_div(z.log_softmax(-1), teacher, reduction="batchmean", log_target=True)
-        for z in logits
-    ]
+def summed(losses: Sequence[Tensor]) -> Tensor:
+    """Return the plain sum."""
+    return torch.stack(list(losses)).sum()
+
+
+def last(losses: Sequence[Tensor]) -> Tensor:
+    """Return the last exit's loss alone."""
+    return losses[-1]
 
 
 def freeze_all_but(model: nn.Module, modules: Sequence[nn.Module]) -> list[nn.Parameter]:
@@ -104,3 +131,30 @@ def freeze_all_but(model: nn.Module, modules: Sequence[nn.Module]) -> list[nn.Pa
     for module in modules:
         module.requires_grad_(True)
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+class _Exits:
+    """The exits' losses as one: from the labels, and weighted, from the last exit's answers."""
+
+    def __init__(
+        self,
+        model: MultiExitModel,
+        combine: Callable[[Sequence[Tensor]], Tensor],
+        distill: float = 0.0,
+    ) -> None:
+        self._of = LOSSES[model.exit_config.task]
+        self._combine = combine
+        self._distill = distill
+
+    def __call__(self, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
+        total = self._combine([self._of.from_labels(z, labels) for z in logits])
+        if not self._distill:
+            return total
+        # The last exit itself learns nothing by being taught.
+        teacher = logits[-1].detach()
+        taught = [self._of.from_teacher(z, teacher, labels) for z in logits]
+        return total + self._distill * self._combine(taught)
+
+
+def _backbone_first(model: MultiExitModel) -> Stage:
+    return Stage("backbone and last exit", (model.encoder, model.heads[-1]), (_Exits(model, last),))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +11,22 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt
 from rich.console import Console
 
 from models.best import BestWeights
+from models.card import write_training
 from models.checkpoint import Checkpoint
+from models.datasets import read_dataset, task_of
 from models.encoding import EncodedRow, copy_tokenizer, encode
 from models.errors import TrainingFailed
-from models.evaluate import exit_figures, run_model
-from models.examples import label_names, read_rows, to_examples
+from models.evaluate import exit_figures
 from models.fit import fit
 from models.measure import measure
 from models.multi_exit import HeadConfig, MultiExitModel
+from models.outcome import run_model
+from models.provenance import described
 from models.recipes import RECIPES
+from models.scores import main_metric
 from models.training import TrainConfig, TrainingRun
 from serve.bundle import sha256_of
+from serve.traits import Task
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
@@ -31,19 +37,22 @@ class ModelChoice(BaseModel):
 
     Attributes:
         encoder: a transformers folder.
+        task: what the labels mean; None takes what the training file tells.
         labels: label names by id; None takes them from the data.
         exits: exit layers; None puts one after every layer.
+        head: shape of the heads; None takes the one that fits the task.
         recipe: a key of `models.recipes.RECIPES`.
-        distill: weight of learning from the last exit's probabilities.
+        distill: weight of learning from the last exit's answers.
         max_tokens: longer texts are cut.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     encoder: Path
+    task: Task | None = None
     labels: tuple[str, ...] | None = None
     exits: tuple[int, ...] | None = None
-    head: HeadConfig = HeadConfig()
+    head: HeadConfig | None = None
     recipe: str = "joint"
     distill: NonNegativeFloat = 0.0
     max_tokens: PositiveInt = 128
@@ -79,17 +88,20 @@ def train(job: TrainJob, console: Console) -> bool:
     Raises:
         TrainingFailed: data, encoder or options that cannot be used.
     """
-    labels, train_rows = _read(job.train, job.choice, list(job.choice.labels or ()))
-    _, dev_rows = _read(job.dev, job.choice, labels)
+    task = job.choice.task or task_of(job.train)
+    labels, train_rows = _read(job.train, task, job.choice, job.choice.labels or ())
+    _, dev_rows = _read(job.dev, task, job.choice, labels)
     torch.manual_seed(job.config.seed)
-    model = _build(job.choice, labels).to(job.device)
+    model = _build(job.choice, task, labels).to(job.device)
+    console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     run = TrainingRun(model, train_rows, stages, job.config)
-    best = BestWeights()
+    best = BestWeights(main_metric(model.traits))
     checkpoint = _checkpoint(job, run, best)
     finished = fit(run, best, checkpoint, lambda: exit_figures(run_model(model, dev_rows)), console)
     if finished:
         _write(job, model)
+        write_training(job.out, described(job, task, len(train_rows)))
         checkpoint.remove()
     return finished
 
@@ -106,24 +118,35 @@ def fingerprint(job: TrainJob) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _read(path: Path, choice: ModelChoice, labels: list[str]) -> tuple[list[str], list[EncodedRow]]:
-    rows = read_rows(path)
-    labels = labels or label_names(path, rows)
-    examples = to_examples(path, rows, labels)
-    return labels, encode(choice.encoder, examples, choice.max_tokens)
+def _read(
+    path: Path, task: Task, choice: ModelChoice, labels: Sequence[str]
+) -> tuple[list[str], list[EncodedRow]]:
+    names, examples = read_dataset(path, task, labels)
+    return names, encode(choice.encoder, examples, choice.max_tokens)
 
 
-def _build(choice: ModelChoice, labels: list[str]) -> MultiExitModel:
+def _build(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
+    if task == "token" and choice.head and choice.head.pooling != "tokens":
+        raise TrainingFailed(
+            f"pooling {choice.head.pooling}: in token classification every token has an answer "
+            "of its own; leave the pooling out"
+        )
     try:
-        model = MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head)
+        model = MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{choice.encoder}: {error}") from error
-    positions = model.config.max_position_embeddings
+    positions = model.backbone.max_tokens
     if choice.max_tokens > positions:
         raise TrainingFailed(
             f"max_tokens {choice.max_tokens}: the encoder takes at most {positions} tokens"
         )
     return model
+
+
+def _summary(model: MultiExitModel) -> str:
+    labels = model.labels
+    named = ", ".join(labels) if len(labels) <= 20 else f"{', '.join(labels[:20])}, ..."
+    return f"task {model.exit_config.task}, labels ({len(labels)}): {named}"
 
 
 def _checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoint:
@@ -142,5 +165,5 @@ def _checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoin
 
 def _write(job: TrainJob, model: MultiExitModel) -> None:
     model.save(job.out, DTYPES[job.dtype])
-    copy_tokenizer(job.choice.encoder, job.out, model.config.max_position_embeddings)
+    copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
     measure(job.out, job.dev, job.choice.max_tokens)

@@ -13,7 +13,7 @@ from models.batches import Batch, collate, shuffled_batches
 from models.encoding import EncodedRow
 from models.multi_exit import MultiExitModel
 from models.optimization import parameter_groups, rate_share
-from models.recipes import Stage, freeze_all_but
+from models.recipes import Loss, Stage, freeze_all_but
 
 MAX_GRADIENT_NORM = 1.0
 # Before this share of a stage the weights still move too far for a mean to make sense.
@@ -107,8 +107,8 @@ class TrainingRun:
         batch = self._next_batch()
         self.model.train()
         with self._precision():
-            logits = self.model(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-        loss = self.stage.loss([z.float() for z in logits], batch.labels)
+            logits = self.stage.forward(self.model, batch)
+        loss = self._loss([z.float() for z in logits], batch.labels)
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._trained, MAX_GRADIENT_NORM)
@@ -167,6 +167,10 @@ class TrainingRun:
             self._batches = shuffled_batches(self._lengths, config.batch_size, config.seed, epoch)
         rows = [self._rows[i] for i in self._batches[index]]
         return collate(rows, self.model.config.pad_token_id or 0).to(self._device)
+
+    @property
+    def _loss(self) -> Loss:
+        return self.stage.loss_at(self.steps_done % self._stage_steps)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self.config.bf16)

@@ -33,7 +33,9 @@ class Chain:
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> list[Depth]:
         """Return hidden states and logits after every segment."""
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        depths = [Depth(*self.sessions[0].run(None, inputs))]
+        taken = {value.name for value in self.sessions[0].get_inputs()}
+        first = {name: array for name, array in inputs.items() if name in taken}
+        depths = [Depth(*self.sessions[0].run(None, first))]
         for index in range(1, len(self.sessions)):
             depths.append(self.advance(index, depths[-1].hidden, np.arange(len(ids)), mask))
         return depths

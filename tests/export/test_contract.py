@@ -4,10 +4,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.contract import LATER_INPUTS, check_contract
+from export.contract import LATER_INPUTS, check_contract, segment_outputs
 from export.errors import ExportFailed
 from serve.bundle import Bundle
 from serve.manifest import Precision
+from serve.traits import Traits
 
 Port = tuple[str, str, tuple[str | int, ...]]
 
@@ -26,6 +27,7 @@ OUTPUTS: list[Port] = [
     ("logits", "FLOAT", ("rows", 3)),
 ]
 SIZES = {"width": 32, "labels": 3}
+SAID = segment_outputs(Traits((1, 2), ("a", "b", "c")))
 
 
 def declared(values: list[onnx.ValueInfoProto]) -> list[Port]:
@@ -62,18 +64,18 @@ def test_a_segment_with_another_name_is_refused(bundle: Bundle) -> None:
     model = later(bundle)
     model.graph.outputs[1].name = "scores"
     with pytest.raises(ExportFailed, match=r"the segment has .*'scores'.*expected .*'logits'"):
-        check_contract(model, LATER_INPUTS, SIZES, "the segment")
+        check_contract(model, LATER_INPUTS, SIZES, "the segment", SAID)
 
 
 def test_a_segment_with_a_frozen_axis_is_refused(bundle: Bundle) -> None:
     model = later(bundle)
     model.graph.inputs[1].shape = ir.Shape([2])
     with pytest.raises(ExportFailed, match=r"the segment: keep is INT64 \(2,\), expected"):
-        check_contract(model, LATER_INPUTS, SIZES, "the segment")
+        check_contract(model, LATER_INPUTS, SIZES, "the segment", SAID)
 
 
 def test_a_segment_with_another_element_type_is_refused(bundle: Bundle) -> None:
     model = later(bundle)
     model.graph.outputs[1].dtype = ir.DataType.FLOAT16
     with pytest.raises(ExportFailed, match="logits is FLOAT16"):
-        check_contract(model, LATER_INPUTS, SIZES, "the segment")
+        check_contract(model, LATER_INPUTS, SIZES, "the segment", SAID)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 
-from export.errors import ExportFailed
 from export.gpu_kernels import suit_gpu
 from export.half import halve
 from export.segments import build_segment, variant
@@ -94,12 +94,42 @@ def test_a_filter_that_half_cannot_hold_stays_finite() -> None:
     assert kept[0] == np.float32(-3.4028235e38), "the head still adds the full one"
 
 
-def test_attention_that_cannot_be_packed_is_refused() -> None:
+def test_attention_between_different_states_stays_as_it_is() -> None:
     segment = build_segment(tiny_model(), Span(0, 1, 0)).clone()
     attention = next(node for node in segment.graph if node.op_type == "MultiHeadAttention")
     attention.replace_input_with(1, attention.inputs[1].producer().inputs[0])
-    with pytest.raises(ExportFailed, match="no fp16 variant"):
-        suit_gpu(segment)
+    suit_gpu(segment)
+    found = Counter(node.op_type for node in segment.graph)
+    assert (found["MultiHeadAttention"], found["Attention"]) == (1, 0)
+    (bias,) = (n.inputs[5] for n in segment.graph if n.op_type == "MultiHeadAttention")
+    assert bias.producer().op_type == "Expand", "CUDA wants a bias for every query"
+
+
+def test_angles_stay_full() -> None:
+    segment = ir.from_onnx_text(
+        """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[tokens, 2] hidden) => (float[tokens, 2] hidden_out, float[tokens, 2] logits)
+        <float[1] frequency = {0.7}, float[1] scale = {1.5}, float start = {499},
+         float limit = {501}, float delta = {1}, int64[1] last = {1}>
+        {
+            positions = Range(start, limit, delta)
+            column = Unsqueeze(positions, last)
+            angles = Mul(column, frequency)
+            turned = Cos(angles)
+            scaled = Mul(turned, scale)
+            hidden_out = Mul(hidden, scaled)
+            logits = Identity(hidden_out)
+        }
+        """
+    )
+    onnx_model = ir.to_proto(segment)
+    segment = ir.from_proto(onnx.shape_inference.infer_shapes(onnx_model))
+    session = ort.InferenceSession(ir.to_proto(halve(segment)).SerializeToString())
+    found = session.run(["hidden_out"], {"hidden": np.ones((2, 2), np.float16)})[0]
+    assert found.dtype == np.float16
+    exact = 1.5 * np.cos(np.array([499, 500]) * 0.7)
+    np.testing.assert_allclose(found[:, 0], exact, atol=2e-3)
 
 
 def with_pooling(pooling: str) -> MultiExitModel:

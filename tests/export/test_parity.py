@@ -2,11 +2,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from export.errors import ExportFailed
 from export.parity import ExitGap, check, compare, summary
 from export.samples import odd_batches
 from export.stages import spans
+from models.heads import Said
 from models.multi_exit import MultiExitModel
 from serve.bundle import Bundle
 from serve.segments import SegmentChain
@@ -41,9 +43,9 @@ class _Shifted(NamedTuple):
 
     model: MultiExitModel
 
-    def __call__(self, *batch: object) -> object:
-        logits = self.model(*batch)
-        return [*logits[:2], logits[2] + 0.01, logits[3]]
+    def hear(self, *batch: Tensor) -> list[Said]:
+        said = self.model.hear(*batch)
+        return [*said[:2], Said(said[2].logits + 0.01), said[3]]
 
 
 @pytest.mark.parametrize("error", [2e-4, np.nan, np.inf])

@@ -56,7 +56,7 @@ def test_q_k_and_v_share_one_quantization(bundle: Bundle) -> None:
 @pytest.mark.parametrize("operator", ["BiasGelu", "FastGelu"])
 @pytest.mark.parametrize("highest", [-3.0, -0.7, 0.01, 2.0, 40.0])
 def test_gelu_keeps_its_values_on_both_sides_of_zero(highest: float, operator: str) -> None:
-    model = gelu_product(operator)
+    model = activated_product(operator)
     # GELU is lowest at -0.75.
     activation = np.array([-0.75] * 15 + [highest], np.float32).reshape(1, 1, 16)
     exact, coarse = (run(m, activation) for m in (model, quantize(model)))
@@ -64,22 +64,35 @@ def test_gelu_keeps_its_values_on_both_sides_of_zero(highest: float, operator: s
     np.testing.assert_allclose(coarse, exact, rtol=0.02, atol=0.01)
 
 
-def gelu_product(operator: str) -> ir.Model:
+@pytest.mark.parametrize("highest", [0.0, 0.01, 40.0])
+def test_relu_has_all_codes_above_zero(highest: float) -> None:
+    model = activated_product("Relu")
+    quantized = quantize(model)
+    steps = [v.const_value for n, v in quantized.graph.initializers.items() if "code_step" in n]
+    assert [float(step.numpy()) for step in steps] == pytest.approx([1 / 255])
+    activation = np.array([-3.0] * 8 + [highest, highest / 3] * 4, np.float32).reshape(1, 1, 16)
+    exact, coarse = (run(m, activation) for m in (model, quantized))
+    np.testing.assert_allclose(coarse, exact, rtol=0.01)
+
+
+def activated_product(operator: str) -> ir.Model:
     shape = onnx.helper.make_tensor_value_info
+    gelu = {"inputs": ["x", "bias"], "domain": "com.microsoft"}
+    activation = {"inputs": ["x"]} if operator == "Relu" else gelu
     nodes = [
-        onnx.helper.make_node(operator, ["x", "bias"], ["gelu"], domain="com.microsoft"),
-        onnx.helper.make_node("MatMul", ["gelu", "weights"], ["y"]),
+        onnx.helper.make_node(operator, outputs=["activated"], **activation),
+        onnx.helper.make_node("MatMul", ["activated", "weights"], ["y"]),
     ]
     graph = onnx.helper.make_graph(
         nodes,
-        "gelu",
+        "activated",
         [shape("x", onnx.TensorProto.FLOAT, ["rows", "tokens", 16])],
         [shape("y", onnx.TensorProto.FLOAT, ["rows", "tokens", 2])],
         [
             numpy_helper.from_array(np.zeros(16, np.float32), "bias"),
             numpy_helper.from_array(np.full((16, 2), 1 / 16, np.float32), "weights"),
         ],
-        value_info=[shape("gelu", onnx.TensorProto.FLOAT, ["rows", "tokens", 16])],
+        value_info=[shape("activated", onnx.TensorProto.FLOAT, ["rows", "tokens", 16])],
     )
     opsets = [onnx.helper.make_opsetid(*o) for o in (("", 18), ("com.microsoft", 1))]
     return ir.from_proto(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))

@@ -4,13 +4,14 @@ from export.subset import fitting_calibration, fitting_policy
 from serve.calibration import Calibration, Data, VariantCalibration
 from serve.policy import Limits, Policy
 from serve.rules import EntropyRule, LayerRule, NeverRule
+from tests.traits import two_labels
 
 EVERY = (1, 2, 3, 4)
 
 
 def test_all_exits_keep_the_whole_policy() -> None:
     policy = Policy(default="fast", profiles={"fast": LayerRule(layer=1)})
-    assert fitting_policy(policy, EVERY, 2) == (policy, [])
+    assert fitting_policy(policy, two_labels(EVERY)) == (policy, [])
 
 
 def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
@@ -19,7 +20,7 @@ def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
         profiles={"low": LayerRule(layer=1), "sure": EntropyRule(threshold=0.2)},
         limits=Limits(overrides="profiles", max_layer=1),
     )
-    fitting, notes = fitting_policy(policy, (2, 4), 2)
+    fitting, notes = fitting_policy(policy, two_labels((2, 4)))
     assert fitting == Policy(
         default=NeverRule(),
         profiles={"sure": EntropyRule(threshold=0.2)},
@@ -33,7 +34,7 @@ def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
 
 def test_a_default_that_names_a_lost_profile_becomes_never() -> None:
     policy = Policy(default="low", profiles={"low": LayerRule(layer=1)})
-    fitting, notes = fitting_policy(policy, (2, 4), 2)
+    fitting, notes = fitting_policy(policy, two_labels((2, 4)))
     assert fitting == Policy()
     assert len(notes) == 2
 

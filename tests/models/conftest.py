@@ -11,13 +11,14 @@ from transformers import BertConfig, BertModel
 
 from models.encoding import EncodedRow
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
+from serve.traits import Task
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
 DEPTH = 3
 
 
-def tiny_config() -> BertConfig:
+def tiny_config(labels: Sequence[str] = ("negative", "positive")) -> BertConfig:
     """Three layers of width 32."""
     return BertConfig(
         vocab_size=len(VOCABULARY),
@@ -26,8 +27,8 @@ def tiny_config() -> BertConfig:
         num_attention_heads=4,
         intermediate_size=48,
         max_position_embeddings=32,
-        num_labels=2,
-        id2label={0: "negative", 1: "positive"},
+        num_labels=len(labels),
+        id2label=dict(enumerate(labels)),
         attn_implementation="sdpa",
     )
 
@@ -48,13 +49,16 @@ def make_model() -> Callable[..., MultiExitModel]:
     """Return a factory of random multi-exit models in evaluation mode."""
 
     def make(
-        exits: tuple[int, ...] = (1, 2, 3), pooling: Pooling = "mean", seed: int = 0
+        exits: tuple[int, ...] = (1, 2, 3),
+        pooling: Pooling = "mean",
+        seed: int = 0,
+        task: Task = "single_label",
+        labels: Sequence[str] = ("negative", "positive"),
     ) -> MultiExitModel:
         torch.manual_seed(seed)
-        encoder = BertModel(tiny_config(), add_pooling_layer=False)
-        return MultiExitModel(
-            encoder, ExitConfig(exits=exits, head=HeadConfig(pooling=pooling))
-        ).eval()
+        encoder = BertModel(tiny_config(labels), add_pooling_layer=False)
+        head = HeadConfig(pooling="tokens" if task == "token" else pooling)
+        return MultiExitModel(encoder, ExitConfig(exits=exits, task=task, head=head)).eval()
 
     return make
 

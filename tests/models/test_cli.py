@@ -1,6 +1,8 @@
 """`offramp train` from the command line."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,10 +17,13 @@ from typer.testing import CliRunner, Result
 
 from models.cli import evaluate, train
 from models.multi_exit import MultiExitModel
+from models.recipes import RECIPES
 from models.training import TrainingRun
 from serve.calibration import Calibration
 from serve.errors import OfframpError
 from serve.policy import Policy
+from serve.recording import read_recording
+from serve.traits import Traits
 from tests.traits import two_labels
 
 Write = Callable[..., Path]
@@ -63,7 +68,7 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("recipe", ["joint", "two-stage"])
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_training_leaves_a_measured_model_folder(
     offramp: Callable[..., Result], tmp_path: Path, recipe: str
 ) -> None:
@@ -86,6 +91,79 @@ def test_training_leaves_a_measured_model_folder(
     Policy.model_validate_json((out / "policy.json").read_text()).check(two_labels((1, 2, 3)))
     assert {w.dtype for w in load_file(out / "model.safetensors").values()} == {torch.float16}
     assert "accuracy per exit %" in result.output
+
+
+WORDS = ["good", "bad", "fine", "dull"] * 3
+TASKS = {
+    "multi_label": (
+        ["labels\ttext", *(f"{['any', 'any|good'][i % 2]}\tfilm {w}" for i, w in enumerate(WORDS))],
+        ("any", "good"),
+        "micro_f1",
+    ),
+    "regression": (
+        ["score\ttext_a\ttext_b", *(f"{i % 4}.5\t{w}\tthe {w}" for i, w in enumerate(WORDS))],
+        ("score",),
+        "pearson",
+    ),
+    "token": (
+        ["token\ttag", *(f"film\tO\n{w}\tB-word\n" for w in WORDS)],
+        ("O", "B-word"),
+        "entity_f1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_task_that_the_data_tell_is_trained_measured_and_written_down(
+    offramp: Callable[..., Result], write_data: Write, tmp_path: Path, task: str
+) -> None:
+    lines, labels, metric = TASKS[task]
+    (tmp_path / "data" / "labels.json").unlink()
+    data = write_data("task.tsv", lines)
+    result = offramp("--keep-best", train=data, dev=data)
+    assert result.exit_code == 0, result.output
+    assert f"{metric} per exit %" in result.output
+    out = tmp_path / "out"
+    model = MultiExitModel.load(out)
+    assert model.traits == Traits((1, 2, 3), labels, task)
+    calibration = Calibration.model_validate_json((out / "calibration.json").read_text())
+    figures = calibration.variants["fp32"]
+    assert figures.metric == metric
+    assert all(metric in point.metrics for point in (*figures.exits, *figures.operating_points))
+    Policy.model_validate_json((out / "policy.json").read_text()).check(model.traits)
+    assert (out / "recording.npy").exists() == (task != "token")
+    if task != "token":
+        read_recording(out / "recording.npy", (3, len(labels)))
+    assert (
+        f"Task `{task}`, recipe `joint`, 1 epochs per stage over 12 rows"
+        in (out / "README.md").read_text()
+    )
+
+
+def test_card_holds_the_command_that_trains_the_same_weights_again(
+    offramp: Callable[..., Result], tmp_path: Path
+) -> None:
+    flags = {"recipe": "two-stage", "exits": "1,3", "pooling": "first", "distill": 0.5}
+    offramp("--no-bf16", "--keep-best", "--evaluate-every", "2", dtype="fp16", **flags)
+    card = (tmp_path / "out" / "README.md").read_text()
+    (line,) = [line for line in card.splitlines() if line.startswith("offramp train")]
+    app = typer.Typer()
+    app.command()(train)
+    again = shlex.split(line.replace(f"--out {tmp_path}/out", f"--out {tmp_path}/again"))
+    result = CliRunner().invoke(app, again[2:])
+    assert result.exit_code == 0, result.output
+    assert weights(tmp_path / "again") == weights(tmp_path / "out")
+
+
+def test_evaluation_prints_every_figure_of_an_exit(
+    offramp: Callable[..., Result], tmp_path: Path
+) -> None:
+    offramp()
+    app = typer.Typer()
+    app.command()(evaluate)
+    dev = str(tmp_path / "data" / "dev.tsv")
+    shown = CliRunner().invoke(app, [str(tmp_path / "out"), "--data", dev]).output
+    assert re.fullmatch(r"(exit layer \d: accuracy \d+\.\d\d %, F1 \d+\.\d\d %\n){3}", shown), shown
 
 
 def test_figures_are_those_of_the_saved_weights(
@@ -175,6 +253,8 @@ def test_resuming_without_a_checkpoint_is_told(offramp: Callable[..., Result]) -
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
         ({"labels": "no"}, "at least two labels are needed, found no"),
+        ({"task": "token"}, "train.tsv line 1: a table of texts; token classification needs"),
+        ({"task": "regression", "labels": "a,b"}, "needs one name, not 2: a, b"),
         ({"max_tokens": 64}, "max_tokens 64: the encoder takes at most 32 tokens"),
     ],
 )
@@ -182,6 +262,14 @@ def test_unusable_option_is_told_in_one_sentence(
     offramp: Callable[..., Result], changed: dict[str, object], message: str
 ) -> None:
     assert message in refusal(offramp(**changed))
+
+
+def test_pooling_is_refused_where_every_token_answers(
+    offramp: Callable[..., Result], write_data: Write
+) -> None:
+    data = write_data("tags.conll", ["good\tnegative", "bad\tpositive"])
+    said = refusal(offramp(train=data, dev=data, pooling="mean"))
+    assert "pooling mean: in token classification every token has an answer of its own" in said
 
 
 def test_bad_line_in_the_data_is_told_with_its_place(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import UnusableData
-from models.examples import Example, label_names, read_rows, to_examples
+from models.examples import Example, read_rows
+from models.targets import label_names, to_examples
 
 Write = Callable[..., Path]
 

@@ -130,6 +130,14 @@ def test_score_weighs_exits_by_depth() -> None:
     assert score_of(figures) == pytest.approx((0.4 + 2 * 0.7) / 3)
 
 
+def test_score_goes_by_the_metric_of_the_task() -> None:
+    figures = [ExitFigures(layer=n, accuracy=0.1, metrics={"f1": n / 10}) for n in (2, 4)]
+    assert score_of(figures, "f1") == pytest.approx((0.2 + 2 * 0.4) / 3)
+    best = BestWeights("f1")
+    assert best.offer(figures, torch.nn.Linear(1, 1))
+    assert best.score == pytest.approx((0.2 + 2 * 0.4) / 3)
+
+
 def test_checkpoints_are_written_on_the_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_module, "CHECKPOINT_EVERY_STEPS", 5)
     assert loop.fit()

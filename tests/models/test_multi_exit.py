@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from models.multi_exit import ExitConfig, MultiExitModel, Pooling, masked_mean
+from models.heads import masked_mean
+from models.multi_exit import ExitConfig, MultiExitModel, Pooling
 
 IDS = torch.tensor([[2, 4, 10, 3], [2, 7, 3, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])

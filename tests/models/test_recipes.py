@@ -1,6 +1,5 @@
 """Recipes: the published loss formulas, and who learns when."""
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -8,9 +7,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from models.encoding import EncodedRow
+from models.losses import LOSSES
 from models.multi_exit import MultiExitModel
-from models.recipes import RECIPES, depth_weighted, from_last_exit
+from models.recipes import RECIPES, depth_weighted
 from models.training import TrainConfig, TrainingRun
+from serve.traits import Task
 
 Rows = Callable[..., list[EncodedRow]]
 Model = Callable[..., MultiExitModel]
@@ -33,7 +34,7 @@ def test_joint_recipe_trains_the_whole_model_with_weights_by_depth(make_model: M
     (stage,) = RECIPES["joint"](model, 0.0)
     first, second, third = (cross_entropy(z, LABELS) for z in LOGITS)
     expected = (first + 2 * second + 3 * third) / 6
-    torch.testing.assert_close(stage.loss(LOGITS, LABELS), expected)
+    torch.testing.assert_close(stage.loss_at(0)(LOGITS, LABELS), expected)
     assert stage.modules == (model,)
 
 
@@ -42,30 +43,73 @@ def test_two_stage_losses_are_the_last_exit_then_the_plain_sum_of_the_others(
 ) -> None:
     backbone, heads = RECIPES["two-stage"](make_model(), 0.0)
     first, second, third = (cross_entropy(z, LABELS) for z in LOGITS)
-    torch.testing.assert_close(backbone.loss(LOGITS, LABELS), third)
-    torch.testing.assert_close(heads.loss(LOGITS, LABELS), first + second)
+    torch.testing.assert_close(backbone.loss_at(0)(LOGITS, LABELS), third)
+    torch.testing.assert_close(heads.loss_at(0)(LOGITS, LABELS), first + second)
 
 
-@pytest.mark.parametrize("recipe", ["joint", "two-stage"])
-def test_distillation_adds_the_divergence_from_the_last_exit(
-    make_model: Model, recipe: str
+def test_alternating_recipe_takes_the_last_loss_and_the_sum_of_all_in_turn(
+    make_model: Model,
 ) -> None:
-    plain = RECIPES[recipe](make_model(), 0.0)[-1].loss(LOGITS, LABELS)
-    taught = RECIPES[recipe](make_model(), 0.5)[-1].loss(LOGITS, LABELS)
-    first, second, third = from_last_exit(LOGITS)
-    added = (first + 2 * second + 3 * third) / 6 if recipe == "joint" else first + second
+    (stage,) = RECIPES["alternating"](make_model(), 0.0)
+    losses = [cross_entropy(z, LABELS) for z in LOGITS]
+    for step in range(4):
+        expected = sum(losses) if step % 2 else losses[-1]
+        torch.testing.assert_close(stage.loss_at(step)(LOGITS, LABELS), expected)
+
+
+def test_mixed_recipe_is_backbone_first_and_then_joint(make_model: Model) -> None:
+    model = make_model()
+    first, second = RECIPES["mixed"](model, 0.0)
+    assert first.modules == (model.encoder, model.heads[-1])
+    torch.testing.assert_close(first.loss_at(0)(LOGITS, LABELS), cross_entropy(LOGITS[2], LABELS))
+    (joint,) = RECIPES["joint"](model, 0.0)
+    torch.testing.assert_close(second.loss_at(0)(LOGITS, LABELS), joint.loss_at(0)(LOGITS, LABELS))
+    assert second.modules == (model,)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "combine"),
+    [
+        ("joint", depth_weighted),
+        ("two-stage", lambda losses: sum(losses[:-1])),
+        ("mixed", depth_weighted),
+        ("alternating", sum),
+        ("gradient-equilibrium", sum),
+    ],
+)
+def test_distillation_adds_the_divergence_from_the_last_exit(
+    make_model: Model, recipe: str, combine: Callable[[list[torch.Tensor]], torch.Tensor]
+) -> None:
+    plain = RECIPES[recipe](make_model(), 0.0)[-1].loss_at(1)(LOGITS, LABELS)
+    taught = RECIPES[recipe](make_model(), 0.5)[-1].loss_at(1)(LOGITS, LABELS)
+    divergence = LOSSES["single_label"].from_teacher
+    added = combine([divergence(z, LOGITS[-1], LABELS) for z in LOGITS])
     torch.testing.assert_close(taught - plain, 0.5 * added)
 
 
-def test_divergence_from_the_last_exit_teaches_the_others_only() -> None:
-    first, _, third = from_last_exit(LOGITS)
-    p, q = math.exp(3) / (math.exp(3) + 1), math.e / (math.e + 1)
-    by_hand = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
-    assert first.item() == pytest.approx(by_hand, abs=1e-6)
-    assert third.item() == pytest.approx(0, abs=1e-6)
-    early, _, late = torch.autograd.grad(sum(from_last_exit(LOGITS)), LOGITS)
-    assert early.abs().sum() > 0.1
-    assert late.abs().sum() < 1e-6
+def test_teacher_learns_nothing_from_its_pupils(make_model: Model) -> None:
+    (stage,) = RECIPES["joint"](make_model(), 1.0)
+    (without,) = RECIPES["joint"](make_model(), 0.0)
+    taught = torch.autograd.grad(stage.loss_at(0)(LOGITS, LABELS), LOGITS)
+    plain = torch.autograd.grad(without.loss_at(0)(LOGITS, LABELS), LOGITS)
+    assert (taught[0] - plain[0]).abs().sum() > 0.01
+    torch.testing.assert_close(taught[2], plain[2])
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "right"),
+    [
+        ("multi_label", ("a", "b"), torch.tensor([[1.0, 0.0]])),
+        ("regression", ("score",), torch.tensor([0.5])),
+    ],
+)
+def test_recipe_learns_by_the_loss_of_the_models_task(
+    make_model: Model, task: Task, labels: tuple[str, ...], right: torch.Tensor
+) -> None:
+    (stage,) = RECIPES["joint"](make_model(task=task, labels=labels), 0.0)
+    logits = [z[:, : len(labels)] for z in LOGITS]
+    expected = depth_weighted([LOSSES[task].from_labels(z, right) for z in logits])
+    torch.testing.assert_close(stage.loss_at(0)(logits, right), expected)
 
 
 def changed(before: dict[str, torch.Tensor], model: MultiExitModel) -> set[str]:

@@ -2,16 +2,21 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from models.alignment import IGNORED
 from models.checkpoint import Checkpoint
 from models.encoding import EncodedRow
 from models.errors import TrainingFailed
+from models.evaluate import exit_figures
 from models.multi_exit import MultiExitModel
 from models.optimization import parameter_groups, rate_share
+from models.outcome import run_model
 from models.recipes import RECIPES, freeze_all_but
 from models.training import TrainConfig, TrainingRun
 
@@ -40,7 +45,16 @@ def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> l
 @pytest.mark.parametrize("options", [{}, {"bf16": True}, {"average_every": 2}])
 @pytest.mark.parametrize(
     ("recipe", "stop_after"),
-    [("joint", 1), ("joint", 6), ("joint", 8), ("two-stage", 12), ("two-stage", 15)],
+    [
+        ("joint", 1),
+        ("joint", 6),
+        ("joint", 8),
+        ("two-stage", 12),
+        ("two-stage", 15),
+        ("mixed", 14),
+        ("alternating", 3),
+        ("gradient-equilibrium", 5),
+    ],
 )
 def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(
     make_model: Model,
@@ -76,7 +90,7 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(
     assert differing(once, finish(start(make_model(), make_rows(), "joint", other))) != []
 
 
-@pytest.mark.parametrize("recipe", ["joint", "two-stage"])
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_training_teaches_every_exit_a_learnable_task(
     make_model: Model, make_rows: Rows, recipe: str
 ) -> None:
@@ -88,6 +102,42 @@ def test_training_teaches_every_exit_a_learnable_task(
         ids = torch.tensor([row.ids])
         labels = [z.argmax().item() for z in model(ids, torch.ones_like(ids))]
         assert labels == [row.label] * 3
+
+
+def test_training_teaches_every_exit_to_tag_words(make_model: Model, make_rows: Rows) -> None:
+    # The word of the label, at place 1, is to be tagged with it; fillers have tag 0.
+    rows = [
+        EncodedRow(
+            row.ids,
+            row.types,
+            [IGNORED, 1 + row.label, *[0] * (len(row.ids) - 3), IGNORED],
+            [False, *[True] * (len(row.ids) - 2), False],
+        )
+        for row in make_rows(48)
+    ]
+    model = make_model(task="token", labels=("O", "B-bad", "B-good"))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 10, "lr": 3e-3})))
+    outcome = run_model(model, rows)
+    assert all(f.metrics["entity_f1"] == 1 for f in exit_figures(outcome))
+
+
+def test_training_teaches_every_exit_a_number(make_model: Model, make_rows: Rows) -> None:
+    rows = [replace(row, label=4.0 * row.label - 1) for row in make_rows(48)]
+    model = make_model(task="regression", labels=("score",))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 20, "lr": 3e-3})))
+    outcome = run_model(model, rows)
+    assert np.abs(outcome.logits[:, :, 0] - outcome.gold).max() < 0.5
+
+
+def test_training_teaches_every_exit_labels_that_may_go_together(
+    make_model: Model, make_rows: Rows
+) -> None:
+    rows = [
+        replace(row, label=(float(row.label), float(len(row.ids) > 5))) for row in make_rows(48)
+    ]
+    model = make_model(task="multi_label", labels=("good", "long"))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 40, "lr": 3e-3})))
+    assert exit_figures(run_model(model, rows))[-1].metrics["micro_f1"] > 0.95
 
 
 def test_steps_count_epochs_stages_and_batches(make_model: Model, make_rows: Rows) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from models.card import render_figures
+from models.datasets import read_dataset
 from models.encoding import encode
-from models.evaluate import exit_figures, run_model
-from models.examples import read_rows, to_examples
+from models.evaluate import exit_figures
+from models.figures import render_figures
 from models.multi_exit import MultiExitModel
+from models.outcome import run_model
 from serve.calibration import Calibration, OperatingPoint, VariantCalibration
 from serve.policy import Policy
 from serve.recording import RECORDING, exits_taken, read_recording
@@ -101,7 +102,7 @@ def test_policy_fits_the_model() -> None:
 @pytest.mark.skipif(not DEV.is_file(), reason="needs ../shared/data/sst2, which is not shipped")
 def test_dev_set_is_answered_as_well_as_stated() -> None:
     model = MultiExitModel.load(FOLDER)
-    examples = to_examples(DEV, read_rows(DEV), model.labels)
+    examples = read_dataset(DEV, "single_label", model.labels).examples
     outcome = run_model(model, encode(FOLDER, examples, max_tokens=128))
     for found, stated in zip(exit_figures(outcome), figures().exits, strict=True):
         assert found.layer == stated.layer

@@ -1,0 +1,61 @@
+"""A convolution over tokens as one product (DeBERTa's, in large models of version 2)."""
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript.rewriter import pattern
+
+_TO_CHANNELS = [0, 2, 1]
+_TO_THE_END = 2**62
+
+
+class _Convolution(pattern.RewriteRuleClassBase):
+    """Neighbours beside each other, times the weights.
+
+    ONNX Runtime's Conv sums in an order that depends on the number of tokens, padding included;
+    a product with constant weights always in the same. And it can be made int8.
+    """
+
+    def pattern(self, op, hidden, weights, bias):
+        channels = op.Transpose(hidden, perm=_TO_CHANNELS)
+        return op.Transpose(op.Conv(channels, weights, bias, _outputs=["conv"]), perm=_TO_CHANNELS)
+
+    def check(self, context, weights, conv, **_values):
+        found = pattern.MatchResult()
+        if weights.const_value is None:
+            return found.fail("the weights are no constant", weights)
+        wide = weights.const_value.shape[2] // 2
+        wanted = {"group": [1], "strides": [1], "dilations": [1], "pads": [wide, wide]}
+        for name, expected in wanted.items():
+            attribute = conv.producer().attributes.get(name)
+            if attribute is not None and np.atleast_1d(attribute.value).tolist() != expected:
+                return found.fail(f"{name} is not {expected}", conv)
+        return found
+
+    def rewrite(self, op, hidden, weights, bias, **_values):
+        array = weights.const_value.numpy()  # (outputs, inputs, tokens)
+        outputs, inputs, tokens = array.shape
+        wide = tokens // 2
+        edges = op.Constant(value=ir.tensor(np.array([0, wide, 0, 0, wide, 0])))
+        padded = op.Pad(hidden, edges)
+        shifted = [_from(op, padded, first, tokens - 1 - first) for first in range(tokens)]
+        matrix = array.transpose(2, 1, 0).reshape(tokens * inputs, outputs)
+        product = op.MatMul(
+            op.Concat(*shifted, axis=-1),
+            op.initializer(ir.tensor(matrix.copy(), name=f"{weights.name}.matrix")),
+        )
+        return op.Add(product, bias)
+
+
+def _from(op, padded, first: int, dropped: int):
+    """Return the tokens without the `first` first and the `dropped` last."""
+    ends = -dropped if dropped else _TO_THE_END
+    start, end, axis = (op.Constant(value_ints=[value]) for value in (first, ends, 1))
+    return op.Slice(padded, start, end, axis)
+
+
+_RULES = pattern.RewriteRuleSet([_Convolution.rule()])
+
+
+def multiply_convolutions(model: ir.Model) -> None:
+    """Make products of convolutions over tokens. In place."""
+    _RULES.apply_to_model(model)

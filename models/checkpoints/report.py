@@ -1,0 +1,122 @@
+"""A checkpoint described for people and for programs."""
+
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from models.checkpoints.formats import Loaded
+from models.checkpoints.health import best_saving, warnings
+from models.checkpoints.trial import Trial, try_out
+from models.heads import AnyHeadConfig, AttentionHeadConfig
+
+
+class Report(NamedTuple):
+    """A checkpoint, and what was measured in it."""
+
+    loaded: Loaded
+    trial: Trial
+    warnings: list[str]
+
+
+def examine(loaded: Loaded) -> Report:
+    """Try the checkpoint out and look for what is wrong with it."""
+    trial = try_out(loaded)
+    return Report(loaded, trial, warnings(loaded, trial))
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report as plain data."""
+    loaded, found = report.loaded, report.loaded.found
+    return {
+        "format": found.format,
+        "family": found.family,
+        "task": found.exits.task,
+        "labels": list(found.labels),
+        "layers": found.depth,
+        "exits": list(found.exits.exits),
+        "head": found.exits.head.model_dump(mode="json"),
+        "rule": None if found.rule is None else found.rule.model_dump(exclude_none=True),
+        "asked_for": found.asked_for,
+        "settings": dict(found.settings),
+        "tokenizer": loaded.tokenizer_files,
+        "max_tokens": loaded.model.backbone.max_tokens,
+        "parameters": sum(p.numel() for p in loaded.model.parameters()),
+        "dropped": [{"keys": d.keys, "why": d.why} for d in found.dropped],
+        "agreement": _agreement(report),
+        "best_saving": _saving(report),
+        "notes": list(found.notes),
+        "warnings": report.warnings,
+    }
+
+
+def as_table(report: Report) -> Table:
+    """Return the report for a terminal."""
+    facts = as_json(report)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _lines(report, facts):
+        table.add_row(name, text)
+    return table
+
+
+def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    settings = ", ".join(f"{key} {value}" for key, value in facts["settings"].items())
+    rule = facts["rule"]
+    lines = [
+        (
+            "format",
+            f"{facts['format']}, {facts['family']}, {facts['layers']} layers, "
+            f"{facts['parameters']:,} parameters",
+        ),
+        ("task", f"{facts['task']}: {', '.join(facts['labels'])}"),
+        ("exits", ", ".join(map(str, facts["exits"]))),
+        ("heads", describe_head(report.loaded.found.exits.head)),
+        ("rule", f"profile `original`: {rule}" if rule else "the checkpoint states no settings"),
+        ("ask for", facts["asked_for"]),
+        ("settings", settings),
+        ("tokenizer", f"{facts['tokenizer']}, up to {facts['max_tokens']} tokens"),
+        *(("dropped", f"{each['keys']}: {each['why']}") for each in facts["dropped"]),
+        *(("note", note) for note in facts["notes"]),
+        ("agreement", _agreement_line(facts)),
+        *(("warning", warning) for warning in facts["warnings"]),
+    ]
+    return [(name, text) for name, text in lines if text]
+
+
+def describe_head(head: AnyHeadConfig) -> str:
+    """Return a head's shape in words."""
+    if isinstance(head, AttentionHeadConfig):
+        return f"attention of {head.num_heads} heads over all tokens, width {head.width}"
+    parts = {"first": "first token", "mean": "mean of the tokens", "tokens": "every token"}
+    words = [parts[head.pooling]]
+    words += [f"dense layer with {head.activation}"] if head.pooler else []
+    words += ["layer norm"] if head.norm is not None else []
+    words += ["linear classifier"]
+    words += ["predicted error"] if head.uncertainty else []
+    return ", ".join(words)
+
+
+def _agreement(report: Report) -> dict[str, float] | None:
+    """Return each exit's share of samples with the last one's label, where there are several."""
+    exits = report.loaded.found.exits
+    if exits.task == "regression" or len(exits.exits) == 1:
+        return None
+    shares = report.trial.agreement.tolist()
+    return {str(layer): round(share, 4) for layer, share in zip(exits.exits, shares, strict=True)}
+
+
+def _saving(report: Report) -> float | None:
+    exits = report.loaded.found.exits
+    if exits.task != "single_label" or len(exits.exits) == 1:
+        return None
+    return round(best_saving(exits.exits, report.trial), 4)
+
+
+def _agreement_line(facts: dict[str, Any]) -> str:
+    if facts["agreement"] is None:
+        return ""
+    shares = "  ".join(f"{layer}: {share:.0%}" for layer, share in facts["agreement"].items())
+    saved = facts["best_saving"]
+    more = "" if saved is None else f"; at best {saved:.0%} of the layers saved at 95 % agreement"
+    return f"with the last exit, on built-in samples: {shares}{more}"

@@ -1,0 +1,69 @@
+"""DeBERTa, version 2 and 3, as a backbone."""
+
+import torch
+from torch import Tensor
+from transformers import DebertaV2Model
+from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
+
+
+class DebertaBackbone:
+    """DeBERTa-v2 and -v3: attention also by relative position, in buckets for far tokens."""
+
+    shared = False
+
+    def __init__(self, encoder: DebertaV2Model) -> None:
+        self.encoder = encoder
+        self.has_token_types = encoder.config.type_vocab_size > 1
+        self._buckets = self._bucket_by_distance()
+
+    @property
+    def depth(self) -> int:
+        return len(self.encoder.encoder.layer)
+
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.config.max_position_embeddings
+
+    def embed(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
+    ) -> Tensor:
+        types = token_type_ids if self.has_token_types else None
+        return self.encoder.embeddings(input_ids, types, mask=attention_mask)
+
+    def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        stack = self.encoder.encoder
+        output, _ = stack.layer[index](
+            hidden,
+            stack.get_attention_mask(attention_mask),
+            relative_pos=self._relative_positions(hidden),
+            rel_embeddings=stack.get_rel_embedding(),
+        )
+        if index == 0 and stack.conv is not None:
+            output = stack.conv(hidden, output, attention_mask)
+        return output
+
+    def read(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+    def _bucket_by_distance(self) -> Tensor | None:
+        """Return (2 x longest - 1,): the bucket of every distance, the most negative first.
+
+        A table, because buckets are rounded logarithms: another runtime's, or half precision,
+        would put some tokens in the bucket beside.
+        """
+        stack = self.encoder.encoder
+        if not stack.relative_attention:
+            return None
+        token = torch.empty(self.max_tokens, 1)
+        square = build_relative_position(
+            token, token, stack.position_buckets, stack.max_relative_positions
+        )[0]
+        return torch.cat([square[0].flip(0)[:-1], square[:, 0]])
+
+    def _relative_positions(self, hidden: Tensor) -> Tensor | None:
+        """Return (1, tokens, tokens)."""
+        if self._buckets is None:
+            return None
+        positions = torch.arange(hidden.shape[1], device=hidden.device)
+        distances = positions[:, None] - positions + self.max_tokens - 1
+        return self._buckets.to(hidden.device)[distances][None]
