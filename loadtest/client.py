@@ -65,6 +65,11 @@ class Client:
             policy_version=reply["policy_version"],
         )
 
+    def models(self) -> list[Json]:
+        """Return what is served: names, labels, exits and more."""
+        served: list[Json] = self._json("GET", "/v1/models")["models"]
+        return served
+
     def policy(self, model: str) -> LivePolicy:
         """Return the live policy."""
         reply = self._json("GET", f"/v1/models/{model}/policy")

@@ -6,6 +6,7 @@ from rich.table import Table
 from loadtest.exits import ExitCounts, mean_layer
 from loadtest.figures import Figures, Latency
 from loadtest.telling import complain
+from loadtest.wording import steps_text
 
 _BAR_CELLS = 24
 _MOST_ERRORS = 10
@@ -18,7 +19,13 @@ def show(figures: Figures, console: Console) -> None:
     console.print(
         f"mean exit layer {mean_layer(figures.seen):.2f}; {figures.seen.total()} answers, "
         f"{figures.counted.total()} exits counted by the server"
+        if figures.metered
+        else f"mean exit layer {mean_layer(figures.seen):.2f}; {figures.seen.total()} answers"
     )
+    if figures.ramped:
+        ramped = figures.ramped
+        text = steps_text(ramped.steps, ramped.knee, ramped.reason)
+        console.print(text, highlight=False, markup=False)
     for message, times in list(figures.errors.items())[:_MOST_ERRORS]:
         complain(console, f"{times} x {message}")
 

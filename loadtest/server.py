@@ -58,6 +58,11 @@ class ServerProcess:
         with held_back(), self._log, suppress(*unimportant):
             self.stop()
 
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, which is its session's too; None while it does not run."""
+        return self._process.pid if self._process else None
+
     def wait_until_ready(self, timeout_s: float, tick: Callable[[float], None]) -> float:
         """Wait until the server answers on /health/ready and return the seconds it took.
 
@@ -118,11 +123,16 @@ class ServerProcess:
         return True
 
 
-def serve_bundle(bundle: Path) -> ServerProcess:
-    """Return a server, not yet started, for one bundle on a free port of the loopback device."""
+def serve_bundle(bundle: Path, *options: str) -> ServerProcess:
+    """Return a server, not yet started, for one bundle on a free port of the loopback device.
+
+    Args:
+        bundle: what to serve.
+        options: more words for `offramp serve`.
+    """
     port = free_port()
     offramp = str(Path(sysconfig.get_path("scripts")) / "offramp")
-    command = [offramp, "serve", str(bundle), "--host", HOST, "--port", str(port)]
+    command = [offramp, "serve", str(bundle), "--host", HOST, "--port", str(port), *options]
     return ServerProcess(command, f"http://{HOST}:{port}")
 
 

@@ -4,6 +4,7 @@ The shorter the text and the higher the threshold, the earlier it leaves. Faults
 is made, or on the command line.
 """
 
+import itertools
 import json
 import signal
 import subprocess
@@ -27,9 +28,19 @@ class FakeServer(ThreadingHTTPServer):
         self.faults = faults
         self.lock = threading.Lock()
         self.exits: Counter[tuple[int, str]] = Counter()
+        self.tries = itertools.count()
+        self.barrier = threading.Barrier(5)
         self.rules: list[dict[str, Any]] = []
         self.version = 1
         self.policy: dict[str, Any] = {"default": {"rule": "entropy", "threshold": 0.2}}
+
+    def five(self) -> bool:
+        """Wait for four others; tell whether they came."""
+        try:
+            self.barrier.wait(5.0)
+        except threading.BrokenBarrierError:
+            return False
+        return True
 
     @property
     def url(self) -> str:
@@ -89,6 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(503 if "is never ready" in self.server.faults else 200, {"status": "ok"})
         elif self.path == "/metrics":
             self._reply(200, self.server.metrics())
+        elif self.path == "/v1/models":
+            self._reply(200, {"models": [{"name": MODEL, "labels": ["negative", "positive"]}]})
         else:
             self._reply(200, self.server.live_policy())
 
@@ -102,6 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
             problem = {"code": "too_many_inputs", "message": "at most one text"}
             self._reply(422, {"error": problem})
         elif "hangs up" in faults:
+            self.close_connection = True
+        elif "is busy at every other try" in faults and next(self.server.tries) % 2 == 0:
+            self._reply(503, {"error": {"code": "unavailable", "message": "come back"}})
+        elif "answers when five wait" in faults and not self.server.five():
             self.close_connection = True
         elif "never answers" in faults:
             threading.Event().wait()

@@ -1,0 +1,58 @@
+"""Why a request may fail while a part of the server dies; what has no entry has no excuse."""
+
+import re
+from typing import Literal, NamedTuple, TypeAlias
+
+Event: TypeAlias = Literal[
+    "replica killed",
+    "controller killed",
+    "proxy killed",
+    "thresholds",
+    "user_config",
+    "new code",
+    "SIGTERM",
+]
+
+
+class Excuse(NamedTuple):
+    """A failure that may happen in some events, and what it comes from."""
+
+    events: tuple[Event, ...]
+    pattern: re.Pattern[str]
+    why: str
+
+
+EXCUSES = (
+    Excuse(
+        ("replica killed",),
+        re.compile(r"50[03] "),
+        "it was in the replica that was killed: Ray Serve's proxy cannot know whether it had "
+        "effects, so it answers instead of asking another replica; classification has none, so "
+        "clients may ask again",
+    ),
+    Excuse(
+        ("proxy killed",),
+        re.compile(r"no answer|50[03] "),
+        "there was no proxy to connect to, or it died with the request: Ray Serve's controller "
+        "starts another; with several nodes there are several proxies and a load balancer",
+    ),
+    Excuse(
+        ("SIGTERM",),
+        re.compile(r"404 without JSON: Path"),
+        "Ray Serve's proxy no longer knows the application, which ends before the proxy does: "
+        "nothing was lost, but a client cannot tell it from an address that is wrong",
+    ),
+    Excuse(
+        ("SIGTERM",),
+        re.compile(r"refused|\[Errno 111\]|503 |Connection reset|closed|timed out"),
+        "the server was ending: what was in flight was answered, what came later was refused",
+    ),
+)
+
+
+def why(event: Event, message: str) -> str | None:
+    """Return what explains this failure during this event; None if nothing does."""
+    for excuse in EXCUSES:
+        if event in excuse.events and excuse.pattern.search(message):
+            return excuse.why
+    return None

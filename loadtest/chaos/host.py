@@ -1,0 +1,79 @@
+"""Offramp on a Ray cluster of its own, deployed from a Serve config file, as operators do it.
+
+`python -m loadtest.chaos.host CONFIG --port N`: the file is deployed at the start and again at
+every SIGHUP; SIGTERM ends everything. What the REST API's PUT does, without a dashboard.
+"""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+
+from serve.ray_server import APP_NAME, ENVIRONMENT, OBJECT_STORE_BYTES
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m loadtest.chaos.host")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--port", type=int, required=True)
+    wanted = parser.parse_args()
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    Host(wanted.config).run(wanted.port)
+
+
+class Host:
+    """Deploys a file again and again."""
+
+    def __init__(self, config: Path) -> None:
+        """Take the path of a ServeDeploySchema as JSON."""
+        self._config = config
+        self._wake = threading.Event()
+        self._ending = False
+
+    def run(self, port: int) -> None:
+        """Start Ray Serve on this port and serve until SIGTERM."""
+        import ray
+        from ray import serve as ray_serve
+
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        # Ray takes SIGTERM itself.
+        signal.signal(signal.SIGHUP, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        ray_serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+        try:
+            while not self._ending:
+                self._deploy()
+                self._wake.wait()
+                self._wake.clear()
+        finally:
+            ray_serve.delete(APP_NAME)
+            ray.shutdown()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._ending = self._ending or number == signal.SIGTERM
+        self._wake.set()
+
+    def _deploy(self) -> None:
+        # Private, but what the REST API calls; the CLI needs the dashboard.
+        from ray.serve.context import _get_global_client
+        from ray.serve.schema import ServeDeploySchema
+
+        schema = ServeDeploySchema.model_validate(json.loads(self._config.read_text()))
+        _get_global_client().deploy_apps(schema)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Cores of their own for the server and for the load, so that neither measures the other."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class Cores(NamedTuple):
+    """Which cores are whose."""
+
+    servers: frozenset[int]
+    load: frozenset[int]
+
+
+def share_cores(num_for_servers: int | None = None) -> Cores:
+    """Give the load one core and the servers the rest, or so many; a lone core is shared."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) == 1:
+        return Cores(frozenset(cores), frozenset(cores))
+    num = min(num_for_servers or len(cores) - 1, len(cores) - 1)
+    return Cores(frozenset(cores[:num]), frozenset(cores[-1:]))
+
+
+@contextmanager
+def on(cores: frozenset[int]) -> Iterator[None]:
+    """Run a block, and what it starts, on these cores. Main thread."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

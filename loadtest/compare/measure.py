@@ -1,0 +1,149 @@
+"""One contender, measured."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from loadtest.compare.contenders import Contender
+from loadtest.compare.cores import Cores, on
+from loadtest.compare.load import Closed, Loaded, arrive, saturate
+from loadtest.compare.wire import request_bytes
+from loadtest.processes import cost_of, own_cpu_s, session_of
+from loadtest.server import HOST, ServerProcess, free_port
+from loadtest.texts import Example
+
+_READY_S = 120.0
+_WARM_UP_S = 2.0
+
+
+class WrongAnswers(Exception):
+    """A contender does not answer as it should; the message has an example."""
+
+
+@dataclass(frozen=True)
+class Saturated:
+    """A contender under as much as it can bear.
+
+    Attributes:
+        name: of the contender.
+        per_second: answered requests.
+        cpu_s_per_1000: of all its processes.
+        load_cpu_s_per_1000: of the process that made the load.
+        memory_mb: its proportional set size at the end.
+        said: (texts,) its labels.
+        mean_layer: mean exit layer; None of one that has no exits.
+    """
+
+    name: str
+    per_second: float
+    cpu_s_per_1000: float
+    load_cpu_s_per_1000: float
+    memory_mb: float
+    said: tuple[str, ...]
+    mean_layer: float | None
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A contender under the load that all can bear; times from when requests were due."""
+
+    p50_ms: float
+    p99_ms: float
+    late_ms: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The same for everybody."""
+
+    examples: Sequence[Example]
+    cores: Cores
+    load: Closed
+
+
+def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
+    """Start it, load it in a closed loop, stop it.
+
+    Raises:
+        ServerFailed: it did not start, or not stop.
+        WrongAnswers: it failed to answer.
+    """
+    with _running(contender, setting) as (server, requests, port):
+        assert server.pid is not None
+        before, own_s = cost_of(session_of(server.pid), memory=False), own_cpu_s()
+        loaded = asyncio.run(saturate(port, requests, setting.load))
+        own_s = own_cpu_s() - own_s
+        after = cost_of(session_of(server.pid))
+    said, layers = _answers(contender, loaded, len(requests))
+    per_1000 = 1e3 / len(loaded.answers)
+    return Saturated(
+        name=contender.name,
+        per_second=len(loaded.answers) / loaded.seconds,
+        cpu_s_per_1000=after.cpu_since(before) * per_1000,
+        load_cpu_s_per_1000=own_s * per_1000,
+        memory_mb=after.memory_mb,
+        said=said,
+        mean_layer=layers,
+    )
+
+
+def measure_fixed(
+    contender: Contender, setting: Setting, per_second: float, seconds: float
+) -> Fixed:
+    """Start it, ask at a fixed rate in an open loop, stop it."""
+    with _running(contender, setting) as (_, requests, port):
+        loaded = asyncio.run(arrive(port, requests, per_second, seconds))
+    times = [answer.latency_s for answer in loaded.answers if answer.status == 200]
+    p50, p99 = np.quantile(times, (0.5, 0.99)) if times else (np.nan, np.nan)
+    failed = len(loaded.answers) - len(times)
+    return Fixed(1e3 * float(p50), 1e3 * float(p99), 1e3 * loaded.late_s, failed)
+
+
+@contextmanager
+def _running(
+    contender: Contender, setting: Setting
+) -> Iterator[tuple[ServerProcess, list[bytes], int]]:
+    """Run a contender's server on its cores for a block, warmed up."""
+    url = f"http://{HOST}:{free_port()}"
+    port = urlsplit(url).port or 0
+    requests = [
+        request_bytes({"inputs": example.inputs} | contender.extra) for example in setting.examples
+    ]
+    server = ServerProcess((*contender.command, str(port)), url)
+    with ExitStack() as stack:
+        with on(setting.cores.servers):
+            stack.enter_context(server)
+        server.wait_until_ready(_READY_S, lambda _: None)
+        warm = Closed(setting.load.clients, 0.0, _WARM_UP_S)
+        with on(setting.cores.load):
+            asyncio.run(saturate(port, requests, warm))
+            yield server, requests, port
+
+
+def _answers(
+    contender: Contender, loaded: Loaded, num_texts: int
+) -> tuple[tuple[str, ...], float | None]:
+    """Return the label of every text, and the mean exit layer where there is one."""
+    labels: dict[int, str] = {}
+    layers: list[int] = []
+    for answer in loaded.answers:
+        if answer.status != 200:
+            shown = answer.body[:200].decode(errors="replace")
+            raise WrongAnswers(f"{contender.name} answered {answer.status}: {shown}")
+        (result,) = json.loads(answer.body)["results"]
+        labels[answer.place] = result["label"]
+        if "exit" in result:
+            layers.append(result["exit"]["layer"])
+    if len(labels) < num_texts:
+        raise WrongAnswers(
+            f"{contender.name} answered {len(labels)} of {num_texts} texts in time: "
+            "give it more with --limit-seconds, or fewer texts"
+        )
+    mean = sum(layers) / len(layers) if layers else None
+    return tuple(labels[place] for place in range(num_texts)), mean

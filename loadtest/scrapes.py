@@ -1,0 +1,93 @@
+"""What a server counted between two readings of its /metrics, over all replicas."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self, TypeAlias
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Labels: TypeAlias = frozenset[tuple[str, str]]
+
+
+class Spread(NamedTuple):
+    """A histogram's content.
+
+    Attributes:
+        count: how many observations.
+        mean: their mean; NaN without any.
+        p50: estimated within the bucket, as Prometheus' histogram_quantile does.
+        p99: the same.
+    """
+
+    count: float
+    mean: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """Counters and histograms of one page; `replica` labels are added up."""
+
+    values: Mapping[tuple[str, Labels], float]
+
+    @classmethod
+    def of(cls, page: str) -> Self:
+        """Read a page in Prometheus' text format."""
+        values: dict[tuple[str, Labels], float] = defaultdict(float)
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                labels = frozenset((k, v) for k, v in sample.labels.items() if k != "replica")
+                values[sample.name, labels] += sample.value
+        return cls(dict(values))
+
+    def since(self, before: Self) -> Self:
+        """Return how far everything has moved; a replica that has gone takes its counts along."""
+        moved = {key: value - before.values.get(key, 0.0) for key, value in self.values.items()}
+        return type(self)(moved)
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of all samples of this name that have these labels."""
+        return sum(value for _, value in self._matching(name, labels))
+
+    def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
+        """Return the samples of this name added up by one label's value."""
+        sums: dict[str, float] = defaultdict(float)
+        for found, value in self._matching(name, labels):
+            sums[dict(found).get(label, "")] += value
+        return dict(sums)
+
+    def spread(self, name: str, **labels: str) -> Spread:
+        """Return what a histogram of this name says."""
+        buckets: dict[float, float] = defaultdict(float)
+        for found, value in self._matching(f"{name}_bucket", labels):
+            buckets[float(dict(found)["le"])] += value
+        count = self.total(f"{name}_count", **labels)
+        mean = self.total(f"{name}_sum", **labels) / count if count else float("nan")
+        return Spread(count, mean, _quantile(buckets, 0.5), _quantile(buckets, 0.99))
+
+    def _matching(self, name: str, labels: Mapping[str, str]) -> Iterable[tuple[Labels, float]]:
+        wanted = set(labels.items())
+        return [
+            (found, value)
+            for (of, found), value in self.values.items()
+            if of == name and wanted <= found
+        ]
+
+
+def _quantile(buckets: Mapping[float, float], share: float) -> float:
+    """Return a quantile of cumulative buckets, linear within the one it falls into."""
+    bounds = sorted(buckets)
+    if not bounds or not buckets[bounds[-1]] > 0:
+        return float("nan")
+    wanted = share * buckets[bounds[-1]]
+    below, lower = 0.0, 0.0
+    for bound in bounds:
+        if buckets[bound] >= wanted:
+            if bound == float("inf"):
+                return lower
+            within = buckets[bound] - below
+            return lower + (bound - lower) * ((wanted - below) / within if within else 1.0)
+        below, lower = buckets[bound], bound
+    return lower

@@ -1,0 +1,62 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from loadtest.compare import __main__ as command
+from loadtest.compare.cores import on, share_cores
+from serve.bundle import Bundle
+
+
+@pytest.fixture
+def arguments(bundle: Bundle, tmp_path: Path) -> list[str]:
+    """Return a comparison of one contender on five texts."""
+    data = tmp_path / "dev.tsv"
+    data.write_text("label\ttext\n" + "".join(f"{n % 3}\tw{n} w7 w{n + 1}\n" for n in range(5)))
+    return [
+        *(str(bundle.folder), "--data", str(data), "--out", str(tmp_path / "out")),
+        *("--only", "ONNX Runtime + FastAPI, fp32", "--seconds", "0.5", "--no-ray"),
+    ]
+
+
+@pytest.fixture
+def _signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "interrupt_on_signals", lambda: None)
+
+
+@pytest.mark.usefixtures("_signals")
+def test_contender_is_started_measured_and_stopped(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cores = os.sched_getaffinity(0)
+    assert command.main(arguments) == 0, capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "compare.json").read_text())
+    (line,) = found["lines"]
+    assert line["agreement"] == 1.0
+    assert line["accuracy"] in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    assert line["heavy"]["per_second"] > 0
+    assert line["heavy"]["cpu_s_per_1000"] > 0
+    assert line["heavy"]["memory_mb"] > 20
+    assert line["light"]["failed"] == 0
+    assert 0 < line["light"]["p50_ms"] <= line["light"]["p99_ms"]
+    assert "| ONNX Runtime + FastAPI, fp32, dynamic batches |" in capsys.readouterr().out
+    assert os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.usefixtures("_signals")
+def test_contender_that_does_not_start_ends_the_comparison(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = str(tmp_path / "no-model")
+    status = command.main([str(bundle.folder), "--model", nowhere, "--only", "pipeline"])
+    assert status == 1
+    assert "the comparison failed: the server ended before it was ready" in capsys.readouterr().out
+
+
+def test_load_has_a_core_that_no_server_has() -> None:
+    cores = share_cores()
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not cores.servers & cores.load
+    with on(cores.load):
+        assert os.sched_getaffinity(0) == cores.load
