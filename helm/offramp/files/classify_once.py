@@ -1,0 +1,15 @@
+"""Send one classification: `URL BODY`. Ends with 0 if it was answered with a label."""
+
+import json
+import sys
+import urllib.request
+
+url, body = sys.argv[1], sys.argv[2]
+request = urllib.request.Request(
+    f"{url}/v1/classify", data=body.encode(), headers={"Content-Type": "application/json"}
+)
+with urllib.request.urlopen(request, timeout=60) as response:
+    answer = json.load(response)
+[result] = answer["results"]
+layer = result["exit"]["layer"]
+print(f"{result['label']} ({result['score']:.3f}), left at layer {layer}")

@@ -1,0 +1,105 @@
+"""Put a folder's policies into effect in the server beside this process, and keep them there.
+
+`sync_policies.py URL FOLDER APPLIED PERIOD_S`. FOLDER holds `MODEL.json` files, each a policy; a
+mounted ConfigMap changes in place. A policy is sent when its file has changed, and when the server
+has started anew from its bundle's; what is set by the API meanwhile stays until then. The file
+APPLIED is there while the server answers and has been sent every policy. Needs nothing but Python.
+"""
+
+import json
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TIMEOUT_S = 10.0
+
+
+class Refused(Exception):
+    """The server does not take this policy; it keeps the one it has."""
+
+
+class Sent(NamedTuple):
+    """A policy's text as it was last sent, and whether the server took it."""
+
+    text: str
+    taken: bool
+
+
+def main(url: str, folder: Path, applied: Path, period_s: float) -> None:
+    """Look again and again."""
+    sent: dict[str, Sent] = {}
+    while True:
+        if send_due(url, folder, sent):
+            applied.touch()
+        else:
+            applied.unlink(missing_ok=True)
+        time.sleep(period_s)
+
+
+def send_due(url: str, folder: Path, sent: dict[str, Sent]) -> bool:
+    """Send what is due; tell whether nothing is due any more.
+
+    Args:
+        url: of the server.
+        folder: of the policies.
+        sent: by model; brought up to date.
+    """
+    done = True
+    for file in sorted(folder.glob("*.json")):
+        model, text = file.stem, file.read_text()
+        try:
+            if is_due(url, model, text, sent.get(model)):
+                send(url, model, text)
+                sent[model] = Sent(text, taken=True)
+        except Refused as refusal:
+            sent[model] = Sent(text, taken=False)
+            print(f"{model}: refused: {refusal}", file=sys.stderr, flush=True)
+        except OSError as error:
+            done = False
+            print(f"{model}: trying again: {error}", file=sys.stderr, flush=True)
+    return done
+
+
+def is_due(url: str, model: str, text: str, last: Sent | None) -> bool:
+    """Tell whether the text is new, or the server has forgotten it."""
+    if last is None or last.text != text:
+        return True
+    forgotten: bool = ask(f"{url}/v1/models/{model}/policy")["source"] == "bundle"
+    return last.taken and forgotten
+
+
+def send(url: str, model: str, text: str) -> None:
+    """Replace the model's policy."""
+    body = json.dumps({"policy": json.loads(text)}).encode()
+    change = ask(f"{url}/v1/models/{model}/policy", body)
+    print(f"{model}: applied as version {change['version']}", flush=True)
+
+
+def ask(address: str, body: bytes | None = None) -> Any:
+    """GET, or PUT a body; return the JSON of the answer.
+
+    Raises:
+        Refused: the server answered that it will not.
+        OSError: it did not answer, or not now.
+    """
+    method, headers = ("PUT", {"Content-Type": "application/json"}) if body else ("GET", {})
+    request = urllib.request.Request(address, data=body, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            message = error.read().decode(errors="replace")
+        if error.code in (404, 422):
+            raise Refused(message) from None
+        raise
+
+
+if __name__ == "__main__":
+    # As a container's first process it would otherwise not heed the signal, and hold up its pod.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4]))

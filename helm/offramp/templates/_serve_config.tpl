@@ -1,0 +1,68 @@
+{{/*
+Ray Serve's config. Everything in `args` replaces the replicas when it changes; `user_config`, which
+holds the policies, is applied in place.
+*/}}
+{{- define "offramp.serveConfig" -}}
+{{- $ray := .Values.ray -}}
+{{- $http := dict "host" "0.0.0.0" "port" 8000 -}}
+{{- with $ray.requestTimeoutSeconds }}{{ $_ := set $http "request_timeout_s" . }}{{ end -}}
+{{- $application := dict
+  "name" "offramp"
+  "route_prefix" "/"
+  "import_path" "serve.app:build"
+  "args" (include "offramp.serverConfig" . | fromJson)
+  "deployments" (list (include "offramp.deployment" . | fromJson)) -}}
+{{- toYaml (dict
+  "proxy_location" "EveryNode"
+  "http_options" $http
+  "logging_config" (dict "encoding" $ray.logEncoding "log_level" $ray.logLevel "enable_access_log" false)
+  "applications" (list $application)) -}}
+{{- end -}}
+
+{{/* `serve.config.ServerConfig` as JSON. */}}
+{{- define "offramp.serverConfig" -}}
+{{- $server := .Values.server -}}
+{{- $args := dict
+  "bundles" (include "offramp.bundleFolders" . | fromJsonArray)
+  "device" (ternary "cuda" "cpu" .Values.gpu.enabled)
+  "precision" $server.precision
+  "shared_pool" $server.sharedPool -}}
+{{- with $server.activeExits }}{{ $_ := set $args "active_exits" . }}{{ end -}}
+{{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
+{{- with $server.maxQueueRows }}{{ $_ := set $args "max_queue_rows" (int64 .) }}{{ end -}}
+{{- with $server.maxQueueTokens }}{{ $_ := set $args "max_queue_tokens" (int64 .) }}{{ end -}}
+{{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}
+{{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
+{{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
+{{- toJson $args -}}
+{{- end -}}
+
+{{- define "offramp.bundleFolders" -}}
+{{- $folders := list -}}
+{{- range .Values.bundles.names }}{{ $folders = append $folders (printf "%s/%s" $.Values.bundles.path .) }}{{ end -}}
+{{- toJson $folders -}}
+{{- end -}}
+
+{{/* The Ray Serve deployment, as JSON. CPUs are a scheduling number: one keeps it off the head. */}}
+{{- define "offramp.deployment" -}}
+{{- $ray := .Values.ray -}}
+{{- $actor := dict "num_cpus" 1 -}}
+{{- if .Values.gpu.enabled }}{{ $_ := set $actor "num_gpus" (float64 .Values.gpu.perReplica) }}{{ end -}}
+{{- $deployment := dict
+  "name" "Classifiers"
+  "user_config" (dict "policies" (include "offramp.policies" . | fromJson))
+  "max_replicas_per_node" (int64 $ray.replicasPerWorker)
+  "graceful_shutdown_timeout_s" (int64 $ray.gracefulShutdownSeconds)
+  "ray_actor_options" $actor -}}
+{{- if $ray.autoscaling.enabled -}}
+{{- $_ := set $deployment "autoscaling_config" (dict
+  "min_replicas" (int64 $ray.autoscaling.minReplicas)
+  "max_replicas" (int64 $ray.autoscaling.maxReplicas)
+  "target_ongoing_requests" (float64 $ray.autoscaling.targetOngoingRequests)
+  "upscale_delay_s" (float64 $ray.autoscaling.upscaleDelaySeconds)
+  "downscale_delay_s" (float64 $ray.autoscaling.downscaleDelaySeconds)) -}}
+{{- else -}}
+{{- $_ := set $deployment "num_replicas" (int64 .Values.replicas) -}}
+{{- end -}}
+{{- toJson $deployment -}}
+{{- end -}}

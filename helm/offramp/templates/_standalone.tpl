@@ -1,0 +1,40 @@
+{{/* What mode deployment runs. */}}
+
+{{/* The command, as a YAML list. */}}
+{{- define "offramp.arguments" -}}
+{{- $server := .Values.server -}}
+{{- $arguments := concat (list "offramp" "serve") (include "offramp.bundleFolders" . | fromJsonArray) -}}
+{{- $arguments = concat $arguments (list
+  "--standalone" "--host" "0.0.0.0" "--port" "8000"
+  "--device" (ternary "cuda" "cpu" .Values.gpu.enabled)
+  "--precision" $server.precision) -}}
+{{- if $server.activeExits -}}
+{{- $exits := index $server.activeExits (first .Values.bundles.names) -}}
+{{- $layers := list -}}
+{{- range $exits }}{{ $layers = append $layers (int64 . | toString) }}{{ end -}}
+{{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
+{{- end -}}
+{{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
+{{- if $server.sharedPool }}{{ $arguments = append $arguments "--shared-pool" }}{{ end -}}
+{{- toYaml $arguments -}}
+{{- end -}}
+
+{{/* The command line takes no policies, the HTTP API does; and each pod keeps its own. */}}
+{{- define "offramp.policySync" -}}
+- name: policy-sync
+  {{- include "offramp.containerImage" . | nindent 2 }}
+  command: [python, /scripts/sync_policies.py]
+  args: ["http://127.0.0.1:8000", /policies, /tmp/policies-applied, {{ .Values.deployment.policySync.periodSeconds | int64 | toString | quote }}]
+  env:
+    {{- include "offramp.writableHome" . | nindent 4 }}
+  resources:
+    {{- toYaml .Values.deployment.policySync.resources | nindent 4 }}
+  # So that no pod gets requests before its policies apply.
+  readinessProbe:
+    exec: {command: [test, -e, /tmp/policies-applied]}
+    periodSeconds: 5
+  volumeMounts:
+    - {name: tmp, mountPath: /tmp}
+    - {name: policies, mountPath: /policies, readOnly: true}
+    - {name: scripts, mountPath: /scripts, readOnly: true}
+{{- end -}}

@@ -1,0 +1,224 @@
+{{/*
+Values that contradict each other. Each problem is one sentence: what is wrong, and what would be
+right. What a single value may be is said in values.schema.json.
+*/}}
+
+{{- define "offramp.validate" -}}
+{{- $problems := list -}}
+{{- range list "names" "mode" "bundles" "policies" "server" "gpu" "ray" "scaling" "edge" -}}
+{{- $problems = concat $problems (include (printf "offramp.problems.%s" .) $ | fromJsonArray) -}}
+{{- end -}}
+{{- if $problems -}}
+{{- fail (printf "\n\n%s\n" (join "\n" $problems)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The fewest servers there will ever be. */}}
+{{- define "offramp.leastServers" -}}
+{{- if and (eq .Values.mode "rayservice") .Values.ray.autoscaling.enabled -}}
+{{- int64 .Values.ray.autoscaling.minReplicas -}}
+{{- else if and (eq .Values.mode "deployment") (ne .Values.autoscaling.type "none") -}}
+{{- int64 .Values.autoscaling.minReplicas -}}
+{{- else -}}
+{{- int64 .Values.replicas -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "offramp.problems.names" -}}
+{{- $problems := list -}}
+{{- $name := include "offramp.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- $problems = append $problems (printf "the name %q must begin with a letter and hold only lower-case letters, digits and dashes; choose another release name, or set fullnameOverride" $name) -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{/* Values that the other mode alone reads. */}}
+{{- define "offramp.problems.mode" -}}
+{{- $problems := list -}}
+{{- $v := .Values -}}
+{{- if eq $v.mode "rayservice" -}}
+{{- if ne $v.autoscaling.type "none" -}}
+{{- $problems = append $problems (printf "autoscaling.type %s is for mode deployment: in mode rayservice Ray Serve scales the replicas and Ray its workers; set ray.autoscaling.enabled instead" $v.autoscaling.type) -}}
+{{- end -}}
+{{- if ne $v.service.type "ClusterIP" -}}
+{{- $problems = append $problems (printf "service.type %s is for mode deployment: in mode rayservice KubeRay makes the Service; use ingress or httpRoute, or a Service of your own in extraObjects" $v.service.type) -}}
+{{- end -}}
+{{- else -}}
+{{- if $v.ray.autoscaling.enabled -}}
+{{- $problems = append $problems "ray.autoscaling is for mode rayservice: in mode deployment set autoscaling.type to hpa or keda" -}}
+{{- end -}}
+{{- if and $v.metrics.enabled (eq $v.metrics.via "scrapeConfig") -}}
+{{- $problems = append $problems "metrics.via scrapeConfig reads one page for all, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
+{{- end -}}
+{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" -}}
+{{- if index $v.server . -}}
+{{- $problems = append $problems (printf "server.%s is for mode rayservice: the command that mode deployment runs has no option for it; leave it out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.bundles" -}}
+{{- $problems := list -}}
+{{- $b := .Values.bundles -}}
+{{- if ne (len $b.names) (len (uniq $b.names)) -}}
+{{- $problems = append $problems (printf "bundles.names holds a name twice: %s" (join ", " $b.names)) -}}
+{{- end -}}
+{{- if and (eq $b.source "pvc") (not $b.pvc.claimName) -}}
+{{- $problems = append $problems "bundles.source pvc needs bundles.pvc.claimName, the claim that holds the bundles" -}}
+{{- end -}}
+{{- if and (ne $b.source "pvc") $b.pvc.claimName -}}
+{{- $problems = append $problems (printf "bundles.pvc.claimName is set, but bundles.source is %s: set it to pvc, or leave out the claim" $b.source) -}}
+{{- end -}}
+{{- if eq $b.source "download" -}}
+{{- $archives := list -}}
+{{- range $b.download.archives }}{{ $archives = append $archives .name }}{{ end -}}
+{{- range $b.names -}}
+{{- if not (has . $archives) -}}
+{{- $problems = append $problems (printf "bundles.names asks for %s, which bundles.download.archives does not have; it has %s" . (join ", " $archives | default "none")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.policies" -}}
+{{- $problems := list -}}
+{{- range $model, $policy := .Values.policies -}}
+{{- if not (has $model $.Values.bundles.names) -}}
+{{- $problems = append $problems (printf "policies.%s: no such model is served; bundles.names has %s" $model (join ", " $.Values.bundles.names)) -}}
+{{- end -}}
+{{- $profiles := default dict $policy.profiles -}}
+{{- if and (kindIs "string" $policy.default) (not (hasKey $profiles (toString $policy.default))) -}}
+{{- $problems = append $problems (printf "policies.%s.default: no profile %q; the policy has %s" $model (toString $policy.default) (keys $profiles | sortAlpha | join ", " | default "none")) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.server" -}}
+{{- $problems := list -}}
+{{- $exits := .Values.server.activeExits -}}
+{{- range $model, $layers := $exits -}}
+{{- if not (has $model $.Values.bundles.names) -}}
+{{- $problems = append $problems (printf "server.activeExits.%s: no such model is served; bundles.names has %s" $model (join ", " $.Values.bundles.names)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $exits (eq .Values.mode "deployment") -}}
+{{- $said := list -}}
+{{- range .Values.bundles.names }}{{ $said = append $said (index $exits . | toJson) }}{{ end -}}
+{{- if gt (len (uniq $said)) 1 -}}
+{{- $problems = append $problems "server.activeExits must be the same for every model in mode deployment: the command that it runs has one option for all; or use mode rayservice" -}}
+{{- end -}}
+{{- end -}}
+{{- $needed := add .Values.shutdown.preStopSeconds (ternary .Values.ray.gracefulShutdownSeconds 60 (eq .Values.mode "rayservice")) | int64 -}}
+{{- if lt (int64 .Values.shutdown.terminationGracePeriodSeconds) $needed -}}
+{{- $problems = append $problems (printf "shutdown.terminationGracePeriodSeconds %d is too short: preStopSeconds and the time to answer what is in flight take %d" (int64 .Values.shutdown.terminationGracePeriodSeconds) $needed) -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.gpu" -}}
+{{- $problems := list -}}
+{{- $gpu := .Values.gpu -}}
+{{- if $gpu.enabled -}}
+{{- if not .Values.image.cuda -}}
+{{- $problems = append $problems "gpu.enabled needs an image that holds CUDA: set image.cuda to true, and image.tag, if you set it, to such an image" -}}
+{{- end -}}
+{{- if eq .Values.server.precision "int8" -}}
+{{- $problems = append $problems "server.precision int8 is made for CPUs: with gpu.enabled use auto, fp16 or fp32" -}}
+{{- end -}}
+{{- if eq .Values.mode "deployment" -}}
+{{- if ne (float64 $gpu.perReplica) 1.0 -}}
+{{- $problems = append $problems "gpu.perReplica is for mode rayservice: in mode deployment a pod is one server and has gpu.perPod devices" -}}
+{{- end -}}
+{{- else if gt (mulf $gpu.perReplica .Values.ray.replicasPerWorker) (float64 $gpu.perPod) -}}
+{{- $problems = append $problems (printf "%v replicas per worker with %v GPUs each do not fit into gpu.perPod %v: lower gpu.perReplica or ray.replicasPerWorker" .Values.ray.replicasPerWorker $gpu.perReplica $gpu.perPod) -}}
+{{- end -}}
+{{- else -}}
+{{- if $gpu.memoryGb -}}
+{{- $problems = append $problems "gpu.memoryGb is set, but gpu.enabled is not" -}}
+{{- end -}}
+{{- if eq .Values.server.precision "fp16" -}}
+{{- $problems = append $problems "server.precision fp16 is made for GPUs: set gpu.enabled, or use auto, int8 or fp32" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.ray" -}}
+{{- $problems := list -}}
+{{- if eq .Values.mode "rayservice" -}}
+{{- $ray := .Values.ray -}}
+{{- $ft := $ray.gcsFaultTolerance -}}
+{{- if and (eq $ft.backend "redis") (not $ft.redis.address) -}}
+{{- $problems = append $problems "ray.gcsFaultTolerance.backend redis needs ray.gcsFaultTolerance.redis.address, such as redis:6379" -}}
+{{- end -}}
+{{- if and (ne $ft.backend "redis") $ft.redis.address -}}
+{{- $problems = append $problems (printf "ray.gcsFaultTolerance.redis.address is set, but the backend is %s: set ray.gcsFaultTolerance.backend to redis, or leave out the address" $ft.backend) -}}
+{{- end -}}
+{{- if and $ft.rocksdb.claimName $ft.rocksdb.storageClassName -}}
+{{- $problems = append $problems "ray.gcsFaultTolerance.rocksdb has claimName and storageClassName: the one names a volume, the other makes one" -}}
+{{- end -}}
+{{- if and $ray.auth.existingSecret (not $ray.auth.enabled) -}}
+{{- $problems = append $problems "ray.auth.existingSecret is set, but ray.auth.enabled is not" -}}
+{{- end -}}
+{{- if and (eq $ray.upgrade.type "NewClusterWithIncrementalUpgrade") (not $ray.upgrade.incremental.gatewayClassName) -}}
+{{- $problems = append $problems "ray.upgrade.type NewClusterWithIncrementalUpgrade needs ray.upgrade.incremental.gatewayClassName" -}}
+{{- end -}}
+{{- if and (gt (int64 $ray.replicasPerWorker) 1) (not .Values.server.numThreads) (not .Values.gpu.enabled) -}}
+{{- $problems = append $problems (printf "ray.replicasPerWorker %d needs server.numThreads: without it each replica takes all cores of its worker" (int64 $ray.replicasPerWorker)) -}}
+{{- end -}}
+{{- range $group := list "head.startParams" "workerStartParams" -}}
+{{- $params := ternary $ray.head.startParams $ray.workerStartParams (eq $group "head.startParams") -}}
+{{- range list "num-cpus" "num-gpus" "dashboard-host" "metrics-export-port" -}}
+{{- if hasKey $params . -}}
+{{- $problems = append $problems (printf "ray.%s.%s is the chart's to set: leave it out" $group .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.scaling" -}}
+{{- $problems := list -}}
+{{- $v := .Values -}}
+{{- $budget := $v.podDisruptionBudget -}}
+{{- $least := include "offramp.leastServers" . | int64 -}}
+{{- if and $budget.enabled $budget.minAvailable -}}
+{{- if $budget.maxUnavailable -}}
+{{- $problems = append $problems "podDisruptionBudget has minAvailable and maxUnavailable: set one of them to null" -}}
+{{- end -}}
+{{- if and (not (kindIs "string" $budget.minAvailable)) (ge (int64 $budget.minAvailable) $least) -}}
+{{- $problems = append $problems (printf "podDisruptionBudget.minAvailable %d of %d replicas would block every drain of a node: use fewer, or more replicas" (int64 $budget.minAvailable) $least) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne $v.autoscaling.type "none") (gt (int64 $v.autoscaling.minReplicas) (int64 $v.autoscaling.maxReplicas)) -}}
+{{- $problems = append $problems (printf "autoscaling.minReplicas %d is more than autoscaling.maxReplicas %d" (int64 $v.autoscaling.minReplicas) (int64 $v.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if and $v.ray.autoscaling.enabled (gt (int64 $v.ray.autoscaling.minReplicas) (int64 $v.ray.autoscaling.maxReplicas)) -}}
+{{- $problems = append $problems (printf "ray.autoscaling.minReplicas %d is more than ray.autoscaling.maxReplicas %d" (int64 $v.ray.autoscaling.minReplicas) (int64 $v.ray.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if and (eq $v.autoscaling.type "keda") (not $v.autoscaling.keda.serverAddress) -}}
+{{- $problems = append $problems "autoscaling.type keda needs autoscaling.keda.serverAddress, where Prometheus answers, such as http://prometheus.monitoring:9090" -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.edge" -}}
+{{- $problems := list -}}
+{{- $v := .Values -}}
+{{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
+{{- $problems = append $problems "ingress.enabled needs ingress.hosts: without one it would answer for every host" -}}
+{{- end -}}
+{{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) -}}
+{{- $problems = append $problems "httpRoute.enabled needs httpRoute.parentRefs, the gateways that it belongs to" -}}
+{{- end -}}
+{{- if and $v.ingress.enabled $v.httpRoute.enabled (not $v.httpRoute.besideIngress) -}}
+{{- $problems = append $problems "ingress and httpRoute are both enabled, which publishes the server twice: choose one, or set httpRoute.besideIngress while you move from one to the other" -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}

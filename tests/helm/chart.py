@@ -1,0 +1,126 @@
+"""Helm, or what stands in for it, and the chart as it renders."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "offramp"
+# A folder with a `build.sh OUTPUT` that makes a `helm`, where there is no other.
+BUILDER = ROOT.parent / "shared" / "tools" / "helm"
+BUILT = ROOT / "build" / "helm" / "helm"
+RELEASE, NAMESPACE = "prod", "models"
+
+
+class NoHelm(Exception):
+    """There is none, for the reason given."""
+
+
+class Refused(Exception):
+    """Helm would not render; the message is what it said."""
+
+
+@cache
+def helm() -> str:
+    """Return the path of `helm`: on PATH, by OFFRAMP_HELM, or built once.
+
+    Raises:
+        NoHelm: there is none.
+    """
+    found = os.environ.get("OFFRAMP_HELM") or shutil.which("helm")
+    if found:
+        return found
+    script = BUILDER / "build.sh"
+    if not script.is_file():
+        raise NoHelm("no helm on PATH, nor named by OFFRAMP_HELM")
+    if not BUILT.is_file():
+        made = subprocess.run([script, BUILT], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise NoHelm(f"no helm on PATH, and {script} failed: {made.stderr[-400:]}")
+    return str(BUILT)
+
+
+def run_helm(*arguments: str | Path) -> str:
+    """Return what Helm prints.
+
+    Raises:
+        Refused: it ended with an error.
+    """
+    command = [helm(), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(done.stdout + done.stderr)
+    return done.stdout
+
+
+class Rendered:
+    """The objects of a release."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.objects: list[Object] = [o for o in yaml.safe_load_all(text) if o]
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self.objects)
+
+    def kinds(self) -> list[str]:
+        """Return the kinds there are, sorted."""
+        return sorted(o["kind"] for o in self)
+
+    def every(self, kind: str) -> list[Object]:
+        """Return the objects of a kind."""
+        return [o for o in self if o["kind"] == kind]
+
+    def the(self, kind: str) -> Object:
+        """Return the only object of a kind."""
+        [found] = self.every(kind)
+        return found
+
+    @property
+    def serve_config(self) -> Object:
+        """What KubeRay gives to Ray Serve."""
+        config: Object = yaml.safe_load(self.the("RayService")["spec"]["serveConfigV2"])
+        return config
+
+    @property
+    def cluster(self) -> Object:
+        """The RayCluster's spec."""
+        spec: Object = self.the("RayService")["spec"]["rayClusterConfig"]
+        return spec
+
+    def pods(self) -> dict[str, Object]:
+        """Return every pod template by the name of its first container, `helm test` included."""
+        templates = [o["spec"]["template"] for o in self.every("Deployment")]
+        templates += [{"metadata": o["metadata"], "spec": o["spec"]} for o in self.every("Pod")]
+        for service in self.every("RayService"):
+            cluster = service["spec"]["rayClusterConfig"]
+            templates.append(cluster["headGroupSpec"]["template"])
+            templates += [group["template"] for group in cluster["workerGroupSpecs"]]
+        return {t["spec"]["containers"][0]["name"]: t for t in templates}
+
+
+def render(
+    values: Mapping[str, Any] | None = None, sets: Sequence[str] = (), *, folder: Path
+) -> Rendered:
+    """Render the chart as `helm template` does.
+
+    Args:
+        values: as in a values file.
+        sets: as given to `--set`.
+        folder: for the values file.
+
+    Raises:
+        Refused: the values are wrong.
+    """
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values or {})))
+    flags = [part for one in sets for part in ("--set", one)]
+    return Rendered(run_helm("template", RELEASE, CHART, "-n", NAMESPACE, "-f", file, *flags))

@@ -1,0 +1,40 @@
+"""What the API server would check: Kubernetes' own kinds, and the custom ones that are used."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+
+from tests.helm.chart import Object
+
+FOLDER = Path(__file__).parent / "schemas"
+# The oldest that Chart.yaml admits, and the newest that schemas are at hand for.
+VERSIONS = ("1.27", "1.37")
+CUSTOM = {"gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com", "ray.io"}
+
+
+def check(thing: Object, version: str) -> None:
+    """Raise if an API server of this version would refuse the object, or drop a field of it."""
+    if thing["apiVersion"].split("/")[0] in CUSTOM:
+        _check_custom(thing, version)
+    else:
+        kubernetes_validate.validate(thing, version, strict=True)
+
+
+def _check_custom(thing: Object, version: str) -> None:
+    jsonschema.validate(thing, _schema(thing["kind"]))
+    if thing["kind"] == "RayService":
+        cluster = thing["spec"]["rayClusterConfig"]
+        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+            pod = {"apiVersion": "v1", "kind": "Pod", **group["template"]}
+            kubernetes_validate.validate(pod, version, strict=True)
+
+
+@cache
+def _schema(kind: str) -> dict[str, Any]:
+    """Return the hand-kept schema of a custom kind: the fields in use, no others."""
+    schema: dict[str, Any] = json.loads((FOLDER / f"{kind.lower()}.json").read_text())
+    return schema

@@ -1,0 +1,203 @@
+"""What init container and sidecar run, against real archives and a real server."""
+
+import hashlib
+import importlib.util
+import io
+import json
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from serve.bundle import load_bundle
+from tests.helm.chart import CHART
+from tests.serve.server_process import ServerProcess
+
+
+def script(name: str) -> ModuleType:
+    """Import one of the chart's scripts."""
+    spec = importlib.util.spec_from_file_location(name, CHART / "files" / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fetching, syncing = script("fetch_bundles"), script("sync_policies")
+
+
+@contextmanager
+def serving(content: bytes, token: str = "") -> Iterator[str]:
+    """Answer every GET with the content, if the token comes along."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = not token or self.headers["Authorization"] == f"Bearer {token}"
+            self.send_response(200 if allowed else 403)
+            self.send_header("Content-Length", str(len(content) if allowed else 0))
+            self.end_headers()
+            if allowed:
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/bundle"
+        server.shutdown()
+        thread.join()
+
+
+def tar_of(folder: Path, at: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        archive.add(folder, at)
+    return out.getvalue()
+
+
+def zip_of(folder: Path) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for file in folder.rglob("*"):
+            archive.write(file, file.relative_to(folder))
+    return out.getvalue()
+
+
+PACKERS: dict[str, Callable[[Path], bytes]] = {
+    "tar with a folder": lambda folder: tar_of(folder, "any-name"),
+    "tar without": lambda folder: tar_of(folder, "."),
+    "zip": zip_of,
+}
+
+
+@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+def test_bundle_is_fetched_and_can_be_loaded(
+    bundle_folder: Path, tmp_path: Path, pack: Callable[[Path], bytes]
+) -> None:
+    content = pack(bundle_folder)
+    (tmp_path / "mine").mkdir()  # as a container that starts once more finds it
+    with serving(content) as url:
+        wanted = {"name": "mine", "url": url, "sha256": hashlib.sha256(content).hexdigest()}
+        fetching.main(tmp_path, [wanted])
+    assert load_bundle(tmp_path / "mine").name == "mine"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine"]
+
+
+def test_archive_with_another_hash_is_refused_and_leaves_nothing(
+    bundle_folder: Path, tmp_path: Path
+) -> None:
+    with serving(tar_of(bundle_folder, ".")) as url:
+        wanted = {"name": "mine", "url": url, "sha256": "0" * 64}
+        with pytest.raises(fetching.Refused, match=r"sha256 is [0-9a-f]{64}, expected 0000"):
+            fetching.fetch(wanted, tmp_path / "mine")
+    assert not list(tmp_path.iterdir())
+
+
+def test_archive_that_reaches_outside_is_refused(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("../outside"))
+    content = out.getvalue()
+    with serving(content) as url, pytest.raises(tarfile.OutsideDestinationError):
+        wanted = {"name": "mine", "url": url, "sha256": hashlib.sha256(content).hexdigest()}
+        fetching.fetch(wanted, tmp_path / "mine")
+    assert not list(tmp_path.iterdir())
+
+
+def test_token_goes_along(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = tar_of(bundle_folder, ".")
+    file = tmp_path / "archive"
+    with serving(content, token="s3cret") as url:
+        with pytest.raises(OSError, match="403"):
+            fetching.download(url, file)
+        monkeypatch.setenv("BUNDLE_TOKEN", "s3cret")
+        assert fetching.download(url, file) == hashlib.sha256(content).hexdigest()
+
+
+def test_archive_without_a_bundle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(fetching.Refused, match=r"no manifest\.json in the archive"):
+        fetching.bundle_in(tmp_path, "mine")
+
+
+@pytest.fixture(scope="module")
+def process(bundle_folder: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(bundle_folder, "--standalone", "--port", "0") as process:
+        yield process
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path) -> Callable[[int], Path]:
+    """Write the policy that leaves at a layer, as the ConfigMap holds it."""
+
+    def write(layer: int) -> Path:
+        policy = {"default": {"rule": "layer", "layer": layer}}
+        (tmp_path / "tiny.json").write_text(json.dumps(policy))
+        return tmp_path
+
+    return write
+
+
+def test_policies_are_sent_when_they_change_and_not_otherwise(
+    process: ServerProcess, policy_file: Callable[[int], Path]
+) -> None:
+    server = process.client()
+    url = f"http://127.0.0.1:{server.port}"
+    sent: dict[str, object] = {}
+    assert syncing.send_due(url, policy_file(1), sent)
+    assert server.answer("w1")["results"][0]["exit"]["layer"] == 1
+    folder = policy_file(3)
+    assert syncing.send_due(url, folder, sent)
+    answer = server.answer("w1")
+    assert answer["results"][0]["exit"]["layer"] == 3
+
+    # What an operator sets by the API stays, until the file changes.
+    change = {"policy": {"default": {"rule": "layer", "layer": 2}}}
+    assert server.http.put("/v1/models/tiny/policy", json=change).status_code == 200
+    assert syncing.send_due(url, folder, sent)
+    assert server.answer("w1")["results"][0]["exit"]["layer"] == 2
+    assert syncing.send_due(url, policy_file(4), sent)
+    assert server.answer("w1")["results"][0]["exit"]["layer"] == 4
+
+
+def test_policy_that_the_model_cannot_follow_is_said_once_and_changes_nothing(
+    process: ServerProcess, policy_file: Callable[[int], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = process.client()
+    url = f"http://127.0.0.1:{server.port}"
+    version = server.http.get("/v1/models/tiny/policy").json()["version"]
+    sent: dict[str, object] = {}
+    folder = policy_file(9)
+    for _ in range(3):
+        assert syncing.send_due(url, folder, sent)
+    said = capfd.readouterr().err
+    assert said.count("tiny: refused:") == 1
+    assert "layer 9 has no exit" in said
+    assert server.http.get("/v1/models/tiny/policy").json()["version"] == version
+
+
+def test_server_that_starts_anew_gets_its_policy_again(
+    bundle_folder: Path, policy_file: Callable[[int], Path]
+) -> None:
+    folder, sent = policy_file(2), {}
+    port = 0
+    for _ in range(2):
+        arguments = (bundle_folder, "--standalone", "--port", str(port))
+        with ServerProcess(*arguments) as process:
+            server = process.client()
+            port = server.port
+            assert server.http.get("/v1/models/tiny/policy").json()["source"] == "bundle"
+            assert syncing.send_due(f"http://127.0.0.1:{port}", folder, sent)
+            assert server.answer("w1")["results"][0]["exit"]["layer"] == 2
+    assert not syncing.send_due(f"http://127.0.0.1:{port}", folder, sent)  # there is no server

@@ -1,0 +1,150 @@
+"""values.yaml, its schema, its table in the README, and what the server itself takes."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from serve.config import ServerConfig, UserConfig
+from serve.version import __version__
+from serve.web.application import DRAIN_S
+from tests.helm.chart import CHART, ROOT
+from tests.helm.conftest import Render
+from tests.helm.matrix import CASES, POLICIES
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+ROW = re.compile(r"^\| `([^`]+)` \| `(.*?)` \| (.+) \|$", re.MULTILINE)
+README: dict[str, tuple[str, str]] = {
+    path: (default, text) for path, default, text in ROW.findall((CHART / "README.md").read_text())
+}
+# Maps of values, and not values that are maps.
+GROUPS = "properties"
+
+
+def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the values that a schema describes, by path."""
+    for name, part in schema[GROUPS].items():
+        below = f"{path}.{name}" if path else name
+        if GROUPS in part and "description" not in part:
+            yield from leaves(part, below)
+        else:
+            yield below, part
+
+
+DESCRIBED = {path: part for path, part in leaves(SCHEMA) if path != "global"}
+
+
+def default_of(path: str) -> Any:
+    value: Any = VALUES
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def paths_of(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield every value's path, as deep as the schema knows groups."""
+    for name, value in values.items():
+        below = f"{path}.{name}" if path else name
+        if below in DESCRIBED or not isinstance(value, dict):
+            yield below
+        else:
+            yield from paths_of(value, below)
+
+
+def test_schema_and_values_have_the_same_values() -> None:
+    assert sorted(paths_of(VALUES)) == sorted(DESCRIBED)
+
+
+def test_readme_has_every_value_with_its_default() -> None:
+    assert sorted(README) == sorted(DESCRIBED)
+    assert {path: json.loads(default) for path, (default, _) in README.items()} == {
+        path: default_of(path) for path in DESCRIBED
+    }
+
+
+def test_schema_says_what_the_readme_says() -> None:
+    for path, (_, text) in README.items():
+        assert DESCRIBED[path]["description"].lower() == f"{text}.".lower(), path
+
+
+def test_no_group_admits_what_it_does_not_describe() -> None:
+    def check(schema: dict[str, Any]) -> None:
+        assert schema["additionalProperties"] is False
+        for part in schema[GROUPS].values():
+            if GROUPS in part and "description" not in part:
+                check(part)
+
+    check(SCHEMA)
+
+
+def test_chart_names_the_servers_version_and_rays() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line and not line.startswith("#")
+    )
+    assert VALUES["ray"]["version"] == pins["ray"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == chart["name"]
+
+
+def test_server_takes_every_config_that_the_chart_makes(rendered: Render) -> None:
+    made = set()
+    for _, values in CASES:
+        if values.get("mode") == "deployment":
+            continue
+        for application in rendered(values).serve_config["applications"]:
+            ServerConfig.model_validate(application["args"])
+            made |= set(application["args"])
+            for deployment in application["deployments"]:
+                UserConfig.model_validate(deployment["user_config"])
+    assert made == set(ServerConfig.model_fields)
+
+
+def test_numbers_of_any_origin_reach_the_server_as_numbers(rendered: Render) -> None:
+    # Helm makes strings of fractions on the command line, and floats of numbers in files.
+    policy = "policies.sst2-minilm"
+    release = rendered(
+        {"policies": POLICIES, "server": {"maxBodyBytes": 12345678}},
+        [
+            f"{policy}.default.rule=entropy",
+            f"{policy}.default.threshold=0.05",
+            f"{policy}.profiles.tiny.rule=entropy",
+            f"{policy}.profiles.tiny.threshold=1e-3",
+            f"{policy}.profiles.2024.rule=patience",
+            f"{policy}.profiles.2024.patience=2",
+        ],
+    )
+    [application] = release.serve_config["applications"]
+    assert application["args"]["max_body_bytes"] == 12345678
+    user_config = application["deployments"][0]["user_config"]
+    policies = UserConfig.model_validate(user_config).policies["sst2-minilm"]
+    assert policies.model_dump(exclude_none=True) == {
+        "default": {"rule": "entropy", "threshold": 0.05},
+        "profiles": {
+            **POLICIES["sst2-minilm"]["profiles"],
+            "tiny": {"rule": "entropy", "threshold": 0.001},
+            "2024": {"rule": "patience", "patience": 2},
+        },
+        "limits": {"overrides": "profiles", "min_layer": 1},
+    }
+    deployed = rendered({"mode": "deployment", "policies": POLICIES}, [f"{policy}.default=fast"])
+    [held] = [o for o in deployed.every("ConfigMap") if o["metadata"]["name"].endswith("policies")]
+    assert json.loads(held["data"]["sst2-minilm.json"])["default"] == "fast"
+
+
+def test_time_to_stop_is_what_the_server_takes() -> None:
+    # uvicorn waits for requests in flight, then the engines for theirs.
+    assert (
+        f"gracefulShutdownSeconds {2 * DRAIN_S} "
+        in (CHART / "templates" / "_validate.tpl").read_text()
+    )
+    shutdown = VALUES["shutdown"]
+    needed = shutdown["preStopSeconds"] + 2 * DRAIN_S
+    assert shutdown["terminationGracePeriodSeconds"] > needed

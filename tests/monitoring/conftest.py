@@ -1,0 +1,48 @@
+"""The metrics page as a server gives it, and Prometheus' own tools."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from serve.classifier import EngineOptions
+from serve.scrape import merge_pages
+from serve.standalone import build_standalone_app
+from tests.serve.web.live_server import listening
+
+Promtool = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def page(bundle_folder: Path) -> str:
+    """Return the page of one replica that has answered a request, as Ray Serve's would be."""
+    options = EngineOptions(precision="fp32", num_threads=1)
+    with listening(build_standalone_app([bundle_folder], options)) as server:
+        server.answer(["w1", "w2 w3"])
+        server.refusal("")
+        text = server.http.get("/metrics").text
+    return merge_pages({"a": text}, unreachable=0).decode()
+
+
+@pytest.fixture
+def promtool() -> Promtool:
+    """Run promtool; what it says is returned, and anything but success fails the test."""
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed; Debian has it in the package prometheus")
+
+    def run(*arguments: str | Path, text: str | None = None) -> str:
+        done = subprocess.run(
+            [program, *map(str, arguments)],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    return run
