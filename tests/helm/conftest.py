@@ -1,8 +1,6 @@
 """The chart, rendered on demand."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -21,10 +19,6 @@ def _helm() -> None:
 
 
 @pytest.fixture
-def rendered(tmp_path: Path) -> Render:
+def rendered() -> Render:
     """Render with values, as a mapping or as `--set` takes them."""
-
-    def make(values: dict[str, Any] | None = None, sets: Sequence[str] = ()) -> Rendered:
-        return render(values, sets, folder=tmp_path)
-
-    return make
+    return render

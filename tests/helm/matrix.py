@@ -128,14 +128,6 @@ RAYSERVICE: dict[str, dict[str, Any]] = {
     "token of one's own": {"ray": {"auth": {"existingSecret": "ray-token"}}},
     "no token": {"ray": {"auth": {"enabled": False}}},
     "python proxy": {"ray": {"haproxy": False}, **MONITORING},
-    "incremental": {
-        "ray": {
-            "upgrade": {
-                "type": "NewClusterWithIncrementalUpgrade",
-                "incremental": {"gatewayClassName": "istio"},
-            }
-        }
-    },
     "crowded workers": {
         "replicas": 5,
         "server": {

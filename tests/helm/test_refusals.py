@@ -105,10 +105,6 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
         {"ray": {"auth": {"enabled": False, "existingSecret": "x"}}},
         "ray.auth.existingSecret is set, but ray.auth.enabled is not",
     ),
-    (
-        {"ray": {"upgrade": {"type": "NewClusterWithIncrementalUpgrade"}}},
-        "needs ray.upgrade.incremental.gatewayClassName",
-    ),
     ({"ray": {"replicasPerWorker": 2}}, "ray.replicasPerWorker 2 needs server.numThreads"),
     (
         {"ray": {"head": {"startParams": {"num-cpus": "4"}}}},
@@ -117,6 +113,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     (
         {"ray": {"autoscaling": {"enabled": True, "minReplicas": 9}}},
         "ray.autoscaling.minReplicas 9 is more than ray.autoscaling.maxReplicas 8",
+    ),
+    (
+        {"ray": {"autoscaling": {"enabled": True, "maxReplicas": 70}}},
+        "ray.autoscaling.maxReplicas 70 needs 70 workers, and ray.autoscaling.maxWorkers is 64",
     ),
     (
         {**DEPLOYMENT, "autoscaling": {"type": "hpa", "minReplicas": 9}},
@@ -134,6 +134,8 @@ OUTSIDE_THE_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"replicas": 0}, "replicas"),
     ({"colour": "red"}, "colour"),
     ({"ray": {"colour": "red"}}, "colour"),
+    # KubeRay then names its Service after the cluster of the moment.
+    ({"ray": {"upgrade": {"type": "NewClusterWithIncrementalUpgrade"}}}, "upgrade.type"),
     ({"bundles": {"names": []}}, "bundles.names"),
     ({"image": {"digest": "latest"}}, "image.digest"),
     ({"ray": {"gracefulShutdownSeconds": 5}}, "gracefulShutdownSeconds"),

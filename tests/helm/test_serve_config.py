@@ -27,11 +27,8 @@ Deploy = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def configure(
-    bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Object]:
+def configure(bundle_folder: Path) -> Callable[..., Object]:
     """Render the config over the tiny bundle."""
-    folder = tmp_path_factory.mktemp("values")
 
     def configure(*sets: str) -> Object:
         values: dict[str, Any] = {
@@ -41,7 +38,7 @@ def configure(
             "ray": {"gracefulShutdownSeconds": 35, "logLevel": "WARNING", "logEncoding": "TEXT"},
             "policies": {"tiny": {"default": {"rule": "entropy", "threshold": 0}}},
         }
-        return render(values, sets, folder=folder).serve_config
+        return render(values, sets).serve_config
 
     return configure
 

@@ -26,9 +26,9 @@ def server_container(release: Rendered) -> Object:
 
 
 @pytest.fixture(scope="module")
-def release(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+def release(bundle_folder: Path) -> Rendered:
     values = {**VALUES, "bundles": {**VALUES["bundles"], "path": str(bundle_folder.parent)}}
-    return render(values, folder=tmp_path_factory.mktemp("values"))
+    return render(values)
 
 
 @pytest.fixture(scope="module")

@@ -119,6 +119,10 @@ def test_numbers_of_any_origin_reach_the_server_as_numbers(rendered: Render) -> 
             f"{policy}.profiles.tiny.threshold=1e-3",
             f"{policy}.profiles.2024.rule=patience",
             f"{policy}.profiles.2024.patience=2",
+            f"{policy}.profiles.each.rule=entropy",
+            f"{policy}.profiles.each.threshold={{0.1,0.2,0}}",
+            f"{policy}.profiles.some.rule=classes",
+            f"{policy}.profiles.some.thresholds.positive=0.9",
         ],
     )
     [application] = release.serve_config["applications"]
@@ -131,6 +135,8 @@ def test_numbers_of_any_origin_reach_the_server_as_numbers(rendered: Render) -> 
             **POLICIES["sst2-minilm"]["profiles"],
             "tiny": {"rule": "entropy", "threshold": 0.001},
             "2024": {"rule": "patience", "patience": 2},
+            "each": {"rule": "entropy", "threshold": (0.1, 0.2, 0)},
+            "some": {"rule": "classes", "thresholds": {"positive": 0.9}},
         },
         "limits": {"overrides": "profiles", "min_layer": 1},
     }

@@ -196,16 +196,20 @@ def test_replicas_fit_into_the_workers(rendered: Render) -> None:
     assert (deployment["num_replicas"], deployment["max_replicas_per_node"]) == (5, 2)
 
 
-def test_ray_scales_replicas_and_workers_alike(rendered: Render) -> None:
+def test_ray_scales_replicas_and_workers_follow(rendered: Render) -> None:
     scaling = {"enabled": True, "minReplicas": 3, "maxReplicas": 9}
     release = rendered({"ray": {"autoscaling": scaling}})
     [group] = release.cluster["workerGroupSpecs"]
-    assert (group["minReplicas"], group["maxReplicas"]) == (3, 9)
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 1, 64)
     assert release.cluster["enableInTreeAutoscaling"] is True
     [deployment] = release.serve_config["applications"][0]["deployments"]
     assert "num_replicas" not in deployment
     scaled = deployment["autoscaling_config"]
     assert (scaled["min_replicas"], scaled["max_replicas"]) == (3, 9)
+
+    # KubeRay would not take other bounds of the workers over into the cluster that runs.
+    more = rendered({"ray": {"autoscaling": {**scaling, "maxReplicas": 20}}})
+    assert more.cluster == release.cluster
 
 
 @pytest.mark.parametrize("mode", ["rayservice", "deployment"])

@@ -19,7 +19,7 @@
     {{- $ports := list }}
     {{- range .Values.bundles.download.archives }}
     {{- $default := ternary "80" "443" (hasPrefix "http:" .url) }}
-    {{- $ports = append $ports (regexFind "x" (urlParse .url).host | trimPrefix ":" | default $default) }}
+    {{- $ports = append $ports (regexFind ":[0-9]+$" (urlParse .url).host | trimPrefix ":" | default $default) }}
     {{- end }}
     {{- range uniq $ports }}
     - {port: {{ . }}, protocol: TCP}

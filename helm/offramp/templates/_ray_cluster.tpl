@@ -17,16 +17,16 @@
 {{- toYaml (merge $fixed .Values.ray.workerStartParams (include "offramp.commonStartParams" . | fromJson)) -}}
 {{- end -}}
 
-{{/* Workers for the replicas: all of them, or from the least to the most. */}}
+{{/*
+Workers for the replicas. KubeRay does not take these numbers over into a cluster that runs. With the
+autoscaler they are wide, therefore, and Ray Serve's own bounds, which change in place, decide.
+*/}}
 {{- define "offramp.workerCounts" -}}
 {{- $scaling := .Values.ray.autoscaling -}}
-{{- $perWorker := .Values.ray.replicasPerWorker -}}
-{{- $least := ternary $scaling.minReplicas .Values.replicas $scaling.enabled -}}
-{{- $most := ternary $scaling.maxReplicas .Values.replicas $scaling.enabled -}}
-{{- $workers := divf $least $perWorker | ceil | int64 -}}
+{{- $workers := divf (include "offramp.leastServers" .) .Values.ray.replicasPerWorker | ceil | int64 -}}
 replicas: {{ $workers }}
-minReplicas: {{ $workers }}
-maxReplicas: {{ divf $most $perWorker | ceil | int64 }}
+minReplicas: {{ ternary 1 $workers $scaling.enabled }}
+maxReplicas: {{ ternary (int64 $scaling.maxWorkers) $workers $scaling.enabled }}
 {{- end -}}
 
 {{- define "offramp.gcsFaultTolerance" -}}

@@ -165,9 +165,6 @@ right. What a single value may be is said in values.schema.json.
 {{- if and $ray.auth.existingSecret (not $ray.auth.enabled) -}}
 {{- $problems = append $problems "ray.auth.existingSecret is set, but ray.auth.enabled is not" -}}
 {{- end -}}
-{{- if and (eq $ray.upgrade.type "NewClusterWithIncrementalUpgrade") (not $ray.upgrade.incremental.gatewayClassName) -}}
-{{- $problems = append $problems "ray.upgrade.type NewClusterWithIncrementalUpgrade needs ray.upgrade.incremental.gatewayClassName" -}}
-{{- end -}}
 {{- if and (gt (int64 $ray.replicasPerWorker) 1) (not .Values.server.numThreads) (not .Values.gpu.enabled) -}}
 {{- $problems = append $problems (printf "ray.replicasPerWorker %d needs server.numThreads: without it each replica takes all cores of its worker" (int64 $ray.replicasPerWorker)) -}}
 {{- end -}}
@@ -201,6 +198,10 @@ right. What a single value may be is said in values.schema.json.
 {{- end -}}
 {{- if and $v.ray.autoscaling.enabled (gt (int64 $v.ray.autoscaling.minReplicas) (int64 $v.ray.autoscaling.maxReplicas)) -}}
 {{- $problems = append $problems (printf "ray.autoscaling.minReplicas %d is more than ray.autoscaling.maxReplicas %d" (int64 $v.ray.autoscaling.minReplicas) (int64 $v.ray.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- $workers := divf $v.ray.autoscaling.maxReplicas $v.ray.replicasPerWorker | ceil | int64 -}}
+{{- if and $v.ray.autoscaling.enabled (gt $workers (int64 $v.ray.autoscaling.maxWorkers)) -}}
+{{- $problems = append $problems (printf "ray.autoscaling.maxReplicas %d needs %d workers, and ray.autoscaling.maxWorkers is %d" (int64 $v.ray.autoscaling.maxReplicas) $workers (int64 $v.ray.autoscaling.maxWorkers)) -}}
 {{- end -}}
 {{- if and (eq $v.autoscaling.type "keda") (not $v.autoscaling.keda.serverAddress) -}}
 {{- $problems = append $problems "autoscaling.type keda needs autoscaling.keda.serverAddress, where Prometheus answers, such as http://prometheus.monitoring:9090" -}}
