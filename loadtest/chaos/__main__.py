@@ -130,7 +130,7 @@ def _tell(scene: Scene, console: Console) -> None:
     found: Sequence[str] = scene.notes
     if scene.report:
         failed = scene.report["first_tries_failed"], scene.report["total"]["failures"]
-        found = [f"{failed[0]} failed, {failed[1]} of them twice", *found]
+        found = [f"{failed[0]} failed, {failed[1]} for good", *found]
     console.print(f"{scene.event}: {'; '.join(found)}", highlight=False)
     for problem in judge(scene):
         complain(console, f"  {problem}")

@@ -22,20 +22,14 @@ from loadtest.client import Json
 from loadtest.compare.contenders import Contender, Subject, contenders
 from loadtest.compare.cores import share_cores
 from loadtest.compare.load import Closed
-from loadtest.compare.measure import (
-    Fixed,
-    Saturated,
-    Setting,
-    WrongAnswers,
-    measure_fixed,
-    measure_saturated,
-)
+from loadtest.compare.measure import Fixed, Saturated, Setting, WrongAnswers
+from loadtest.compare.rounds import Clock, Rounds
 from loadtest.compare.table import Line, table_text
 from loadtest.interruption import interrupt_on_signals
 from loadtest.server import ServerFailed
 from loadtest.telling import complain
 from loadtest.texts import Example, NoTexts, load_texts, made_up
-from serve.bundle import load_bundle
+from serve.bundle import Bundle, load_bundle
 from serve.errors import OfframpError
 
 # Of what the slowest bears: a load at which nobody's queue grows.
@@ -67,7 +61,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=16, help="of the closed loop (16)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load at least (8)")
     parser.add_argument(
-        "--limit-seconds", type=float, default=45.0, help="of a closed loop at most (45)"
+        "--limit-seconds", type=float, default=120.0, help="of a closed loop at most (120)"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10.0,
+        help="of all; then the rest is left out (10)",
     )
     parser.add_argument("--rate", type=float, help="of the open loop (0.6 of the slowest's best)")
     parser.add_argument("--server-cores", type=int, help="cores of a server (all but one)")
@@ -84,13 +84,17 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
     load = Closed(options.clients, options.seconds, options.limit_seconds)
     chosen = random.Random(0).sample(examples, min(options.texts, len(examples)))
     setting = Setting(chosen, cores, load)
+    rounds = Rounds(setting, Clock(options.minutes), lambda message: _tell(console, message))
     with tempfile.TemporaryDirectory() as folder:
         bundle = load_bundle(options.bundle)
         subject = Subject(bundle, options.model, len(cores.servers), Path(folder))
         found = [c for c in contenders(subject, not options.no_ray) if options.only in c.name]
-        saturated = _saturate_all(found, setting, console)
+        _check_contest(bundle, found)
+        saturated = rounds.saturate(found)
+        measured = {s.name for s in saturated}
+        found = [contender for contender in found if contender.name in measured]
         rate = options.rate or _SHARE_OF_SLOWEST * min(s.per_second for s in saturated)
-        fixed = _fix_all(found, setting, rate, console)
+        fixed = rounds.fix(found, rate)
     labels = bundle.manifest.labels
     lines = _lines(saturated, fixed, chosen, labels)
     facts = _facts(options, setting, rate)
@@ -103,27 +107,19 @@ def _check_texts(examples: Sequence[Example]) -> None:
         raise NoTexts("the servers that are compared take single texts, and these are pairs")
 
 
-def _saturate_all(found: list[Contender], setting: Setting, console: Console) -> list[Saturated]:
-    saturated = []
-    for contender in found:
-        saturated.append(measure_saturated(contender, setting))
-        _tell(console, f"{contender.name}: {saturated[-1].per_second:.0f} requests/s")
-    return saturated
-
-
-def _fix_all(
-    found: list[Contender], setting: Setting, rate: float, console: Console
-) -> list[Fixed]:
-    _tell(console, f"the fixed rate is {rate:.0f} requests/s")
-    fixed = []
-    for contender in found:
-        fixed.append(measure_fixed(contender, setting, rate, setting.load.seconds))
-        _tell(console, f"{contender.name}: p99 {fixed[-1].p99_ms:.0f} ms")
-    return fixed
+def _check_contest(bundle: Bundle, found: list[Contender]) -> None:
+    if bundle.manifest.task != "single_label":
+        task = bundle.manifest.task
+        raise NoTexts(f"only single-label models are compared, not {task}")
+    if not found:
+        raise NoTexts("no contender has that in its name")
 
 
 def _lines(
-    saturated: list[Saturated], fixed: list[Fixed], examples: list[Example], labels: tuple[str, ...]
+    saturated: list[Saturated],
+    fixed: list[Fixed | None],
+    examples: list[Example],
+    labels: tuple[str, ...],
 ) -> list[Line]:
     """Put speed and accuracy side by side; without labels, agreement with full depth in fp32."""
     full = next((s.said for s in saturated if "fp32" in s.name), saturated[0].said)

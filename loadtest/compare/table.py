@@ -14,13 +14,13 @@ class Line:
 
     Attributes:
         heavy: under as much as it can bear.
-        light: under as much as all can bear.
+        light: under as much as all can bear; None where there was no time.
         accuracy: share of right labels; None without labels.
         agreement: share of labels that are those of the full model in fp32.
     """
 
     heavy: Saturated
-    light: Fixed
+    light: Fixed | None
     accuracy: float | None
     agreement: float
 
@@ -39,8 +39,9 @@ def table_text(lines: Sequence[Line], facts: Json) -> str:
         "MB",
     )
     text = table(head, [_cells(line, scored) for line in lines])
-    failed = sum(line.light.failed for line in lines)
-    late_ms = max(line.light.late_ms for line in lines)
+    lights = [line.light for line in lines if line.light]
+    failed = sum(light.failed for light in lights)
+    late_ms = max((light.late_ms for light in lights), default=0.0)
     costs = [line.heavy.load_cpu_s_per_1000 for line in lines]
     shared = ", which the load shares" if facts["load_shares_cores"] else ""
     return (
@@ -60,8 +61,8 @@ def _cells(line: Line, scored: bool) -> list[object]:
         None if share is None else f"{100 * share:.2f}",
         heavy.mean_layer,
         heavy.per_second,
-        light.p50_ms,
-        light.p99_ms,
+        light.p50_ms if light else None,
+        light.p99_ms if light else None,
         heavy.cpu_s_per_1000,
         round(heavy.memory_mb),
     ]
