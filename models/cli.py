@@ -16,7 +16,13 @@ _FILE = {"exists": True, "dir_okay": False}
 
 
 def train(
-    encoder: Annotated[Path, typer.Option(help="Transformers folder to start from.", **_FOLDER)],
+    encoder: Annotated[
+        Path,
+        typer.Option(
+            help="Transformers folder to start from; for --recipe frozen, a classifier's.",
+            **_FOLDER,
+        ),
+    ],
     train: Annotated[
         Path, typer.Option(help="Training data: .tsv, .csv, .jsonl or .conll.", **_FILE)
     ],
@@ -27,11 +33,11 @@ def train(
         typer.Option(help="What labels mean. Default: what the training data tells."),
     ] = None,
     recipe: Annotated[
-        Literal["joint", "two-stage", "mixed", "alternating", "gradient-equilibrium"],
+        Literal["joint", "two-stage", "mixed", "alternating", "gradient-equilibrium", "frozen"],
         typer.Option(
             help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
             "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
-            "all at once, every layer equally fast."
+            "all at once, every layer equally fast; frozen: earlier exits alone, for a classifier."
         ),
     ] = "joint",
     distill: Annotated[

@@ -12,6 +12,9 @@ from models.equilibrium import run_in_equilibrium
 from models.losses import LOSSES
 from models.multi_exit import MultiExitModel
 
+# The recipe that begins with a classifier instead of an encoder.
+FROZEN = "frozen"
+
 Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
 
 
@@ -75,11 +78,7 @@ def joint(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
 
 def two_stage(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
     """Backbone with the last head, then the earlier heads alone: DeeBERT (Xin et al. 2020)."""
-    earlier = _Exits(model, lambda losses: summed(losses[:-1]), distill)
-    return (
-        _backbone_first(model),
-        Stage("earlier exits", tuple(model.heads[:-1]), (earlier,)),
-    )
+    return (_backbone_first(model), _earlier_exits(model, distill))
 
 
 def mixed(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
@@ -99,12 +98,18 @@ def gradient_equilibrium(model: MultiExitModel, distill: float) -> tuple[Stage, 
     return (Stage("all exits in equilibrium", (model,), (loss,), run_in_equilibrium),)
 
 
+def frozen(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+    """The earlier heads alone, on a classifier that is trained already: DeeBERT's second stage."""
+    return (_earlier_exits(model, distill),)
+
+
 RECIPES: dict[str, Recipe] = {
     "joint": joint,
     "two-stage": two_stage,
     "mixed": mixed,
     "alternating": alternating,
     "gradient-equilibrium": gradient_equilibrium,
+    FROZEN: frozen,
 }
 
 
@@ -154,6 +159,11 @@ class _Exits:
         teacher = logits[-1].detach()
         taught = [self._of.from_teacher(z, teacher, labels) for z in logits]
         return total + self._distill * self._combine(taught)
+
+
+def _earlier_exits(model: MultiExitModel, distill: float) -> Stage:
+    loss = _Exits(model, lambda losses: summed(losses[:-1]), distill)
+    return Stage("earlier exits", tuple(model.heads[:-1]), (loss,))
 
 
 def _backbone_first(model: MultiExitModel) -> Stage:

@@ -14,6 +14,7 @@ from models.best import BestWeights
 from models.card import write_training
 from models.checkpoint import Checkpoint
 from models.datasets import read_dataset, task_of
+from models.earlier_exits import read_classifier
 from models.encoding import EncodedRow, copy_tokenizer, encode
 from models.errors import TrainingFailed
 from models.evaluate import exit_figures
@@ -22,7 +23,7 @@ from models.measure import measure
 from models.multi_exit import HeadConfig, MultiExitModel
 from models.outcome import run_model
 from models.provenance import described
-from models.recipes import RECIPES
+from models.recipes import FROZEN, RECIPES
 from models.scores import main_metric
 from models.training import TrainConfig, TrainingRun
 from serve.bundle import sha256_of
@@ -88,11 +89,15 @@ def train(job: TrainJob, console: Console) -> bool:
     Raises:
         TrainingFailed: data, encoder or options that cannot be used.
     """
-    task = job.choice.task or task_of(job.train)
-    labels, train_rows = _read(job.train, task, job.choice, job.choice.labels or ())
+    torch.manual_seed(job.config.seed)
+    classifier = _classifier(job.choice) if job.choice.recipe == FROZEN else None
+    task = classifier.exit_config.task if classifier else job.choice.task or task_of(job.train)
+    known = classifier.labels if classifier else job.choice.labels or ()
+    labels, train_rows = _read(job.train, task, job.choice, known)
     _, dev_rows = _read(job.dev, task, job.choice, labels)
     torch.manual_seed(job.config.seed)
-    model = _build(job.choice, task, labels).to(job.device)
+    model = (classifier or _build(job.choice, task, labels)).to(job.device)
+    _check_length(job.choice, model)
     console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     run = TrainingRun(model, train_rows, stages, job.config)
@@ -135,12 +140,26 @@ def _build(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel
         model = MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{choice.encoder}: {error}") from error
+    return model
+
+
+def _classifier(choice: ModelChoice) -> MultiExitModel:
+    model = read_classifier(choice.encoder, choice.labels, choice.exits)
+    if choice.head is not None:
+        raise TrainingFailed("recipe frozen: the heads are like the classifier's own; no --pooling")
+    if choice.task not in (None, model.exit_config.task):
+        raise TrainingFailed(
+            f"--task {choice.task}: the classifier's task is {model.exit_config.task}"
+        )
+    return model
+
+
+def _check_length(choice: ModelChoice, model: MultiExitModel) -> None:
     positions = model.backbone.max_tokens
     if choice.max_tokens > positions:
         raise TrainingFailed(
             f"max_tokens {choice.max_tokens}: the encoder takes at most {positions} tokens"
         )
-    return model
 
 
 def _summary(model: MultiExitModel) -> str:
