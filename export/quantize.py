@@ -107,7 +107,8 @@ def _zero(activation: ir.Value) -> int:
 
 
 def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
-    bias = node.inputs[2] if node.op_type == "Gemm" else None
+    # A bias of zeros has been dropped.
+    bias = node.inputs[2] if node.op_type == "Gemm" and len(node.inputs) > 2 else None
     weights, scales = per_column(_weights(node))
     splice = Splice(model, node)
     product = splice.op(

@@ -1,0 +1,136 @@
+"""The commands in the documentation do what the text around them says."""
+
+import os
+import re
+import shlex
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from loadtest.server import free_port
+from tests.tiny import LABELS, WORDS, tiny_tokenizer
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+TIMEOUT_S = 300.0
+
+
+def blocks(page: Path, mark: str) -> list[str]:
+    """Return the page's fenced blocks of this kind, without the indent of lists."""
+    found = re.findall(rf"^( *)```{mark}\n(.*?)^\1```$", page.read_text("utf-8"), re.M | re.S)
+    return [textwrap.dedent(text) for _, text in found]
+
+
+def run(page: str, folder: Path, **environment: str) -> str:
+    """Run a page's blocks one after another in one shell, on a port that is free."""
+    port = str(free_port())
+    script = "\n".join(["set -euo pipefail", *blocks(ROOT / "docs" / page, "sh")])
+    with (folder / "err.txt").open("w") as errors:
+        done = subprocess.run(
+            ["bash", "-c", script.replace("8000", port)],
+            cwd=folder,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0, (folder / "err.txt").read_text()[-2000:] + done.stdout[-2000:]
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a folder that stands for the project's own, so that nothing is written into that."""
+    for name in (".venv", "Makefile", "bundles", "helm", "models", "export", "constraints.txt"):
+        if (ROOT / name).exists():
+            (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    return tmp_path
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=200,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=160,
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: i for i, label in enumerate(LABELS)},
+    )
+    folder = tmp_path / "classifier"
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = [f"{i % 3}\t{WORDS[i]} {WORDS[2 * i]} {WORDS[i + 1]}" for i in range(48)]
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text("\n".join(["label\ttext_a", *rows, ""]))
+    return folder
+
+
+def test_bring_your_own_model(tmp_path: Path, classifier: Path, data: Path) -> None:
+    path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
+    told = run(
+        "bring-your-own-model.md", tmp_path, PATH=path, CLASSIFIER=str(classifier), DATA=str(data)
+    )
+    assert '"layers":3' in told
+    assert told.count('"reason":"final"') >= 1, "rule never"
+    assert '"exits":[' in told
+
+
+@pytest.mark.parametrize("page", ["deployment.md", "operations.md"])
+def test_operators_pages(page: str, project: Path) -> None:
+    assert '"label":"positive"' in run(page, project)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Yield (page, words) of every command of ours that any page shows."""
+    for page in PAGES:
+        text = page.read_text("utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^ *(?:[$] )?((?:\S*/)?offramp [a-z].*)$", text, re.M):
+            if "[" not in line and "..." not in line:
+                words = line.partition("#")[0].rstrip(" &")
+                yield page.name, shlex.split(words)[1:]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [pytest.param(*c, id=f"{c[0]} {' '.join(c[1])[:60]}") for c in commands()]
+)
+def test_options_that_pages_show_exist(page: str, words: list[str]) -> None:
+    help_text = _help(words[0])
+    for word in words[1:]:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in help_text, f"{page}: offramp {words[0]} has no {word}"
+
+
+_HELP: dict[str, str] = {}
+
+
+def _help(command: str) -> str:
+    if command not in _HELP:
+        done = subprocess.run(
+            [ROOT / ".venv/bin/offramp", command, "--help"],
+            env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        _HELP[command] = done.stdout
+    return _HELP[command]
