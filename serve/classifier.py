@@ -28,8 +28,8 @@ from serve.warm_up import measure
 
 log = logging.getLogger(__name__)
 
-# Longer inputs are tokenized on a thread, so that they do not hold up the event loop.
-MAX_INLINE_CHARS = 10_000
+# Longer requests are tokenized on a thread, so that they do not hold up the event loop.
+MAX_INLINE_SIZE = 10_000
 
 
 class Observer(Protocol):
@@ -164,7 +164,7 @@ class Classifier:
     async def _tokenize(self, request: ModelRequest) -> list[Tokens]:
         began_s = self.engine.clock()
         wanted = request.inputs, request.truncate
-        if request.num_chars <= MAX_INLINE_CHARS:
+        if request.size <= MAX_INLINE_SIZE:
             tokens = self.inputs.read(*wanted)
         else:
             tokens = await asyncio.to_thread(self.inputs.read, *wanted)

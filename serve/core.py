@@ -39,11 +39,6 @@ class _Ran:
     longest: int
     segment_s: float
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Rows and tokens."""
-        return self.num_rows, self.num_tokens
-
 
 class EngineCore:
     """Rows in flight, advanced one segment at a time by a single caller.
@@ -178,19 +173,19 @@ class EngineCore:
         judge_s = perf_counter() - judging
         # What a launch costs includes what it costs to judge what comes out of it.
         self.costs.observe(wave.depth - 1, ran.num_rows, ran.longest, ran.segment_s + judge_s)
-        for exit_index, num_rows, num_tokens in shares or [(wave.depth - 1, *ran.counts)]:
-            share = num_rows / ran.num_rows
-            self._observe(
-                WaveStats(
-                    exit_index,
-                    num_rows,
-                    num_tokens,
-                    num_rows * ran.longest,
-                    ran.segment_s * share,
-                    judge_s * share,
-                )
-            )
+        if shares:
+            self._report_shares(ran, shares, judge_s)
+        else:
+            rows, tokens, padded = ran.num_rows, ran.num_tokens, ran.num_rows * ran.longest
+            self._observe(WaveStats(wave.depth - 1, rows, tokens, padded, ran.segment_s, judge_s))
         return outcomes
+
+    def _report_shares(self, ran: _Ran, shares: list[tuple[int, int, int]], judge_s: float) -> None:
+        for exit_index, num_rows, num_tokens in shares:
+            share = num_rows / ran.num_rows
+            padded = num_rows * ran.longest
+            times_s = ran.segment_s * share, judge_s * share
+            self._observe(WaveStats(exit_index, num_rows, num_tokens, padded, *times_s))
 
     def _retire(self, wave: Wave, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the rest."""

@@ -31,7 +31,11 @@ class ModelRequest:
     trails: bool = False
 
     @property
-    def num_chars(self) -> int:
-        """About how much there is to tokenize."""
-        texts = (i for i in self.inputs if isinstance(i, Text))
-        return sum(len(t.text) + len(t.text_pair or "") for t in texts)
+    def size(self) -> int:
+        """How much there is to read: characters, and ids."""
+        return sum(
+            len(each.text) + len(each.text_pair or "")
+            if isinstance(each, Text)
+            else len(each.input_ids)
+            for each in self.inputs
+        )

@@ -33,7 +33,7 @@ class ClassifyRequest(Sent):
                     "top_k": 1,
                     "timeout_ms": 500,
                 },
-                {"inputs": {"input_ids": [101, 1996, 3185, 102]}, "return": ["logits", "exits"]},
+                {"inputs": {"input_ids": [2, 17, 40, 3]}, "return": ["logits", "exits"]},
             ]
         }
     )

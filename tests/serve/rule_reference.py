@@ -313,6 +313,8 @@ def probabilities(task: str, logits: Any) -> Any:
 
 def mean(heads: list[Any]) -> Any:
     """Return the mean of several heads' probabilities; None where one has none."""
+    if None in heads:
+        return None
     if isinstance(heads[0], list):
         return [mean(list(parts)) for parts in zip(*heads, strict=True)]
-    return None if None in heads else math.fsum(heads) / len(heads)
+    return math.fsum(heads) / len(heads)

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from export.join_graph import ELEMENTS, join_graph
-from serve.bundle import Bundle
+from serve.bundle import Bundle, load_bundle
 from serve.cuda_segments import GRAPHS, BoundChain
 from serve.ort_environment import session_options
+from serve.runner import Step
 from serve.segments import SegmentChain
+from serve.traits import Task
+from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 from tests.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS
 
 Ids = NDArray[np.int64]
@@ -112,6 +115,35 @@ def test_segments_between_active_exits_run_as_one(
     for index, exit_index in enumerate(active[1:], 1):
         step = fewer.advance(index, step.hidden, np.arange(3), mask)
         np.testing.assert_array_equal(step.logits, logits[exit_index])
+
+
+@pytest.mark.parametrize("task", LABELS)
+@pytest.mark.parametrize("learned", [False, True])
+def test_heads_of_every_task_say_the_same(tmp_path: Path, task: Task, learned: bool) -> None:
+    tiny = load_bundle(write_task_bundle(tmp_path, Kind(task, learned=learned)))
+    here, there = SegmentChain(tiny, "fp32", 1), BoundChain(tiny, "fp32", "cpu", open_on_cpu)
+    ids, mask, types = texts([9, 4, 1])
+    expected, found = here.start(ids, mask, types), there.start(ids, mask, types)
+    keep = np.array([2, 0])
+    for index in range(1, len(here)):
+        assert_says_the_same(found, expected, learned)
+        assert found.hidden is not None
+        mask = cut(mask, keep)
+        expected = here.advance(index, expected.hidden, keep, mask)
+        found = there.advance(index, found.hidden, keep, mask)
+        keep = np.arange(2)
+    assert_says_the_same(found, expected, learned)
+    assert found.hidden is expected.hidden is None
+    tokens = (9,) if task == "token" else ()
+    assert found.logits.shape == (2, *tokens, len(LABELS[task]))
+
+
+def assert_says_the_same(found: Step, expected: Step, learned: bool) -> None:
+    np.testing.assert_array_equal(found.logits, expected.logits)
+    assert (found.uncertainty is not None) == learned
+    if found.uncertainty is not None:
+        assert found.uncertainty.shape == (len(found.logits),)
+        np.testing.assert_array_equal(found.uncertainty, expected.uncertainty)
 
 
 def test_hidden_states_never_become_arrays(

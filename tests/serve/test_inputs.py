@@ -38,7 +38,7 @@ def test_texts_and_ids_may_be_mixed_and_keep_their_order(new_reader: NewReader) 
     )
     expected = [two.input_ids.tolist(), one.input_ids.tolist(), one.input_ids.tolist()]
     assert [tokens.input_ids.tolist() for tokens in mixed] == expected
-    assert all(tokens.token_type_ids.tolist() == [0] * len(e) for tokens, e in zip(mixed, expected))
+    assert [tokens.token_type_ids.tolist() for tokens in mixed] == [[0] * len(e) for e in expected]
 
 
 def test_token_types_are_taken_where_the_model_has_them(new_reader: NewReader) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serve.columns import RuleColumns
@@ -237,6 +237,7 @@ def test_loosening_a_threshold_never_makes_a_row_leave_later(a: float, b: float,
 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label", "token", "regression"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_rows_are_judged_too(task: Any, data: st.DataObject) -> None:
     # Of a wave whose rows are at different depths, none may be at an exit.

@@ -49,6 +49,19 @@ def test_an_exit_that_was_confident_answers_itself() -> None:
     assert (left.index, left.reason, left.head, left.label) == (2, Reason.CONFIDENT, 2, 2)
 
 
+def test_an_exit_that_was_confident_answers_itself_though_another_was_more_so() -> None:
+    stricter_first = [1, 1, 0.7, 0.7, 0.7, 0.7]
+    each = rule("confidence", threshold=stricter_first, fallback="most_confident")
+    (left,) = judged([each], as_sure(1, 4, 2, 3, 1, 2))
+    assert (left.index, left.reason, left.head, left.label) == (2, Reason.CONFIDENT, 2, 2)
+
+
+def test_a_row_keeps_its_last_exits_answer_beside_one_that_asks_for_the_most_confident() -> None:
+    plain = rule("confidence", threshold=0.999)
+    both = judged([plain, MOST_CONFIDENT], np.repeat(as_sure(1, 4, 2, 3, 1, 2), 2, axis=1))
+    assert [left.head for left in both] == [LAST, 1]
+
+
 def test_heads_are_compared_at_their_temperatures() -> None:
     temperatures = (1.0, 9.0, 1.0, 1.0, 1.0, 1.0)
     (left,) = judged([MOST_CONFIDENT], as_sure(1, 4, 2, 3, 1, 2), THREE, temperatures)

@@ -13,7 +13,8 @@ def page(answers: int, layer_index: int = 0) -> str:
     observer = metrics.observer("m")
     for _ in range(answers):
         observer.answer(
-            Answer(np.zeros(2, np.float32), layer_index, Reason.LAYER, 0.0, 0.25, 0.5, layer_index), 7
+            Answer(np.zeros(2, np.float32), layer_index, Reason.LAYER, 0.0, 0.25, 0.5, layer_index),
+            7,
         )
     return metrics.page().decode()
 

@@ -1,6 +1,7 @@
 """Shared layers: rows at any depths in one wave, and none of them the worse for it."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from serve import cuda
-from serve.bundle import Bundle
+from serve.bundle import Bundle, load_bundle
 from serve.device import Placement, build_runner, place
 from serve.errors import DeviceUnavailable, InvalidBundle
 from serve.manifest import Precision
 from serve.segments import SegmentChain
 from serve.shared_layers import SharedLayers
+from serve.traits import Task
+from tests.serve.task_bundles import Kind, write_task_bundle
 from tests.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS, tiny_model
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
@@ -157,6 +160,25 @@ def test_no_head_is_silence_and_one_head_leaves_the_others_silent(few_exits: Sha
     assert np.isnan(nobody.logits).all()
     one = few_exits.advance_mixed(np.array([1, 2]), nobody.hidden, np.arange(2), mask)
     assert np.isnan(one.logits).all(axis=1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("task", ["single_label", "token"])
+def test_where_no_head_speaks_there_is_no_uncertainty_either(tmp_path: Path, task: Task) -> None:
+    tiny = load_bundle(write_task_bundle(tmp_path, Kind(task, shared=True, learned=True)))
+    runner = SharedLayers(tiny, "fp32", num_threads=1)  # with heads after 1, 2 and 4
+    ids = np.arange(4, 12).reshape(2, 4)
+    mask = np.ones_like(ids)
+    step = runner.start(ids, mask, 0 * ids)
+    assert step.uncertainty is not None
+    assert np.isnan(step.uncertainty).tolist() == [True, True]
+    shape = step.logits.shape
+    assert shape == ((2, 4, 5) if task == "token" else (2, 3))
+    for depths, silent in (([0, 0], [False, False]), ([1, 2], [False, True]), ([2, 2], [True] * 2)):
+        said = runner.advance_mixed(np.array(depths), step.hidden, np.arange(2), mask)
+        assert said.uncertainty is not None
+        assert np.isnan(said.uncertainty).tolist() == silent
+        assert said.logits.shape == shape
+        assert np.isnan(said.logits).reshape(2, -1).all(axis=1).tolist() == silent
 
 
 def test_rows_are_chosen_and_padding_is_cut(runners: Runners) -> None:

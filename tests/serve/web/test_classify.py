@@ -24,7 +24,13 @@ def test_answer_has_exactly_the_documented_fields(server: LiveServer) -> None:
     assert answer["policy_version"] == 1
     [result] = answer["results"]
     assert set(result) == {"label", "score", "scores", "exit"}
-    assert result["exit"] == {"layer": DEPTH, "layers": DEPTH, "reason": "final", "signal": None}
+    assert result["exit"] == {
+        "layer": DEPTH,
+        "answered_by": DEPTH,
+        "layers": DEPTH,
+        "reason": "final",
+        "signal": None,
+    }
     assert set(answer["timing"]) == {"queue_ms", "compute_ms", "total_ms"}
 
 
@@ -206,6 +212,38 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"inputs": ["a", 2]}, 422, "invalid_request", "inputs[1]: must be a text"),
     ({"inputs": [["a"]]}, 422, "invalid_request", "inputs[0]: must be a text"),
     ({"inputs": [[]]}, 422, "invalid_request", "inputs[0]: must be a text"),
+    (
+        {"inputs": [1, 2]},
+        422,
+        "invalid_request",
+        'an object {"text": ..., "text_pair": ...} or {"in',
+    ),
+    ({"inputs": {"input_ids": []}}, 422, "invalid_request", "inputs.input_ids: must not be empty"),
+    (
+        {"inputs": {"input_ids": 5}},
+        422,
+        "invalid_request",
+        "inputs.input_ids: must be a valid list",
+    ),
+    ({"inputs": {"input_ids": [1.0]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [True]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [-1]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [2**31]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [10**30]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [5, 200]}}, 422, "invalid_request", "inputs[0].input_ids[1] is 200"),
+    ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long", "inputs[0] has 65 tokens"),
+    ({"inputs": {"input_ids": [5], "text": "a"}}, 422, "invalid_request", "inputs.text: unknown"),
+    ({"inputs": ["a", {"input_ids": [None]}]}, 422, "invalid_request", "inputs[1].input_ids[0]:"),
+    ({"inputs": "a", "return": "logits"}, 422, "invalid_request", "return: must be a valid list"),
+    ({"inputs": "a", "return": ["x"]}, 422, "invalid_request", "return[0]: must be 'logits' or"),
+    ({"inputs": "a", "returned": []}, 422, "invalid_request", "returned: unknown field"),
+    ({"inputs": "a", "aggregation": "x"}, 422, "invalid_request", "aggregation: must be 'none'"),
+    (
+        {"inputs": "a", "aggregation": "none"},
+        422,
+        "invalid_request",
+        "this one labels whole inputs",
+    ),
     ({"inputs": ["a", {"text": "b", "x": 1}]}, 422, "invalid_request", "inputs[1].x: unknown"),
     ({"inputs": "a", "input": "b"}, 422, "invalid_request", "input: unknown field"),
     ({"inputs": ["a"] * 257}, 422, "too_many_inputs", "257 texts, at most 256"),
@@ -247,7 +285,7 @@ RULES_REFUSED: list[tuple[Any, str, str]] = [
     ({"rule": "entropy", "threshold": None}, "invalid_request", "exit.threshold: must be a valid"),
     ({"rule": "entropy", "threshold": 10**400}, "invalid_request", "exit.threshold: must be"),
     ({"rule": "confidence", "threshold": 1.1}, "invalid_request", "exit.threshold: must be less"),
-    ({"rule": "patience", "patience": 0}, "invalid_request", "exit.patience: must be greater"),
+    ({"rule": "patience", "patience": 0}, "invalid_request", "exit.patience: must be 1 or"),
     ({"rule": "patience", "patience": 1.0}, "invalid_request", "exit.patience: must be a valid"),
     ({"rule": "patience", "patience": True}, "invalid_request", "exit.patience: must be a valid"),
     ({"rule": "patience", "patience": 2**31}, "invalid_request", "exit.patience: must be less"),

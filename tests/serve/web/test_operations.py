@@ -97,6 +97,19 @@ def test_live_threshold_follows_the_policy(start_server: StartServer) -> None:
     assert server.metric("offramp_policy_version", model="tiny") == 2
 
 
+def test_thresholds_of_single_exits_are_published_by_layer(start_server: StartServer) -> None:
+    server = start_server(active_exits={"tiny": [1, 3, 4]})
+    each = {"rule": "confidence", "threshold": [0.9, 0.8, 0.7]}
+    policy = {"default": {"rule": "voting", "votes": 2}, "profiles": {"each": each}}
+    response = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+    assert response.status_code == 200, response.text
+    found = [
+        server.metric("offramp_threshold", profile="each", layer=layer) for layer in ("1", "3", "4")
+    ]
+    assert found == each["threshold"]
+    assert server.metric("offramp_threshold", profile="default", rule="voting", layer="") == 2
+
+
 def test_docs_load_nothing_from_elsewhere(server: LiveServer) -> None:
     page = server.http.get("/docs")
     assert page.status_code == 200

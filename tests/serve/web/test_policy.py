@@ -176,7 +176,7 @@ REFUSED: list[tuple[Any, int, str]] = [
     (
         {"policy": {"profiles": {"a": {"rule": "patience", "patience": 0}}}},
         422,
-        "policy.profiles.a.patience: must be greater",
+        "policy.profiles.a.patience: must be 1 or more",
     ),
     (
         {"policy": {"profiles": {"a": {"rule": "patience", "patience": 10**30}}}},
