@@ -1,5 +1,6 @@
 """The bundle's README: where it comes from, what was measured, how to serve it."""
 
+from models.checkpoints.formats import ORIGINAL
 from models.figures import shown, title, unit
 from serve.calibration import Calibration, OperatingPoint
 from serve.manifest import Manifest, Precision
@@ -20,10 +21,11 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
     lines = [
         f"# {name}",
         "",
-        f"An Offramp bundle of `{source.model}`: {manifest.num_layers} layers of width "
-        f"{manifest.width}{sharing}, exits after layers {exits}, "
-        f"up to {manifest.max_tokens} tokens.",
-        f"Labels: {', '.join(manifest.labels)}.",
+        f"An Offramp bundle of `{source.model}`{_origin(manifest)}: "
+        f"{manifest.num_layers} layers of width {manifest.width}{sharing}, "
+        f"exits after layers {exits}, up to {manifest.max_tokens} tokens.",
+        f"Task: {manifest.task}. Labels: {', '.join(manifest.labels)}.",
+        *_original_rule(manifest),
         "",
         f"Serve it: `offramp serve {name}`",
         "",
@@ -37,6 +39,19 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
         "",
     ]
     return "\n".join(lines)
+
+
+def _origin(manifest: Manifest) -> str:
+    method = manifest.trained_for.method
+    return "" if method in (None, "transformers") else f", read from its {method} checkpoint"
+
+
+def _original_rule(manifest: Manifest) -> list[str]:
+    rule = manifest.policy.profiles.get(ORIGINAL)
+    if rule is None or manifest.trained_for.rule is None:
+        return []
+    stated = rule.model_dump_json(exclude_none=True)
+    return [f"Profile `{ORIGINAL}` is the rule that the checkpoint states: `{stated}`."]
 
 
 def _variant(precision: Precision, manifest: Manifest, sizes: dict[str, int]) -> str:

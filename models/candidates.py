@@ -1,5 +1,6 @@
 """Exit rules worth trying on a data set, by task."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -7,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from models.outcome import Outcome
-from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.traits import Task
 
 # Every step is tried when thresholds are chosen; every fifth is published.
@@ -57,20 +58,31 @@ def _entropy(outcome: Outcome, ceiling: float) -> Candidates:
 def _by_tokens(outcome: Outcome) -> Candidates:
     ceiling = math.log(outcome.logits.shape[-1])
     thresholds = [t for t in TOKEN_THRESHOLDS if t < ceiling]
-    rules: list[ExitRule] = [NeverRule()]
+    rules: list[ExitRule] = [NeverRule(), *_layers(outcome)]
     for reduce in REDUCTIONS:
         rules += [EntropyRule(threshold=t, reduce=reduce) for t in thresholds]
     return Candidates(rules, [*rules, *_patience(outcome)])
 
 
 def _by_value(outcome: Outcome) -> Candidates:
+    # Early values may agree only because nothing has been understood yet.
+    bounds = [None, *outcome.exits[1:-1]]
+    rules: list[ExitRule] = [NeverRule(), *_layers(outcome)]
+    for patience, tolerance, bound in itertools.product(
+        _patience(outcome), _tolerances(outcome), bounds
+    ):
+        rules.append(patience.model_copy(update={"tolerance": tolerance, "min_layer": bound}))
+    return Candidates(rules, [rule for rule in rules if rule.min_layer is None])
+
+
+def _tolerances(outcome: Outcome) -> list[float]:
     spread = float(np.std(outcome.gold)) or 1.0
-    rules: list[ExitRule] = [NeverRule()]
-    for patience in _patience(outcome):
-        for share in TOLERANCE_SHARES:
-            tolerance = float(f"{share * spread:.2g}")
-            rules.append(PatienceRule(patience=patience.patience, tolerance=tolerance))
-    return Candidates(rules, rules)
+    return [float(f"{share * spread:.2g}") for share in TOLERANCE_SHARES]
+
+
+def _layers(outcome: Outcome) -> list[LayerRule]:
+    """Return what a rule has to beat: the same layer for every row, deepest first."""
+    return [LayerRule(layer=layer) for layer in reversed(outcome.exits[:-1])]
 
 
 def _patience(outcome: Outcome) -> list[PatienceRule]:

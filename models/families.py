@@ -1,6 +1,5 @@
 """The encoder families that can be given exits. A further one is an adapter and a line here."""
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from transformers import (
     RobertaModel,
     XLMRobertaModel,
 )
+from transformers.utils import logging as messages
 
 from models.albert import AlbertBackbone
 from models.backbone import Backbone
@@ -135,11 +135,13 @@ def adapt(encoder: PreTrainedModel) -> Backbone:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back transformers' report on weights; what matters of it is raised."""
-    logger = logging.getLogger("transformers")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep back transformers' report on weights, and its bar; what matters of it is raised."""
+    level, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
     try:
         yield
     finally:
-        logger.setLevel(level)
+        messages.set_verbosity(level)
+        if bars:
+            messages.enable_progress_bar()

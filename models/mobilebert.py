@@ -18,6 +18,6 @@ class MobileBertBackbone(BertBackbone):
         embeddings = self.encoder.embeddings
         words = embeddings.word_embeddings(input_ids)
         return embeddings(
-            inputs_embeds=words,
+            inputs_embeds=words * attention_mask[:, :, None].to(words.dtype),
             token_type_ids=self.token_types(input_ids, token_type_ids),
         )

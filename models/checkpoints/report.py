@@ -72,7 +72,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("task", f"{facts['task']}: {', '.join(facts['labels'])}"),
         ("exits", ", ".join(map(str, facts["exits"]))),
         ("heads", describe_head(report.loaded.found.exits.head)),
-        ("rule", f"profile `original`: {rule}" if rule else "the checkpoint states no settings"),
+        ("rule", f"profile `original`: {rule}" if rule else "the checkpoint states none in full"),
         ("ask for", facts["asked_for"]),
         ("settings", settings),
         ("tokenizer", f"{facts['tokenizer']}, up to {facts['max_tokens']} tokens"),
@@ -108,7 +108,8 @@ def _agreement(report: Report) -> dict[str, float] | None:
 
 def _saving(report: Report) -> float | None:
     exits = report.loaded.found.exits
-    if exits.task != "single_label" or len(exits.exits) == 1:
+    one_answer = len(set(report.trial.labels[-1].tolist())) == 1
+    if exits.task != "single_label" or len(exits.exits) == 1 or one_answer:
         return None
     return round(best_saving(exits.exits, report.trial), 4)
 

@@ -6,15 +6,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from models.checkpoints.formats import Loaded
 from models.checkpoints.sentences import SENTENCES
+from serve.traits import Task
 
 _RANDOM_ROWS, _RANDOM_TOKENS = 32, 12
 
 
 class Trial(NamedTuple):
-    """All exits on all samples, a sample being a text, or a token where tokens are labelled.
+    """All exits on all samples: texts; tokens where these are labelled; of multi-label, questions.
 
     Attributes:
         logits: (exits, samples, labels).
@@ -53,8 +55,15 @@ def try_out(loaded: Loaded) -> Trial:
         tokens = torch.tensor([ids])
         with torch.inference_mode():
             exits = loaded.model(tokens, torch.ones_like(tokens), torch.tensor([types]))
-        said.append(torch.stack(exits).reshape(len(exits), -1, exits[0].shape[-1]))
+        said.append(_samples(torch.stack(exits), loaded.found.exits.task))
     return Trial(torch.cat(said, dim=1).numpy(), of_texts)
+
+
+def _samples(logits: Tensor, task: Task) -> Tensor:
+    """Return (exits, samples, labels) of one text's logits; (exits, 1, ...)."""
+    if task == "multi_label":  # each label is a question of its own: no or yes
+        return torch.stack([torch.zeros_like(logits), logits], dim=-1).flatten(1, -2)
+    return logits.flatten(1, -2)
 
 
 def _sentences(loaded: Loaded) -> list[tuple[list[int], list[int]]]:

@@ -10,13 +10,15 @@ import pytest
 
 from export import bundle as bundles
 from export import parts
+from export.card import card
 from export.errors import ExportFailed
 from export.stages import Span
 from models.multi_exit import MultiExitModel
 from serve.bundle import Bundle, load_bundle
 from serve.calibration import Calibration, Data, ExitFigures, OperatingPoint, VariantCalibration
+from serve.manifest import TrainedFor
 from serve.policy import Policy
-from serve.rules import EntropyRule, LayerRule
+from serve.rules import EntropyRule, LayerRule, LearnedRule
 from tests.export.conftest import MakeFolder
 from tests.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL
 
@@ -71,6 +73,21 @@ def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
     assert "offramp serve tiny" in card
     assert f"{bundle.manifest.variants['int8'].parity.label_agreement:.1%}" in card
     assert "4 layers of width 32, exits after layers 1, 2, 3, 4, up to 64 tokens" in card
+
+
+def test_card_tells_of_the_system_and_its_rule(bundle: Bundle) -> None:
+    rule = LearnedRule(threshold=0.005)
+    changed = bundle.manifest.model_copy(
+        update={
+            "trained_for": TrainedFor(method="BERxiT", rule=rule),
+            "policy": Policy(profiles={"original": rule}),
+        }
+    )
+    text = card("mine", changed, Calibration(), {"fp32": 1, "int8": 1})
+    assert "of `tiny-model`, read from its BERxiT checkpoint: 4 layers" in text
+    assert 'checkpoint states: `{"rule":"learned","threshold":0.005}`' in text
+    plain = card("mine", bundle.manifest, Calibration(), {"fp32": 1, "int8": 1})
+    assert "checkpoint" not in plain
 
 
 @pytest.fixture

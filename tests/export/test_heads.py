@@ -44,8 +44,6 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
         2,
         {"head": HeadConfig(pooling="first", activation="relu", uncertainty="pooling")},
     ),
-    "gelu": (3, {"head": HeadConfig(activation="gelu")}),
-    "bare": (3, {"head": HeadConfig(pooling="first", pooler=False)}),
     "modern": (3, {"head": MODERN}),
     "attention": (3, {"head": ATTENTION}),
     "attention-unbiased": (3, {"head": ATTENTION, "unbiased_norm": True}),

@@ -124,19 +124,44 @@ def test_regression_leaves_where_values_have_settled_and_agreement_is_not_told()
     assert point.agreement is None
 
 
-def test_policy_of_a_regression_is_made_of_patience_with_tolerance() -> None:
-    # Every row settles at layer 2, so leaving there costs nothing.
-    settled = VALUES.copy()
-    settled[1] = settled[2]
-    settled[0] = settled[2] + 0.01
-    outcome = VALUED._replace(logits=settled)
+def valued(*exits: Sequence[float]) -> Outcome:
+    """A regression that is right at its last exit."""
+    values = np.array(exits, np.float32)
+    layers = tuple(range(1, len(exits) + 1))
+    return Outcome(values[:, :, None], values[-1], Traits(layers, ("score",), "regression"))
+
+
+def test_policy_of_a_regression_lets_settled_values_go() -> None:
+    right = np.linspace(0, 5, 20)
+    wild = np.where(np.arange(20) % 7 == 3, 9, 0)
+    outcome = valued(right + 2 * wild, right + wild, right)
     policy = choose_policy(outcome)
     balanced = policy.profiles["balanced"]
     assert isinstance(balanced, PatienceRule)
     assert balanced.patience == 1
-    assert operating_point(outcome, balanced).mean_exit_layer == 2
+    # Three rows jump from exit to exit; the others leave where their value has not moved.
+    assert operating_point(outcome, balanced).mean_exit_layer == (17 * 2 + 3 * 3) / 20
     policy.check(outcome.traits)
     assert calibrate(outcome, DATA, policy).metric == "pearson"
+
+
+def test_fixed_layer_is_taken_where_agreement_tells_nothing() -> None:
+    # The first two exits say the same of every text, the third already all that there is to say.
+    right = np.linspace(0, 5, 20)
+    outcome = valued(right * 0, right * 0, right, right)
+    assert choose_policy(outcome).profiles["balanced"] == LayerRule(layer=3)
+
+
+def test_values_need_not_be_asked_before_they_mean_anything() -> None:
+    right = np.linspace(1, 6, 20)
+    wild = np.where(np.arange(20) % 7 == 3, 9, 0)
+    outcome = valued(right * 0, right * 0, right + 2 * wild, right + wild, right)
+    balanced = choose_policy(outcome).profiles["balanced"]
+    assert isinstance(balanced, PatienceRule)
+    assert balanced.min_layer is not None
+    assert operating_point(outcome, balanced).mean_exit_layer == (17 * 4 + 3 * 5) / 20
+    published = calibrate(outcome, DATA, choose_policy(outcome)).operating_points
+    assert balanced in [point.rule for point in published]
 
 
 def test_regression_that_never_settles_in_time_never_leaves_early() -> None:

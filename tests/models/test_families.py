@@ -119,7 +119,11 @@ def test_saved_model_loads_back_and_is_an_encoder_of_its_family(
 @pytest.mark.parametrize("form", ["model.safetensors", "pytorch_model.bin"])
 @pytest.mark.parametrize("family", CONFIGS)
 def test_fresh_heads_go_on_a_pretrained_encoder(
-    family: str, form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    family: str,
+    form: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     pretrained = AutoModelForSequenceClassification.from_config(CONFIGS[family]).half()
     pretrained.save_pretrained(tmp_path)
@@ -127,11 +131,13 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
         (tmp_path / "model.safetensors").unlink()
         torch.save(pretrained.state_dict(), tmp_path / form)
     logging.getLogger("transformers").addHandler(caplog.handler)
+    capfd.readouterr()
     try:
         model = MultiExitModel.from_encoder(tmp_path, ["no", "yes", "maybe"])
     finally:
         logging.getLogger("transformers").removeHandler(caplog.handler)
-    assert not caplog.records, "what the folder holds besides is nobody's business"
+    assert not caplog.records
+    assert capfd.readouterr() == ("", ""), "what the folder holds besides is nobody's business"
     assert (model.exits, model.labels) == ((1, 2, 3), ["no", "yes", "maybe"])
     kept = pretrained.base_model.state_dict()
     for name, weights in model.encoder.state_dict().items():

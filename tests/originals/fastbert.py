@@ -70,7 +70,7 @@ class FastBert(System):
             self.draw.linear(f"{place}.output_layer_2", NARROW, self.num_labels, spread=index + 1.0)
         del self.config["num_labels"]
 
-    def hidden_states(self, row: Row) -> list[Tensor]:
+    def run_layers(self, row: Row) -> list[Tensor]:
         place = f"{self.prefix}embedding"
         x = self.state[f"{place}.word_embedding.weight"][row.ids]
         x = x + self.state[f"{place}.position_embedding.weight"][: len(row.ids)]

@@ -1,0 +1,68 @@
+"""Plain classifiers and taggers of transformers on their whole way into a bundle."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification, DistilBertConfig
+from transformers import DistilBertForTokenClassification as DistilBertTagger
+
+from export import bundle as bundles
+from serve.bundle import load_bundle
+from tests.tiny import SPECIAL, WORDS, tiny_tokenizer
+
+TAGS = {0: "O", 1: "B-X", 2: "I-X"}
+
+
+@pytest.fixture
+def tagger(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    config = DistilBertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        dim=32,
+        n_layers=3,
+        n_heads=4,
+        hidden_dim=48,
+        max_position_embeddings=32,
+        id2label=TAGS,
+        initializer_range=0.3,
+    )
+    folder = tmp_path / "tagger"
+    DistilBertTagger(config).save_pretrained(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_a_tagger_cut_short_becomes_a_bundle_of_its_task(tagger: Path, tmp_path: Path) -> None:
+    planned = bundles.plan(tagger, ("fp32", "int8"), layers=2)
+    written = bundles.write(planned, tmp_path / "bundle")
+    assert load_bundle(tmp_path / "bundle").manifest == written
+    assert (written.task, written.labels) == ("token", ("O", "B-X", "I-X"))
+    assert (written.head.pooling, written.head.pooler) == ("tokens", False)
+    assert (written.exit_layers, written.token_types) == ((2,), False)
+    assert written.trained_for.method == "transformers"
+    exact, coarse = (written.variants[p].parity for p in ("fp32", "int8"))
+    assert exact.max_logit_error < 1e-5 < coarse.max_logit_error < 1
+    assert exact.label_agreement == 1
+    assert 0.8 < coarse.label_agreement <= 1
+    assert exact.rows == coarse.rows > 50
+
+
+def test_a_regression_keeps_the_name_of_its_value(tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=32,
+        type_vocab_size=3,
+        id2label={0: "stars"},
+    )
+    folder = tmp_path / "model"
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    written = bundles.write(bundles.plan(folder, ("fp32",)), tmp_path / "bundle")
+    assert (written.task, written.labels) == ("regression", ("stars",))
+    assert (written.head.pooling, written.head.pooler) == ("first", True)
+    assert (written.vocab_size, written.type_vocab_size) == (len(SPECIAL) + len(WORDS), 3)

@@ -1,0 +1,160 @@
+"""Plain transformers classifiers of every family: one exit that says what transformers says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+
+from models.checkpoints import Loaded, UnusableCheckpoint, load
+from models.families import FAMILIES
+from tests.models.conftest import tiny_tokenizer
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 14,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+    "id2label": {0: "no", 1: "perhaps", 2: "yes"},
+}
+OWN: dict[str, dict[str, Any]] = {
+    "albert": {"embedding_size": 16},
+    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "electra": {"embedding_size": 16},
+    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 16},
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+}
+IDS = torch.tensor([[2, 4, 10, 3]])
+MASK = torch.ones_like(IDS)
+CLASSES = {
+    "texts": AutoModelForSequenceClassification,
+    "tokens": AutoModelForTokenClassification,
+}
+
+
+def make(family: str, kind: str = "texts", **config: Any) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = SIZES | OWN.get(family, {}) | config
+    if family == "distilbert":
+        sizes = {k: v for k, v in sizes.items() if k not in ("hidden_size", "num_hidden_layers")}
+    model = CLASSES[kind].from_config(AutoConfig.for_model(family, **sizes)).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def save(model: PreTrainedModel, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def assert_same(loaded: Loaded, model: PreTrainedModel) -> None:
+    with torch.no_grad():
+        expected = model(input_ids=IDS, attention_mask=MASK).logits
+        found = loaded.model(IDS, MASK, torch.zeros_like(IDS))
+    assert len(found) == 1
+    torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_one_exit_says_what_transformers_says(family: str, kind: str, tmp_path: Path) -> None:
+    model = make(family, kind)
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert (loaded.found.format, loaded.found.family) == ("transformers", family)
+    assert loaded.model.exits == (3,)
+    assert loaded.model.labels == ["no", "perhaps", "yes"]
+    assert loaded.model.traits.task == ("token" if kind == "tokens" else "single_label")
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        ("modernbert", {"classifier_pooling": "mean", "norm_bias": True, "classifier_bias": True}),
+        ("mobilebert", {"classifier_activation": False}),
+        ("deberta-v2", {"pooler_hidden_act": "tanh"}),
+    ],
+)
+def test_heads_that_a_config_changes(family: str, config: dict[str, Any], tmp_path: Path) -> None:
+    model = make(family, **config)
+    assert_same(load(save(model, tmp_path)), model)
+
+
+def test_problem_type_makes_it_multi_label(tmp_path: Path) -> None:
+    model = make("bert", problem_type="multi_label_classification")
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert loaded.model.traits.task == "multi_label"
+
+
+def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
+    model = make("roberta", id2label={0: "similarity"})
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert loaded.model.traits.task == "regression"
+    assert loaded.model.labels == ["similarity"]
+
+
+def test_a_regression_of_several_values_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableCheckpoint, match="a regression with 3 values"):
+        load(save(make("bert", problem_type="regression"), tmp_path))
+
+
+def test_an_unknown_activation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableCheckpoint, match="pooler_hidden_act 'silu' is not supported"):
+        load(save(make("deberta-v2", pooler_hidden_act="silu"), tmp_path))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cut_to_its_first_layers_the_head_moves_down(family: str, tmp_path: Path) -> None:
+    model = make(family)
+    loaded = load(save(model, tmp_path), layers=2)
+    assert loaded.model.exits == (2,)
+    assert loaded.model.backbone.depth == 2
+    whole = load(tmp_path).model
+    types = torch.zeros_like(IDS)
+    with torch.no_grad():
+        hidden = whole.backbone.embed(IDS, types, MASK)
+        hidden = whole.run_layers(hidden, MASK, 0, 2)
+        expected = whole.heads[0](whole.backbone.read(hidden), MASK)
+        found = loaded.model(IDS, MASK, types)
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra"])
+def test_a_config_without_a_model_type_is_known_by_its_weights(family: str, tmp_path: Path) -> None:
+    model = make(family)
+    save(model, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["model_type"], config["architectures"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded = load(tmp_path)
+    assert_same(loaded, model)
+    assert loaded.found.family == family
+
+
+def test_keys_tell_tokens_from_texts_where_no_class_is_named(tmp_path: Path) -> None:
+    save(make("bert", "tokens"), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["architectures"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load(tmp_path).model.traits.task == "token"
+
+
+def test_a_plain_classifier_tells_where_exits_come_from(tmp_path: Path) -> None:
+    assert "`offramp train`" in load(save(make("bert"), tmp_path)).found.notes[0]

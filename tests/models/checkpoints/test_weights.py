@@ -1,0 +1,120 @@
+"""Weights from every kind of file, and none that would run code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from models.checkpoints import UnusableCheckpoint
+from models.checkpoints.weights import Weights, read_weights
+
+TENSORS = {"one": torch.arange(3.0), "two": torch.ones(2, 2)}
+
+
+def as_safetensors(folder: Path) -> None:
+    save_file(TENSORS, folder / "model.safetensors")
+
+
+def in_shards(folder: Path) -> None:
+    for name, tensor in TENSORS.items():
+        save_file({name: tensor}, folder / f"{name}.safetensors")
+    index = {"weight_map": {name: f"{name}.safetensors" for name in TENSORS}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def pickled(folder: Path) -> None:
+    torch.save(TENSORS, folder / "pytorch_model.bin")
+
+
+def pickled_long_ago(folder: Path) -> None:
+    path = folder / "pytorch_model.bin"
+    torch.save(TENSORS, path, _use_new_zipfile_serialization=False)
+
+
+def nested(folder: Path) -> None:
+    torch.save({"state_dict": TENSORS, "epoch": 3}, folder / "pytorch_model.bin")
+
+
+def from_data_parallel(folder: Path) -> None:
+    torch.save({f"module.{k}": v for k, v in TENSORS.items()}, folder / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize(
+    "save", [as_safetensors, in_shards, pickled, pickled_long_ago, nested, from_data_parallel]
+)
+def test_weights_are_read_from_every_kind_of_file(
+    save: Callable[[Path], None], tmp_path: Path
+) -> None:
+    save(tmp_path)
+    found = read_weights(tmp_path)
+    assert found.keys() == TENSORS.keys()
+    assert all(torch.equal(found[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_half_precision_is_widened_and_counts_stay_counts(tmp_path: Path) -> None:
+    save_file(
+        {"a": torch.ones(2).half(), "b": torch.ones(2).long()}, tmp_path / "model.safetensors"
+    )
+    found = read_weights(tmp_path)
+    assert (found["a"].dtype, found["b"].dtype) == (torch.float32, torch.int64)
+
+
+def test_old_names_of_norms_are_made_new(tmp_path: Path) -> None:
+    old = {"x.LayerNorm.gamma": torch.ones(1), "x.LayerNorm.beta": torch.ones(1)}
+    torch.save(old, tmp_path / "pytorch_model.bin")
+    assert set(read_weights(tmp_path)) == {"x.LayerNorm.weight", "x.LayerNorm.bias"}
+
+
+class Harmful:
+    """Unpickling it would leave a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_that_would_run_something_is_refused_and_nothing_runs(
+    zipped: bool, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    content = {"weight": torch.ones(1), "payload": Harmful(trace)}
+    torch.save(content, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(UnusableCheckpoint, match="nothing else in it is run"):
+        read_weights(tmp_path)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"not weights")
+    with pytest.raises(UnusableCheckpoint, match=f"{name} cannot be read"):
+        read_weights(tmp_path)
+
+
+def test_something_else_than_a_state_dict_is_refused(tmp_path: Path) -> None:
+    torch.save([torch.ones(1)], tmp_path / "pytorch_model.bin")
+    with pytest.raises(UnusableCheckpoint, match="is no state dict"):
+        read_weights(tmp_path)
+
+
+def test_a_folder_without_weights_lists_what_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UnusableCheckpoint, match=r"expected model\.safetensors or"):
+        read_weights(tmp_path)
+
+
+def test_what_is_taken_is_gone_and_what_is_dropped_is_told() -> None:
+    weights = Weights({"a.0.w": torch.ones(1), "a.2.w": torch.ones(1), "b": torch.ones(1)})
+    assert weights.indices(r"a\.(\d+)\.") == [0, 2]
+    assert set(weights.take({"new": "a.0.w"})) == {"new"}
+    weights.drop(r"a\.", "not needed")
+    weights.drop(r"a\.", "not needed")
+    assert list(weights) == ["b"]
+    assert [tuple(each) for each in weights.dropped] == [("a.2.w", "not needed")]
+    with pytest.raises(UnusableCheckpoint, match=r"no a\.0\.w: is it complete"):
+        weights.take({"new": "a.0.w"})
