@@ -54,7 +54,11 @@ class PrometheusProcess:
                 stderr=subprocess.STDOUT,
             )
         self._http = httpx.Client(base_url=f"http://{self._address}/api/v1")
-        until(self._ready)
+        try:
+            until(self._ready)
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
@@ -63,9 +67,7 @@ class PrometheusProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._http.close()
-        self._process.terminate()
-        self._process.wait()
+        self._stop()
 
     def ask(self, expr: str) -> list[Sample]:
         """Return what a query gives now: samples with their labels (`metric`) and `value`."""
@@ -76,6 +78,11 @@ class PrometheusProcess:
         """Return the state of every rule."""
         return [rule for group in self._get("/rules")["groups"] for rule in group["rules"]]
 
+    def _stop(self) -> None:
+        self._http.close()
+        self._process.terminate()
+        self._process.wait()
+
     def _get(self, path: str, **params: str) -> dict[str, Any]:
         response = self._http.get(path, params=params)
         assert response.status_code == 200, response.text
@@ -85,6 +92,9 @@ class PrometheusProcess:
     def _ready(self) -> bool:
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
-            return bool(self.ask("up"))
+            # Until its storage is open, it answers everything with 503.
+            if self._http.get(f"http://{self._address}/-/ready").status_code != 200:
+                return False
         except httpx.TransportError:
             return False
+        return bool(self.ask("up"))

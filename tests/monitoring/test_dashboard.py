@@ -50,7 +50,9 @@ def test_panels_neither_overlap_nor_leave_the_page() -> None:
         taken |= cells
 
 
-@pytest.mark.parametrize("panel", list(panels()), ids=lambda panel: f"{panel['id']} {panel['title']}")
+@pytest.mark.parametrize(
+    "panel", list(panels()), ids=lambda panel: f"{panel['id']} {panel['title']}"
+)
 def test_every_panel_is_of_a_known_kind_and_explains_itself(panel: Panel) -> None:
     assert panel["type"] in KINDS
     assert panel["datasource"] == SOURCE
@@ -65,7 +67,9 @@ def test_every_panel_is_of_a_known_kind_and_explains_itself(panel: Panel) -> Non
 def test_variables_that_are_used_are_defined_and_the_other_way_round() -> None:
     defined = {variable["name"] for variable in dashboard()["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", DASHBOARD.read_text()))
-    assert used - {"__rate_interval", "__all"} == defined == {"datasource", "job", "model", "replica"}
+    assert (
+        used - {"__rate_interval", "__all"} == defined == {"datasource", "job", "model", "replica"}
+    )
 
 
 def test_all_means_also_servers_without_the_label() -> None:

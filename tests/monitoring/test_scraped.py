@@ -22,6 +22,8 @@ pytestmark = [
     ),
 ]
 
+# Only rules with a number for every exit have this label.
+SELDOM = {("Thresholds", "layer")}
 OURS = [query for query in queries() if "ray_serve_" not in query.expr]
 
 
@@ -81,6 +83,8 @@ def test_query_of_the_dashboard_returns_data(query: Query, prometheus: Prometheu
     assert samples
     assert any(sample["value"][1] != "NaN" for sample in samples)
     for label in query.legend:
+        if (query.panel, label) in SELDOM:
+            continue
         assert any(sample["metric"].get(label) for sample in samples), f"no label {label}"
 
 

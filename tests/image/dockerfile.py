@@ -1,0 +1,63 @@
+"""The Dockerfile, as far as tests must understand it."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+class Instruction(NamedTuple):
+    """One instruction: its name, and what follows with lines joined."""
+
+    name: str
+    text: str
+
+
+@cache
+def stages() -> tuple[tuple[Instruction, ...], ...]:
+    """Return the instructions by stage; what comes before the first FROM is a stage too."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not re.match(r"\s*#", line)]
+    joined = "\n".join(lines).replace("\\\n", "")
+    found: list[list[Instruction]] = [[]]
+    for line in joined.splitlines():
+        if line.strip():
+            name, _, text = line.partition(" ")
+            if name == "FROM":
+                found.append([])
+            found[-1].append(Instruction(name, text.strip()))
+    return tuple(map(tuple, found))
+
+
+def texts(name: str, stage: int) -> list[str]:
+    return [text for found, text in stages()[stage] if found == name]
+
+
+def default_of(argument: str) -> str:
+    """Return the default of a build argument, wherever it is declared with one."""
+    declared = [t for stage in range(len(stages())) for t in texts("ARG", stage)]
+    (value,) = (t.partition("=")[2] for t in declared if t.startswith(f"{argument}="))
+    return value.strip('"')
+
+
+def environment() -> dict[str, str]:
+    """Return what the last stage sets."""
+    (text,) = texts("ENV", -1)
+    return dict(pair.split("=", 1) for pair in text.split())
+
+
+def command() -> list[str]:
+    """Return what runs without further arguments, without the entry point."""
+    (text,) = texts("CMD", -1)
+    argv: list[str] = json.loads(text)
+    return argv
+
+
+def run_that_says(words: str) -> str:
+    """Return the one RUN with these words in it."""
+    found = [t for stage in range(len(stages())) for t in texts("RUN", stage) if words in t]
+    (text,) = found
+    return text

