@@ -16,12 +16,14 @@ from serve.hardware import available_threads
 APP_NAME = "offramp"
 
 # Read by Ray at import, in every process. Niceness 15, its default, starves replicas on a
-# busy machine; usage reports would leave the machine; the last keeps Ray from warning that
-# it will one day hide GPUs from actors that ask for none.
+# busy machine; usage reports would leave the machine; the third keeps Ray from warning that
+# it will one day hide GPUs from actors that ask for none. A proxy that has died is missed by
+# everybody, so it is looked for more often than every 10 s.
 ENVIRONMENT = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
 }
 # The smallest that Ray takes; nothing of ours goes through the object store.
 OBJECT_STORE_BYTES = 78_643_200
