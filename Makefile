@@ -57,8 +57,9 @@ demo: $(MANIFEST) ## start the server, see sentences leave at different layers, 
 serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)
 
+# A file's tests share what takes long to make, so a file is run by one process.
 test: $(INSTALLED) ## run all tests
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(INSTALLED) ## style, types and the directions of imports
 	$(BIN)/ruff check .
