@@ -15,8 +15,7 @@ from serve.traits import Task
 THRESHOLD_STEP = 0.01
 PUBLISHED_EVERY = 5
 # Most words are plainly outside any entity, so a text's mean entropy is small: steps by ratio.
-TOKEN_THRESHOLDS = (0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07,
-                    0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)  # fmt: skip
+TOKEN_THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)
 # Whether a text is as sure as its tokens are on the whole, or as the least sure of them.
 REDUCTIONS: tuple[Literal["mean", "max"], ...] = ("mean", "max")
 # How far a regression's values may lie apart and still agree, as shares of what they vary by.
@@ -61,7 +60,8 @@ def _by_tokens(outcome: Outcome) -> Candidates:
     rules: list[ExitRule] = [NeverRule(), *_layers(outcome)]
     for reduce in REDUCTIONS:
         rules += [EntropyRule(threshold=t, reduce=reduce) for t in thresholds]
-    return Candidates(rules, [*rules, *_patience(outcome)])
+    rules += _patience(outcome)
+    return Candidates(rules, rules)
 
 
 def _by_value(outcome: Outcome) -> Candidates:
