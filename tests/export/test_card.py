@@ -1,0 +1,35 @@
+"""The bundle's card, whatever the task is measured by."""
+
+from export.card import card
+from serve.bundle import Bundle
+from serve.calibration import (
+    Calibration,
+    Data,
+    ExitFigures,
+    OperatingPoint,
+    VariantCalibration,
+)
+from serve.rules import NeverRule
+
+DATA = Data(name="dev", rows=10, sha256="0" * 64)
+
+
+def figures_in(bundle: Bundle, exit_: ExitFigures, point: OperatingPoint) -> str:
+    variant = VariantCalibration(data=DATA, exits=(exit_,), operating_points=(point,))
+    sizes = dict.fromkeys(bundle.manifest.variants, 1)
+    return card("mine", bundle.manifest, Calibration(variants={"fp32": variant}), sizes)
+
+
+def test_accuracy_and_other_figures_have_a_column_each(bundle: Bundle) -> None:
+    measured = {"accuracy": 0.9, "metrics": {"f1": 0.8}}
+    point = OperatingPoint(rule=NeverRule(), agreement=0.99, mean_exit_layer=4, **measured)
+    text = figures_in(bundle, ExitFigures(layer=4, **measured), point)
+    assert "| rule | accuracy % | F1 % | same answer as the last exit % | mean exit layer |" in text
+    assert '| `{"rule":"never"}` | 90.00 | 80.00 | 99.00 | 4.00 |' in text
+
+
+def test_regression_has_correlations_and_no_agreement(bundle: Bundle) -> None:
+    measured = {"metrics": {"pearson": 0.875}}
+    point = OperatingPoint(rule=NeverRule(), mean_exit_layer=4, **measured)
+    text = figures_in(bundle, ExitFigures(layer=4, **measured), point)
+    assert '| `{"rule":"never"}` | 87.50 | - | 4.00 |' in text
