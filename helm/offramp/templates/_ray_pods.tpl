@@ -104,6 +104,7 @@ spec:
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
 # Keeps Ray from hiding GPUs from actors that ask for none, and from warning of it.
 - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+- {name: RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S, value: "2"}
 {{- include "offramp.extraEnv" . }}
 {{- end -}}
 
