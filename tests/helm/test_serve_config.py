@@ -1,25 +1,15 @@
 """The rendered `serveConfigV2`, deployed to a real Ray Serve the way KubeRay deploys it."""
 
-import logging
-import socket
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from serve.ray_server import ENVIRONMENT, OBJECT_STORE_BYTES
 from tests.helm.chart import Object, render
 from tests.patience import until
+from tests.serve.declarative import deploy_document, details_of, serving
 from tests.serve.web.live_server import LiveServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Ray's own imports are not free of them
-    import ray
-    from ray import serve as ray_serve
-    from ray.serve.context import _get_global_client
-    from ray.serve.schema import ServeDeploySchema
 
 pytestmark = pytest.mark.ray
 
@@ -46,32 +36,9 @@ def configure(bundle_folder: Path) -> Callable[..., Object]:
 @pytest.fixture(scope="module")
 def server(configure: Callable[..., Object]) -> Iterator[LiveServer]:
     """Start Ray Serve as the config says, but for address and port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     config = configure()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        ray.init(
-            address="local",
-            num_cpus=1,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-        try:
-            ray_serve.start(
-                proxy_location=config["proxy_location"],
-                http_options={**config["http_options"], "host": "127.0.0.1", "port": port},
-            )
-            live = LiveServer(port)
-            with live.http:
-                yield live
-        finally:
-            ray_serve.shutdown()
-            ray.shutdown()
+    with serving(config["proxy_location"], config["http_options"]) as live:
+        yield live
 
 
 @pytest.fixture(scope="module")
@@ -79,27 +46,13 @@ def deploy(server: LiveServer, configure: Callable[..., Object]) -> Deploy:
     """Deploy what the chart renders; KubeRay puts the same document to the head's dashboard."""
 
     def deploy(*sets: str) -> None:
-        _get_global_client().deploy_apps(ServeDeploySchema(**configure(*sets)))
-        until(_running, timeout_s=180, every_s=0.1)
+        deploy_document(configure(*sets), "offramp")
 
     return deploy
 
 
-def _running() -> bool:
-    application = ray_serve.status().applications.get("offramp")
-    assert application is None or application.status != "DEPLOY_FAILED", application.message
-    if application is None or application.status != "RUNNING":
-        return False
-    return all(d.status == "HEALTHY" for d in application.deployments.values())
-
-
-def details() -> Object:
-    found: Object = _get_global_client().get_serve_details()["applications"]["offramp"]
-    return found
-
-
 def replica() -> Object:
-    [found] = details()["deployments"]["Classifiers"]["replicas"]
+    [found] = details_of("offramp")["deployments"]["Classifiers"]["replicas"]
     return dict(found)
 
 
@@ -136,7 +89,7 @@ def test_arguments_of_the_values_reach_the_server(server: LiveServer, deploy: De
     deploy()
     assert server.refusal(["w1"] * 4).code == "too_many_inputs"
     assert server.http.get("/v1/models/tiny").json()["precision"] == "fp32"
-    config = details()["deployments"]["Classifiers"]["deployment_config"]
+    config = details_of("offramp")["deployments"]["Classifiers"]["deployment_config"]
     assert config["graceful_shutdown_timeout_s"] == 35
     assert config["max_replicas_per_node"] == 1
 

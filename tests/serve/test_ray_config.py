@@ -1,7 +1,5 @@
 """The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it."""
 
-import logging
-import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,18 +10,14 @@ import pytest
 from serve.bundle import Bundle
 from serve.control import LivePolicy, VersionedPolicy
 from serve.policy import Policy
-from serve.ray_server import ENVIRONMENT, OBJECT_STORE_BYTES
 from tests.patience import until
+from tests.serve.declarative import deploy_document, details_of, serving
 from tests.serve.web.live_server import LiveServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports are not free of them
-    import ray
-    from ray import serve as ray_serve
     from ray._private import worker
     from ray.experimental import internal_kv
-    from ray.serve.context import _get_global_client
-    from ray.serve.schema import ServeDeploySchema
 
     from serve.ray_store import KEPT_VERSIONS, NAMESPACE, RayStore
 
@@ -35,30 +29,8 @@ Deploy = Callable[[dict[str, Any]], None]
 @pytest.fixture(scope="module")
 def server() -> Iterator[LiveServer]:
     """Start Ray and Ray Serve in this process."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        ray.init(
-            address="local",
-            num_cpus=1,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-        try:
-            ray_serve.start(
-                proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port}
-            )
-            live = LiveServer(port)
-            with live.http:
-                yield live
-        finally:
-            ray_serve.shutdown()
-            ray.shutdown()
+    with serving() as live:
+        yield live
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +56,9 @@ def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
                 }
             ]
         }
-        _get_global_client().deploy_apps(ServeDeploySchema(**config))
-        until(_all_running, timeout_s=120, every_s=0.1)
+        deploy_document(config, "declared")
 
     return deploy
-
-
-def _all_running() -> bool:
-    application = ray_serve.status().applications.get("declared")
-    assert application is None or application.status != "DEPLOY_FAILED", application.message
-    if application is None or application.status != "RUNNING":
-        return False
-    return all(d.status == "HEALTHY" for d in application.deployments.values())
 
 
 def leave_at(layer: int) -> dict[str, Any]:
@@ -109,7 +72,7 @@ def layer_now(server: LiveServer) -> int:
 
 def replica_pid() -> int:
     """Return the process id of the only replica."""
-    details = _get_global_client().get_serve_details()["applications"]["declared"]
+    details = details_of("declared")
     [replica] = details["deployments"]["Classifiers"]["replicas"]
     pid: int = replica["pid"]
     return pid

@@ -1,0 +1,73 @@
+"""Ray Serve in the test's process, deployed to by documents, as `serve deploy` and KubeRay do."""
+
+import logging
+import socket
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from serve.ray_server import ENVIRONMENT, OBJECT_STORE_BYTES
+from tests.patience import until
+from tests.serve.web.live_server import LiveServer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Ray's own imports are not free of them
+    import ray
+    from ray import serve as ray_serve
+    from ray.serve.context import _get_global_client
+    from ray.serve.schema import ServeDeploySchema
+
+
+@contextmanager
+def serving(
+    proxy_location: str = "HeadOnly", http_options: Mapping[str, Any] | None = None
+) -> Iterator[LiveServer]:
+    """Start Ray and Ray Serve on a free port of this machine, for as long as the block takes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        ray.init(
+            address="local",
+            num_cpus=1,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        try:
+            ray_serve.start(
+                proxy_location=proxy_location,
+                http_options={**(http_options or {}), "host": "127.0.0.1", "port": port},
+            )
+            live = LiveServer(port)
+            with live.http:
+                yield live
+        finally:
+            ray_serve.shutdown()
+            ray.shutdown()
+
+
+def deploy_document(document: Mapping[str, Any], application: str) -> None:
+    """Deploy a document and wait until its application runs."""
+    _get_global_client().deploy_apps(ServeDeploySchema(**document))
+    until(lambda: _runs(application), timeout_s=180, every_s=0.1)
+
+
+def details_of(application: str) -> dict[str, Any]:
+    """Return what Ray Serve knows of an application."""
+    found: dict[str, Any] = _get_global_client().get_serve_details()["applications"][application]
+    return found
+
+
+def _runs(name: str) -> bool:
+    application = ray_serve.status().applications.get(name)
+    assert application is None or application.status != "DEPLOY_FAILED", application.message
+    if application is None or application.status != "RUNNING":
+        return False
+    return all(d.status == "HEALTHY" for d in application.deployments.values())
