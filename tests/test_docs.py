@@ -13,6 +13,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from loadtest.server import free_port
+from serve.rules import EXIT_RULE
 from tests.tiny import LABELS, WORDS, tiny_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,17 @@ def test_bring_your_own_model(tmp_path: Path, classifier: Path, data: Path) -> N
 @pytest.mark.parametrize("page", ["deployment.md", "operations.md"])
 def test_operators_pages(page: str, project: Path) -> None:
     assert '"label":"positive"' in run(page, project)
+
+
+def rules() -> set[str]:
+    """Return every exit rule that any page shows, as JSON."""
+    of_rules = re.compile(r'\{"rule": [^{}]*(?:\{[^{}]*\}[^{}]*)?\}')
+    return {found for page in PAGES for found in of_rules.findall(page.read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("shown", sorted(rules()))
+def test_rules_that_pages_show_are_rules(shown: str) -> None:
+    EXIT_RULE.validate_json(shown)
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
