@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,12 @@ class RuleColumns:
             rules: one per row, each checked against the model (`serve.rules.check_rule`).
             traits: of the model.
         """
+        if len(rules) == 1:
+            return _of_one(rules[0], traits)._fresh()
+        return cls._stack(rules, traits)
+
+    @classmethod
+    def _stack(cls, rules: Sequence[ExitRule], traits: Traits) -> "RuleColumns":
         compile_rule = compiler(traits)
         kind, threshold, patience, first, last, carry = zip(
             *[compile_rule(rule) for rule in rules], strict=True
@@ -71,6 +78,22 @@ class RuleColumns:
             bounded=any(first) or min(last) < len(traits.exits) - 1,
             task=traits.task,
             carry=carries.stack(carry) if any(carry) else {},
+        )
+
+    def _fresh(self) -> "RuleColumns":
+        """Return the same columns, with copies of what is written to."""
+        return RuleColumns(
+            self.kind,
+            self.threshold,
+            self.patience,
+            self.first,
+            self.last,
+            self.label.copy(),
+            self.streak.copy(),
+            self.kinds,
+            self.bounded,
+            self.task,
+            {name: column.copy() for name, column in self.carry.items()},
         )
 
     def take(self, rows: NDArray[np.intp]) -> "RuleColumns":
@@ -130,3 +153,9 @@ class RuleColumns:
             own: NDArray[np.floating] = column[np.arange(len(column)), exit_index]
             return own
         return column[:, exit_index]
+
+
+@lru_cache(maxsize=1024)
+def _of_one(rule: ExitRule, traits: Traits) -> RuleColumns:
+    """Return the columns of one row, to be copied: most rows have come with few rules."""
+    return RuleColumns._stack([rule], traits)

@@ -1,13 +1,14 @@
 """One turn of the engine: choose, run, judge, retire, compact. No threads."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.books import Books, Ran
 from serve.cost import CostModel
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
 from serve.judge import Reason
@@ -29,17 +30,6 @@ _REASONS = tuple(Reason)
 _STAYS = int(Reason.STAYS)  # numpy is five times as slow at comparing with an enum's member
 
 
-@dataclass(slots=True)
-class _Ran:
-    """A segment run: the wave that came out of it, what it cost, and the rows that entered."""
-
-    wave: Wave
-    num_rows: int
-    num_tokens: int
-    longest: int
-    segment_s: float
-
-
 class EngineCore:
     """Rows in flight, advanced one segment at a time by a single caller.
 
@@ -55,6 +45,7 @@ class EngineCore:
         limits: WaveLimits,
         clock: Callable[[], float],
         observe: Callable[[WaveStats], None],
+        awaited: Callable[[], bool] = lambda: True,
     ) -> None:
         """Start empty.
 
@@ -64,12 +55,14 @@ class EngineCore:
             limits: bounds on waves.
             clock: monotonic seconds, on which rows are admitted and late.
             observe: gets figures of each segment run.
+            awaited: whether the caller would do something between this segment and the next.
         """
         self._runner = runner
         self._shape = shape
         self._clock = clock
-        self._observe = observe
+        self._awaited = awaited
         self.costs = shape.costs or CostModel(len(runner), mixes_depths(runner))
+        self._books = Books(self.costs, observe)
         self._steps = steps_of(runner, shape)
         self._shared = mixes_depths(runner)
         self.exit_depths = shape.exits if self._shared else tuple(range(1, len(runner) + 1))
@@ -83,11 +76,18 @@ class EngineCore:
         """Take in admitted rows."""
         self._scheduler.add(rows)
 
+    def write_books(self) -> None:
+        """Pass on what the last turn has cost; the next one does so too, but the caller waits."""
+        self._books.write()
+
     def turn(self) -> list[Outcome]:
         """Run one segment on one wave and return the outcomes it brought.
 
+        A row that is alone, and surely stays, goes on into the next while nobody waits.
+
         A segment that fails gives its wave's rows an error each, and harms no other row.
         """
+        self._books.write()
         now = self._clock()
         outcomes = self._sweep(now)
         if not self._scheduler:
@@ -133,7 +133,8 @@ class EngineCore:
 
     def _advance(self, waves: list[Wave], may_split: bool) -> list[Outcome]:
         try:
-            ran = self._run(waves)
+            wave, ran = self._run(waves)
+            ran = self._run_on(wave, ran)
         except Exception as error:
             parts = self._smaller(waves) if may_split and out_of_memory(error) else []
             if len(parts) > 1:
@@ -142,7 +143,7 @@ class EngineCore:
             log.exception("a segment failed at depth %d", waves[0].depth)
             failure = ModelFailure("the model failed on this input; the server's log has the cause")
             return [Outcome(row, failure) for wave in waves for row in wave.rows]
-        return self._settle(ran)
+        return self._settle(wave, ran)
 
     @staticmethod
     def _smaller(waves: list[Wave]) -> list[Wave]:
@@ -151,7 +152,29 @@ class EngineCore:
         halved = [wave.halves() if len(wave.rows) > most else (wave,) for wave in waves]
         return [part for parts in halved for part in parts]
 
-    def _run(self, waves: list[Wave]) -> _Ran:
+    def _run_on(self, wave: Wave, ran: Ran) -> Ran:
+        """Take a row that is alone from segment to segment, until it may leave or others come.
+
+        Returns:
+            The last run; those before it have been noted.
+        """
+        if len(wave.rows) > 1 or self._scheduler:
+            return ran
+        row, glance = wave.rows[0], self._steps.glance(wave)
+        while glance and not self._disturbs(row) and glance():
+            self._books.note(ran)
+            began = perf_counter()
+            self._steps.advance(wave)
+            ran = Ran(wave.depth - 1, *ran[1:4], perf_counter() - began)
+        return ran
+
+    def _disturbs(self, row: Row) -> bool:
+        """Tell whether anything asks to be done before the row's next segment."""
+        if row.cancelled or self._awaited():
+            return True
+        return row.deadline_s < math.inf and row.deadline_s <= self._clock()
+
+    def _run(self, waves: list[Wave]) -> tuple[Wave, Ran]:
         began = perf_counter()
         for wave in waves:
             self._steps.enter(wave)
@@ -161,37 +184,32 @@ class EngineCore:
             self.costs.observe_join(len(wave.rows), wave.longest, joined - began)
         figures = len(wave.rows), wave.num_tokens, wave.longest
         self._steps.advance(wave)
-        return _Ran(wave, *figures, perf_counter() - joined)
+        return wave, Ran(wave.depth - 1, *figures, perf_counter() - joined)
 
-    def _settle(self, ran: _Ran) -> list[Outcome]:
+    def _settle(self, wave: Wave, ran: Ran) -> list[Outcome]:
         """Judge the rows after a segment, and let those leave that may."""
-        wave = ran.wave
         judging = perf_counter()
         shares = self._steps.shares(wave)
         outcomes = self._retire(wave, self._steps.judge(wave))
         self._scheduler.put_back(wave)
-        judge_s = perf_counter() - judging
-        # What a launch costs includes what it costs to judge what comes out of it.
-        self.costs.observe(wave.depth - 1, ran.num_rows, ran.longest, ran.segment_s + judge_s)
-        if shares:
-            self._report_shares(ran, shares, judge_s)
-        else:
-            rows, tokens, padded = ran.num_rows, ran.num_tokens, ran.num_rows * ran.longest
-            self._observe(WaveStats(wave.depth - 1, rows, tokens, padded, ran.segment_s, judge_s))
+        self._books.note(ran, perf_counter() - judging, shares)
         return outcomes
-
-    def _report_shares(self, ran: _Ran, shares: list[tuple[int, int, int]], judge_s: float) -> None:
-        for exit_index, num_rows, num_tokens in shares:
-            share = num_rows / ran.num_rows
-            padded = num_rows * ran.longest
-            times_s = ran.segment_s * share, judge_s * share
-            self._observe(WaveStats(exit_index, num_rows, num_tokens, padded, *times_s))
 
     def _retire(self, wave: Wave, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the rest."""
         leaving = reasons.nonzero()[0]
         if not len(leaving):
             return []
+        outcomes = self._answer(wave, leaving, reasons)
+        if len(leaving) == len(wave.rows):
+            wave.set_rows([])
+        else:
+            wave.compact(reasons == _STAYS)
+        return outcomes
+
+    def _answer(
+        self, wave: Wave, leaving: NDArray[np.intp], reasons: NDArray[np.int8]
+    ) -> list[Outcome]:
         now = self._clock()
         figures = zip(
             leaving.tolist(),
@@ -217,7 +235,6 @@ class EngineCore:
                     logits, index, _REASONS[reason], signal, queue_s, compute_s, head, label, trail
                 )
             outcomes.append(Outcome(row, result))
-        wave.compact(reasons == _STAYS)
         return outcomes
 
 

@@ -53,13 +53,13 @@ class Engine:
             wave_limits: how large a wave may grow.
             queue_limits: how much is admitted.
         """
-        self._core = EngineCore(runner, shape, wave_limits, self.clock, observe)
+        # Wakes the engine's thread sooner than a condition does.
+        self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
+        self._core = EngineCore(runner, shape, wave_limits, self.clock, observe, self._awaited)
         self._deliver = deliver
         self._admission = Admission(
             queue_limits, self._core.costs, wave_limits, self._core.exit_depths
         )
-        # Wakes the engine's thread sooner than a condition does.
-        self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
         self._owed: set[Row] = set()  # admitted, without an outcome yet
         self._lock = threading.Lock()
         self._accepting = False
@@ -145,6 +145,7 @@ class Engine:
                     outcomes = self._core.turn()
                     if outcomes:
                         self._send(outcomes)
+                    self._core.write_books()
         except BaseException:
             log.exception("the engine has died")
             failure = Unavailable("the engine has died and will be replaced; try again")
@@ -158,6 +159,9 @@ class Engine:
         while (self._accepting and not self._core) or not self._inbox.empty():
             self._core.add(self._inbox.get())
         return bool(self._core) and not self._aborting
+
+    def _awaited(self) -> bool:
+        return self._aborting or not self._inbox.empty()
 
     def _send(self, outcomes: list[Outcome]) -> None:
         rows = [outcome.row for outcome in outcomes]

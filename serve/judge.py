@@ -88,6 +88,8 @@ def judge(
         temperature: of this exit, for confidence; (rows,) likewise.
     """
     confident, signals = _opinions(columns, said, exit_index, temperature)
+    if not columns.carry and isinstance(exit_index, int) and exit_index == num_exits - 1:
+        return Verdict(np.full(len(signals), Reason.FINAL, np.int8), signals)
     reasons = np.zeros(len(said.logits), np.int8)
     if columns.bounded:
         confident &= (columns.first <= exit_index) & (exit_index <= columns.last)

@@ -135,6 +135,8 @@ class Scheduler:
         """Return the waves to be joined and run next: at one depth, unless layers are shared."""
         if not self._waiting and len(self._parties) == 1:
             return self._depart(self._parties[0])
+        if not self._parties and len(self._waiting) == 1:
+            return [self._take_fresh([0], now_s)]
         fresh = self._fresh_party(now_s)
         chosen = self._choose(fresh, now_s)
         if not fresh:

@@ -118,8 +118,7 @@ class Wave:
 
     def prepare(self, traits: Traits, shared: bool) -> None:
         """Lay out the arrays of fresh rows."""
-        lengths = np.array([row.num_tokens for row in self.rows])
-        self.mask = (places(self.longest) < lengths[:, None]).astype(np.int64)
+        self.mask = self._mask()
         self.columns = RuleColumns.of([row.rule for row in self.rows], traits)
         self.keep = places(len(self.rows))
         self.logits = np.empty((len(self.rows), 0), np.float32)
@@ -130,6 +129,12 @@ class Wave:
         if shared:
             self.depths = np.zeros(len(self.rows), np.int64)
             self.last_exit = np.full(len(self.rows), -1, np.int64)
+
+    def _mask(self) -> NDArray[np.int64]:
+        if self.num_tokens == self.padded_tokens:
+            return np.ones((len(self.rows), self.longest), np.int64)
+        lengths = np.array([row.num_tokens for row in self.rows])
+        return (places(self.longest) < lengths[:, None]).astype(np.int64)
 
     def _counted(self) -> NDArray[np.bool_]:
         counted = self.mask.astype(np.bool_)

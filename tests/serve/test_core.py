@@ -58,6 +58,7 @@ class Bench:
         outcomes = []
         while self.core:
             outcomes += self.turn()
+        self.core.write_books()
         return outcomes
 
 

@@ -4,7 +4,9 @@
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -89,12 +91,18 @@ class Limited:
         return checked
 
 
-def new_core(shared: bool, limits: WaveLimits, clock: Any, most_rows: int = 99) -> EngineCore:
+def new_core(
+    shared: bool,
+    limits: WaveLimits,
+    clock: Any,
+    most_rows: int = 99,
+    awaited: Callable[[], bool] = lambda: True,
+) -> EngineCore:
     exits = SHARED_EXITS if shared else CHAIN_EXITS
     runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(len(exits), heads)
     shape = ModelShape(two_labels(exits), (1.0, 1.3, 0.8, 1.0)[: len(exits)])
-    core = EngineCore(Limited(runner, most_rows), shape, limits, clock, lambda stats: None)  # type: ignore[arg-type]
-    return core
+    limited: Any = Limited(runner, most_rows)
+    return EngineCore(limited, shape, limits, clock, lambda stats: None, awaited)
 
 
 def alone(shared: bool, key: int, length: int, rule: ExitRule) -> Answer:
@@ -146,8 +154,8 @@ def test_every_row_gets_the_one_answer_it_would_get_alone(
     most_rows: int,
 ) -> None:
     """Or the first exits of it if its deadline comes, or an error if its client leaves."""
-    clock = [0.0]
-    core = new_core(shared, limits, lambda: clock[0], most_rows)
+    clock, random = [0.0], Random(len(plan))
+    core = new_core(shared, limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4)
     if cost:
         core.costs._publish([cost] * len(core.costs))
     rows, outcomes = run(core, plan, clock, tick_s)

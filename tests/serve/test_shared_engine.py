@@ -57,6 +57,7 @@ class Engine:
         found: dict[str, Outcome] = {}
         while self.core:
             found |= {outcome.row.tag: outcome for outcome in self.core.turn()}
+        self.core.write_books()
         return found
 
 

@@ -1,0 +1,67 @@
+"""What segments cost, noted while rows wait and written down when their answers are out."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from serve.cost import CostModel
+from serve.row import WaveStats
+
+Shares: TypeAlias = Sequence[tuple[int, int, int]]  # (exit index, rows, tokens)
+
+
+class Ran(NamedTuple):
+    """One run of a segment.
+
+    Attributes:
+        segment: which one, counted from 0.
+        num_rows: rows in the wave.
+        num_tokens: real tokens.
+        longest: tokens that each row was padded to.
+        segment_s: time in the segment.
+    """
+
+    segment: int
+    num_rows: int
+    num_tokens: int
+    longest: int
+    segment_s: float
+
+
+class Books:
+    """Notes of runs, for the cost model and for whoever counts."""
+
+    def __init__(self, costs: CostModel, observe: Callable[[WaveStats], None]) -> None:
+        self._costs, self._observe = costs, observe
+        self._notes: list[tuple[Ran, float, Shares]] = []
+
+    def note(self, ran: Ran, judge_s: float = 0.0, shares: Shares = ()) -> None:
+        """Remember a run.
+
+        Args:
+            ran: what ran.
+            judge_s: time in judging its rows and letting them leave.
+            shares: what of it was in each segment, if that was more than one.
+        """
+        self._notes.append((ran, judge_s, shares))
+
+    def write(self) -> None:
+        """Pass on what has been noted."""
+        if not self._notes:
+            return
+        notes, self._notes = self._notes, []
+        for ran, judge_s, shares in notes:
+            index, num_rows, num_tokens, longest, segment_s = ran
+            # What a launch costs includes what it costs to judge what comes out of it.
+            self._costs.observe(index, num_rows, longest, segment_s + judge_s)
+            if shares:
+                self._write_shares(ran, judge_s, shares)
+            else:
+                padded = num_rows * longest
+                self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, judge_s))
+
+    def _write_shares(self, ran: Ran, judge_s: float, shares: Shares) -> None:
+        for exit_index, num_rows, num_tokens in shares:
+            share = num_rows / ran.num_rows
+            padded = num_rows * ran.longest
+            times_s = ran.segment_s * share, judge_s * share
+            self._observe(WaveStats(exit_index, num_rows, num_tokens, padded, *times_s))

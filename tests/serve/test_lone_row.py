@@ -1,0 +1,158 @@
+"""A row that is alone goes from segment to segment by itself, and notices when that must end."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from serve.core import EngineCore, ModelShape
+from serve.errors import Cancelled, ModelFailure
+from serve.judge import Reason
+from serve.row import Answer, Outcome, Row, WaveStats
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from serve.scheduler import WaveLimits
+from tests.serve.fake_runner import FakeRunner, fake_row
+from tests.traits import two_labels
+
+EXITS = (1, 2, 3, 4, 5, 6)
+UNSURE = (0.0, 0.1)
+SURE = (0.0, 9.0)
+
+
+class Bench:
+    """An engine core that nobody calls between segments unless the test says so.
+
+    `between` runs before each look at whether somebody waits.
+    """
+
+    def __init__(self, sure_from: int = 9, between: Callable[[int], bool] | None = None) -> None:
+        self.now_s = 0.0
+        self.seen: list[WaveStats] = []
+        self.between = between or (lambda runs: False)
+        self.runner = FakeRunner(
+            len(EXITS), lambda key, index: SURE if index >= sure_from else UNSURE
+        )
+        self.core = EngineCore(
+            self.runner,
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
+            WaveLimits(),
+            lambda: self.now_s,
+            self.seen.append,
+            lambda: self.between(len(self.runner.runs)),
+        )
+
+    def turn(self, *rows: Row) -> list[Outcome]:
+        for row in rows:
+            row.admitted_s = self.now_s
+        self.core.add(list(rows))
+        return self.core.turn()
+
+
+@pytest.mark.parametrize(
+    ("rule", "index", "reason"),
+    [
+        (EntropyRule(threshold=0.3), 3, Reason.CONFIDENT),
+        (EntropyRule(threshold=0), 5, Reason.FINAL),
+        (LayerRule(layer=5), 4, Reason.LAYER),
+        (NeverRule(), 5, Reason.FINAL),
+        (NeverRule(max_layer=3), 2, Reason.MAX_LAYER),
+        (PatienceRule(patience=2), 2, Reason.PATIENCE),
+    ],
+)
+def test_lone_row_is_answered_in_one_turn(rule: ExitRule, index: int, reason: Reason) -> None:
+    bench = Bench(sure_from=3)
+    ((_, answer),) = bench.turn(fake_row(1, rule=rule))
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (index, reason)
+    assert answer.logits.tolist() == np.array(SURE if index >= 3 else UNSURE, np.float32).tolist()
+    assert not bench.core
+
+
+def test_every_run_is_written_down_once_the_answer_is_out() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1, 7))
+    assert bench.seen == []
+    bench.core.write_books()
+    assert [(s.exit_index, s.num_rows, s.num_tokens) for s in bench.seen] == [
+        (index, 1, 7) for index in range(len(EXITS))
+    ]
+
+
+def test_next_turn_writes_down_what_nobody_has_asked_for() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1))
+    bench.turn(fake_row(2))
+    assert len(bench.seen) == len(EXITS)
+
+
+def test_row_waits_for_those_who_come() -> None:
+    bench = Bench(between=lambda runs: runs == 2)
+    assert bench.turn(fake_row(1)) == []
+    assert [run.keys for run in bench.runner.runs] == [[1], [1]]
+    outcomes = [*bench.turn(fake_row(2)), *bench.turn()]
+    while bench.core:
+        outcomes += bench.turn()
+    assert {outcome.row.tag for outcome in outcomes} == {1, 2}
+    assert sum(run.keys.count(1) for run in bench.runner.runs) == len(EXITS)
+
+
+def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
+    row = fake_row(1)
+
+    def leave(runs: int) -> bool:
+        row.cancelled = runs == 2
+        return False
+
+    bench = Bench(between=leave)
+    outcomes = [*bench.turn(row), *bench.turn()]
+    ((_, error),) = outcomes
+    assert isinstance(error, Cancelled)
+    assert len(bench.runner.runs) == 3
+
+
+def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
+    bench = Bench()
+
+    def pass_time(runs: int) -> bool:
+        bench.now_s = float(runs)
+        return False
+
+    bench.between = pass_time
+    outcomes = [*bench.turn(fake_row(1, rule=EntropyRule(threshold=0.3), deadline_s=2.5))]
+    outcomes += bench.turn()
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (2, Reason.DEADLINE)
+    assert answer.signal == pytest.approx(math.log(2), abs=2e-3)
+
+
+def test_row_with_others_in_flight_is_judged_as_ever() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]]
+
+
+def test_row_whose_trail_is_wanted_is_judged_at_every_exit() -> None:
+    bench = Bench(between=lambda runs: False)
+    row = fake_row(1, trail=[])
+    while not (outcomes := bench.turn(*([row] if not bench.core else []))):
+        pass
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    assert [passed.exit_index for passed in answer.trail] == list(range(len(EXITS)))
+
+
+def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:
+    bench = Bench()
+    step = bench.runner.advance
+
+    def break_down(index: int, *arguments: object) -> object:
+        if index == 3:
+            raise RuntimeError("broken")
+        return step(index, *arguments)  # type: ignore[arg-type]
+
+    bench.runner.advance = break_down  # type: ignore[method-assign, assignment]
+    ((_, error),) = bench.turn(fake_row(1))
+    assert isinstance(error, ModelFailure)
+    assert not bench.core
