@@ -56,12 +56,13 @@ def export(
         planned = plan(model, precisions, wanted, layers, last_ramp)
     for note in planned.notes:
         console.print(f"note: {note}", highlight=False)
-    for name, variant in _write(planned, out, console).variants.items():
+    manifest = _write(planned, out, console)
+    for name, variant in manifest.variants.items():
         found = variant.parity
-        console.print(
-            f"{name}: largest logit error {found.max_logit_error:.2g}, "
-            f"same label in {found.label_agreement:.1%} of {found.rows} rows at all exits"
-        )
+        labels = f"same label in {found.label_agreement:.1%} of {found.rows} rows at all exits"
+        if manifest.task == "regression":
+            labels = f"in {found.rows} rows at all exits"
+        console.print(f"{name}: largest logit error {found.max_logit_error:.2g}, {labels}")
     typer.echo(out)
 
 

@@ -25,11 +25,10 @@ def staged(out: Path) -> Iterator[Path]:
     If the block raises, the sibling is removed and what was at `out` is untouched.
 
     Raises:
-        ExportFailed: something that is no bundle lies at `out`.
+        ExportFailed: something that is no bundle lies at `out`, or nothing can be put there.
     """
     check_replaceable(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    workspace = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    workspace = _sibling(out)
     try:
         # mkdtemp is for its owner alone; a bundle is for whoever serves it.
         fresh = workspace / "new"
@@ -41,6 +40,16 @@ def staged(out: Path) -> Iterator[Path]:
     finally:
         _put_back(workspace / "old", out)
         shutil.rmtree(workspace)
+
+
+def _sibling(out: Path) -> Path:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise ExportFailed(
+            f"{out} cannot be written ({error.strerror}): choose another place for --out"
+        ) from error
 
 
 def _put_back(old: Path, out: Path) -> None:

@@ -93,8 +93,14 @@ def train(
     from serve.explain import explain
 
     _quiet_transformers()
+    has_gpu = torch.cuda.is_available()
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if has_gpu else "cpu"
+    if device == "cuda" and not has_gpu:
+        raise TrainingFailed(
+            "--device cuda: this PyTorch finds no GPU that it can use; leave --device out, or put "
+            "driver and PyTorch right"
+        )
     try:
         choice = ModelChoice(
             encoder=encoder,

@@ -2,11 +2,14 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from models.errors import UnusableData
+
+# The key that the csv module puts fields under for which the header has none.
+_SURPLUS = "\t"
 
 Record: TypeAlias = tuple[int, Mapping[str, object]]  # line number, values by column
 
@@ -36,14 +39,26 @@ def _tab_separated(path: Path) -> Iterator[Record]:
         header = file.readline().rstrip("\r\n").split("\t")
         for line, text in enumerate(file, start=2):
             if text.strip():
-                yield line, dict(zip(header, text.rstrip("\r\n").split("\t"), strict=False))
+                fields = text.rstrip("\r\n").split("\t")
+                _check_surplus(path, line, fields[len(header) :])
+                yield line, dict(zip(header, fields, strict=False))
 
 
 def _comma_separated(path: Path) -> Iterator[Record]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
+        reader = csv.DictReader(file, restkey=_SURPLUS)
         for values in reader:
+            _check_surplus(path, reader.line_num, values.pop(_SURPLUS, []))
             yield reader.line_num, values
+
+
+def _check_surplus(path: Path, line: int, fields: Sequence[str]) -> None:
+    # Left out without a word, they would be the rest of a text with a separator in it.
+    if any(field.strip() for field in fields):
+        raise UnusableData(
+            f"{path} line {line}: {fields[0][:40]!r} is beyond the header's last column; no text "
+            "may hold the separator unless it is quoted in a .csv, or in a .jsonl"
+        )
 
 
 def _json_lines(path: Path) -> Iterator[Record]:

@@ -116,10 +116,14 @@ def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
     """Return a function from a line and a label's name or id to its id.
 
     Raises:
-        UnusableData: fewer than two labels; and by the function, an unknown label.
+        UnusableData: fewer than two labels, or two of one name; and by the function, an
+            unknown label.
     """
     if len(labels) < 2:
         raise UnusableData(f"{path}: at least two labels are needed, found {', '.join(labels)}")
+    twice = sorted({name for name in labels if labels.count(name) > 1})
+    if twice:
+        raise UnusableData(f"{path}: labels must differ, but {', '.join(twice)} is there twice")
     # A name wins over an id: labels may be called 1 and 2.
     ids = {str(i): i for i in range(len(labels))} | {name: i for i, name in enumerate(labels)}
 

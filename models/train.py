@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import torch
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt
@@ -100,6 +101,7 @@ def train(job: TrainJob, console: Console) -> bool:
     _check_length(job.choice, model)
     console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
+    _check_out(job)
     run = TrainingRun(model, train_rows, stages, job.config)
     best = BestWeights(main_metric(model.traits))
     checkpoint = _checkpoint(job, run, best)
@@ -160,6 +162,23 @@ def _check_length(choice: ModelChoice, model: MultiExitModel) -> None:
         raise TrainingFailed(
             f"max_tokens {choice.max_tokens}: the encoder takes at most {positions} tokens"
         )
+
+
+def _check_out(job: TrainJob) -> None:
+    """Raise before hours of training if there is nowhere to put what comes out."""
+    out = job.out
+    if out.resolve() == job.choice.encoder.resolve():
+        raise TrainingFailed(
+            f"--out {out}: is the encoder's folder, which would be overwritten; choose another one"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise TrainingFailed(
+            f"--out {out}: cannot be written ({error.strerror}); choose another folder"
+        ) from error
 
 
 def _summary(model: MultiExitModel) -> str:

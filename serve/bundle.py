@@ -136,7 +136,9 @@ def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> Non
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
-        raise InvalidBundle(f"{folder} is no bundle: {MANIFEST} is missing")
+        raise InvalidBundle(
+            f"{folder} is no bundle: {MANIFEST} is missing; `offramp export` makes one of a model"
+        )
     document = _read_json(path)
     version = document.get("format_version") if isinstance(document, dict) else None
     if version != FORMAT_VERSION:

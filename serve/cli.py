@@ -103,6 +103,12 @@ def main() -> None:
     except OfframpError as error:
         typer.echo(f"offramp: {error}", err=True)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # Mostly a file that --out or --json names: no such folder, not allowed, disk full.
+        typer.echo(f"offramp: {error.filename}: {error.strerror}", err=True)
+        sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name not in EXPORT_MODULES:
             raise

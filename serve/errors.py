@@ -122,13 +122,16 @@ class Unavailable(OfframpError):
 
 
 class DeadlineExceeded(OfframpError):
-    """The deadline came before the first exit, so there is no answer to give."""
+    """The deadline came before the first exit, so that a text has no answer to give."""
 
     status = 504
     code = "deadline_exceeded"
 
     def __init__(self) -> None:
-        super().__init__("timeout_ms passed before the first layer could run; allow more time")
+        super().__init__(
+            "timeout_ms passed before every text had come by an exit; allow more time, or send "
+            "fewer texts"
+        )
 
 
 class ModelFailure(OfframpError):

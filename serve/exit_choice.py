@@ -39,9 +39,13 @@ def choose_exits(
         return _named(wish, bundle)
     manifest, recording = bundle.manifest, bundle.recording
     if recording is None:
+        # No recording is made of taggers, see `models.measure`.
+        remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
+        if manifest.task == "token":
+            remedy = "there is none of models that label tokens: name the layers"
         raise InvalidRequest(
             f"--active-exits auto: bundle {bundle.name} has no recording of what its exits say; "
-            "run `offramp evaluate` on the model and export it again, or name the layers"
+            f"{remedy}"
         )
     costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
     # Whoever asks may be there for as long as the server runs.

@@ -1,11 +1,13 @@
 """Pydantic's findings as one sentence that says where, what, and what would be right."""
 
+import json
 from collections.abc import Iterable
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 _MAX_FINDINGS = 5
+_MAX_SHOWN_CHARS = 40
 
 
 def explain(error: ValidationError) -> str:
@@ -54,25 +56,38 @@ _MESSAGES = {
     "missing": "required field is missing",
     "model_attributes_type": "must be a JSON object",
     "model_type": "must be a JSON object",
-    "string_pattern_mismatch": "must match {pattern}",
     "string_unicode": "must be a text of valid Unicode",
     "too_long": "must have at most {max_length} entries",
     "too_short": "must not be empty",
     "tuple_type": "must be a list",
-    "union_tag_invalid": "unknown {discriminator} '{tag}', there are {expected_tags}",
     "union_tag_not_found": "must have a {discriminator}",
+}
+
+_PATTERNS = {
+    r"\S": "must not be empty",
+    r"^[A-Za-z0-9_.-]{1,64}$": "a name must be 1 to 64 letters, digits, '_', '-' or '.'",
 }
 
 
 def _message(finding: ErrorDetails) -> str:
     context = finding.get("ctx", {})
-    if context.get("pattern") == r"\S":
-        return "must not be empty"
+    if finding["type"] == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        return _PATTERNS.get(pattern, f"must match {pattern}")
+    if finding["type"] == "union_tag_invalid":
+        return _unknown_kind(finding)
     template = _MESSAGES.get(finding["type"])
     if template:
         return template.format(**{k: str(v).replace("'", "") for k, v in context.items()})
     message = finding["msg"].removeprefix("Value error, ").removeprefix("Input should ")
     return f"must {message}{_shown(finding)}" if _was_expectation(finding) else message
+
+
+def _unknown_kind(finding: ErrorDetails) -> str:
+    """Return what was asked for and what there is: `unknown rule 'x', there are ...`."""
+    context = {name: str(value).replace("'", "") for name, value in finding["ctx"].items()}
+    kind, there_are = context["discriminator"], context["expected_tags"]
+    return f"unknown {kind}{_quoted(finding['input'][kind], ' ')}, there are {there_are}"
 
 
 def _was_expectation(finding: ErrorDetails) -> bool:
@@ -81,6 +96,14 @@ def _was_expectation(finding: ErrorDetails) -> bool:
 
 def _shown(finding: ErrorDetails) -> str:
     """Return the offending value, if it is short."""
-    value = finding.get("input")
-    short = isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 40)
-    return f", not {value!r}" if short else ""
+    return _quoted(finding.get("input"), ", not ")
+
+
+def _quoted(value: object, before: str) -> str:
+    """Return a text in quotes, or a number, `true` or `null` as in JSON; of others nothing."""
+    if isinstance(value, str):
+        return f"{before}{value!r}" if len(value) <= _MAX_SHOWN_CHARS else ""
+    if value is not None and not isinstance(value, bool | int | float):
+        return ""
+    written = json.dumps(value)
+    return f"{before}{written}" if len(written) <= _MAX_SHOWN_CHARS else ""

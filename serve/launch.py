@@ -52,7 +52,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
     active = {}
     for bundle in bundles:
         placement, presented = place(bundle, wanted.device, wanted.precision), bundle
-        if wanted.active_exits:
+        if wanted.active_exits is not None:
             layers = choose_exits(
                 wanted.active_exits, bundle, placement, num_threads, wanted.gpu_memory_gb
             )

@@ -18,7 +18,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve.catalog import Catalog
-from serve.policy import Policy
+from serve.policy import DEFAULT, Policy
 from serve.row import Answer, WaveStats
 from serve.rules import ExitRule
 from serve.version import __version__
@@ -222,7 +222,7 @@ class _LiveState(Collector):
 
 
 def _named_rules(policy: Policy) -> Iterator[tuple[str, ExitRule]]:
-    yield "default", policy.rule_for(None)
+    yield DEFAULT, policy.rule_for(None)
     yield from policy.profiles.items()
 
 

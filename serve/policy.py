@@ -19,6 +19,9 @@ from serve.traits import Traits
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
+# What metrics call the rule for requests without `exit`; a profile of that name would share it.
+DEFAULT = "default"
+
 RULE_TAG, PROFILE_TAG = "<rule>", "<profile>"
 
 
@@ -77,7 +80,12 @@ class Policy(BaseModel):
     limits: Limits = Limits()
 
     @model_validator(mode="after")
-    def _check_default(self) -> "Policy":
+    def _check_names(self) -> "Policy":
+        if DEFAULT in self.profiles:
+            raise ValueError(
+                f"profiles: {DEFAULT!r} is the name of the rule for requests without exit; "
+                "give the profile another one"
+            )
         if isinstance(self.default, str) and self.default not in self.profiles:
             raise ValueError(_no_profile(self.default, self.profiles))
         return self
@@ -131,13 +139,19 @@ class Policy(BaseModel):
         bounds = [b for b in (rule.max_layer, self.limits.max_layer) if b is not None]
         high = min(bounds, default=None)
         if isinstance(rule, LayerRule) and not low <= rule.layer <= (high or rule.layer):
-            raise OverrideForbidden(f"layer {rule.layer} is outside the policy's limits")
+            raise OverrideForbidden(
+                f"layer {rule.layer} is outside the policy's limits: {_allowed(low, high)}"
+            )
         if high is not None and low > high:
             raise OverrideForbidden(
                 f"the rule leaves nothing between min_layer {low} and max_layer {high} "
                 "of the policy's limits"
             )
         return rule.model_copy(update={"min_layer": low if low > 1 else None, "max_layer": high})
+
+
+def _allowed(low: int, high: int | None) -> str:
+    return f"layer {low} or later" if high is None else f"layers {low} to {high}"
 
 
 def _no_profile(name: str, profiles: dict[str, ExitRule]) -> str:

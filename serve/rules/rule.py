@@ -15,6 +15,8 @@ from pydantic import (
 
 # Beyond any model's exits; what is larger than a machine word must not come in.
 MOST_EXITS = 1000
+# So that votes add up exactly enough, and fit the signal.
+MOST_WEIGHT = 1_000_000
 
 
 class Rule(BaseModel):
@@ -92,7 +94,7 @@ NatsThreshold = Annotated[
     Annotated[Nats, Tag("<number>")] | Annotated[tuple[Nats, ...], _PER_EXIT, Tag("<list>")],
     _ONE_OR_EACH,
 ]
-Weights = Annotated[tuple[Annotated[float, Field(ge=0)], ...], _PER_EXIT]
+Weights = Annotated[tuple[Annotated[float, Field(ge=0, le=MOST_WEIGHT)], ...], _PER_EXIT]
 
 
 def _some_patience(patience: int) -> int:

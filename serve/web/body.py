@@ -13,7 +13,7 @@ from serve.web.error_body import ErrorBody
 BODY_ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorBody, "description": "The body is not JSON."},
     413: {"model": ErrorBody, "description": "The body is too large."},
-    415: {"model": ErrorBody, "description": "The body is not declared as JSON."},
+    415: {"model": ErrorBody, "description": "The body is not declared as JSON, or is compressed."},
 }
 
 # More than anything we take has. Naming each of 200,000 unknown fields takes seconds, on the
@@ -34,6 +34,7 @@ class JsonRoute(APIRoute):
         async def handle_strictly(request: Request) -> Response:
             if request.method in ("POST", "PUT"):
                 _check_media_type(request.headers.get("content-type", ""))
+                _check_encoding(request.headers.get("content-encoding", "identity"))
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
@@ -43,6 +44,11 @@ def _check_media_type(content_type: str) -> None:
     # Also keeps other sites' pages from posting here: a browser asks first before it sends JSON.
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
+
+
+def _check_encoding(encoding: str) -> None:
+    if encoding.strip().lower() != "identity":
+        raise UnsupportedMediaType("send the body as it is, without a Content-Encoding")
 
 
 class _StrictRequest(Request):

@@ -32,7 +32,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     429: {"model": ErrorBody, "description": "The queue is full; see Retry-After."},
     500: {"model": ErrorBody, "description": "The model failed on this input."},
     503: {"model": ErrorBody, "description": "The server is starting or stopping."},
-    504: {"model": ErrorBody, "description": "timeout_ms passed before the first exit."},
+    504: {
+        "model": ErrorBody,
+        "description": "timeout_ms passed before every text had come by an exit.",
+    },
 }
 
 

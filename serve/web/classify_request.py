@@ -66,7 +66,7 @@ class ClassifyRequest(Sent):
         gt=0,
         le=MAX_TIMEOUT_MS,
         description="When this time is over, a text leaves with the best answer it has so far "
-        "(reason `deadline`); with none, the answer is an error 504.",
+        "(reason `deadline`); where any text has none, the answer is an error 504.",
     )
     truncate: bool = Field(default=False, description="Cut texts that are too long.")
     priority: Literal["high", "normal", "low"] = Field(

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from serve.inputs import Ids, Input
 from serve.tokens import Text
@@ -26,6 +26,13 @@ class TextInput(Sent):
 
 class IdsInput(Sent):
     """A text that the client has tokenized itself, as the model's tokenizer would."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_alone(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.keys().isdisjoint(TextInput.model_fields):
+            raise ValueError("give either text or input_ids, not both")
+        return given
 
     input_ids: TokenIds = Field(
         description="Token ids, special tokens included, without padding. Never truncated."

@@ -59,7 +59,9 @@ def _from_findings(error: RequestValidationError) -> OfframpError:
     for finding in findings:
         finding["loc"] = tuple(finding["loc"])[1:]  # without the leading "body"
         if finding["type"] == "json_invalid":
+            # Some of Python's reasons end in "at" or a colon themselves.
             reason = finding.get("ctx", {}).get("error", "syntax error")
+            reason = reason.removesuffix(" at").rstrip(" :")
             where = f" at character {finding['loc'][0]}" if finding["loc"] else ""
             return MalformedBody(f"the body is not JSON: {reason}{where}")
         if finding["type"] == "missing" and not finding["loc"]:

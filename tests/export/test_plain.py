@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from transformers import BertConfig, BertForSequenceClassification, DistilBertConfig
 from transformers import DistilBertForTokenClassification as DistilBertTagger
+from typer.testing import CliRunner
 
 from export import bundle as bundles
+from export.cli import export
 from serve.bundle import load_bundle
 from tests.tiny import SPECIAL, WORDS, tiny_tokenizer
 
@@ -48,7 +51,9 @@ def test_a_tagger_cut_short_becomes_a_bundle_of_its_task(tagger: Path, tmp_path:
     assert exact.rows == coarse.rows > 50
 
 
-def test_a_regression_keeps_the_name_of_its_value(tmp_path: Path) -> None:
+@pytest.fixture
+def regression(tmp_path: Path) -> Path:
+    """Return the folder of a plain classifier with one label, which is a regression."""
     config = BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS),
         hidden_size=32,
@@ -62,7 +67,20 @@ def test_a_regression_keeps_the_name_of_its_value(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     BertForSequenceClassification(config).save_pretrained(folder)
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    written = bundles.write(bundles.plan(folder, ("fp32",)), tmp_path / "bundle")
+    return folder
+
+
+def test_a_regression_keeps_the_name_of_its_value(regression: Path, tmp_path: Path) -> None:
+    written = bundles.write(bundles.plan(regression, ("fp32",)), tmp_path / "bundle")
     assert (written.task, written.labels) == ("regression", ("stars",))
     assert (written.head.pooling, written.head.pooler) == ("first", True)
     assert (written.vocab_size, written.type_vocab_size) == (len(SPECIAL) + len(WORDS), 3)
+
+
+def test_of_a_regression_no_labels_are_counted(regression: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(export)
+    arguments = [str(regression), "--out", str(tmp_path / "bundle"), "--precision", "fp32"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "fp32: largest logit error" in result.stderr
+    assert "label" not in result.stderr

@@ -73,3 +73,10 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportFailed, match="exists and is no bundle"), staged(out):
         pytest.fail("the block must not run")
     assert out.read_text() == "a file"
+
+
+def test_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    out = tmp_path / "file" / "bundle"
+    with pytest.raises(ExportFailed, match=r"cannot be written .*: choose another"), staged(out):
+        pass

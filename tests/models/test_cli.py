@@ -265,6 +265,31 @@ def test_unusable_option_is_told_in_one_sentence(
     assert message in refusal(offramp(**changed))
 
 
+def no_training(run: TrainingRun) -> float:
+    raise AssertionError("this was to be refused before any step")
+
+
+def test_folder_that_cannot_be_written_is_told_before_training(
+    offramp: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrainingRun, "step", no_training)
+    (tmp_path / "file").write_text("x")
+    said = refusal(offramp(out=tmp_path / "file" / "model"))
+    assert "file/model: cannot be written (Not a directory); choose another folder" in said
+
+
+def test_encoder_is_not_overwritten(
+    offramp: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TrainingRun, "step", no_training)
+    assert "would be overwritten" in refusal(offramp(out=tmp_path / "encoder"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu_that_is_not_there_is_told(offramp: Callable[..., Result]) -> None:
+    assert "--device cuda: this PyTorch finds no GPU" in refusal(offramp(device="cuda"))
+
+
 def test_pooling_is_refused_where_every_token_answers(
     offramp: Callable[..., Result], write_data: Write
 ) -> None:

@@ -91,6 +91,7 @@ def test_labels_file_may_tell_the_task(write_data: Write) -> None:
         ("regression", ["label\ttext", "1\ta"], ("a", "b"), r"needs one name, not 2: a, b"),
         ("multi_label", ["labels\ttext", "a|d\tx"], ("a", "b"), r"line 2: unknown label 'd'"),
         ("multi_label", ["labels\ttext", "a\tx"], (), r"at least two labels are needed, found a"),
+        ("single_label", ["label\ttext", "0\tx"], ("a", "b", "a"), r"must differ, but a is there"),
         ("multi_label", ["text", "x"], (), r"line 2: no column labels or label; found text"),
         (
             "token",

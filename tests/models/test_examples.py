@@ -58,6 +58,8 @@ def test_without_a_labels_file_numbers_sort_as_numbers(write_data: Write) -> Non
         ("d.tsv", ["text", "good"], r"d.tsv line 2: no column label; found text"),
         ("d.tsv", ["label\ttext", "1\tgood", "0"], r"d.tsv line 3: no column text_a"),
         ("d.tsv", ["label\ttext", "1\tgood", "0\t "], r"d.tsv line 3: the text is empty"),
+        ("d.tsv", ["label\ttext", "1\tgood\tfilm"], r"d.tsv line 2: 'film' is beyond the header"),
+        ("d.csv", ["label,text", "1,good,film"], r"d.csv line 2: 'film' is beyond the header"),
         ("d.csv", ["label,text", ",good"], r"d.csv line 2: the label is empty"),
         ("d.tsv", ["label\ttext"], r"d.tsv: the file has no rows"),
         ("d.tsv", [], r"d.tsv: the file has no rows"),
@@ -72,6 +74,12 @@ def test_unusable_data_is_told_with_file_and_line(
 ) -> None:
     with pytest.raises(UnusableData, match=message):
         read_rows(write_data(name, lines))
+
+
+@pytest.mark.parametrize(("name", "end"), [("d.tsv", "\t"), ("d.csv", ",")])
+def test_separator_at_the_end_of_a_line_is_no_field(write_data: Write, name: str, end: str) -> None:
+    lines = [f"label{end}text", f"1{end}good{end}"]
+    assert [row.text_a for row in read_rows(write_data(name, lines))] == ["good"]
 
 
 def test_unknown_label_is_told_with_file_line_and_the_known_ones(write_data: Write) -> None:

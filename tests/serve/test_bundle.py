@@ -73,7 +73,9 @@ def test_file_is_no_bundle(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"{tmp_path} is no bundle: manifest.json is missing"
+    assert refusal(tmp_path) == (
+        f"{tmp_path} is no bundle: manifest.json is missing; `offramp export` makes one of a model"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1,", b"[" * 100_000])

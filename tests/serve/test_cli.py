@@ -120,6 +120,15 @@ def test_error_is_told_before_ray_is_started(tmp_path: Path) -> None:
     assert error.count("\n") == 1
 
 
+def test_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    out = tmp_path / "nowhere" / "figures.json"
+    flags = "--requests 100 --no-search --loads 0.5 --layers 2 --exits never --arrivals poisson"
+    status, _, error = run_offramp("simulate", *flags.split(), "--json", str(out))
+    assert status == 2
+    assert error.endswith(f"offramp: {out}: No such file or directory\n")
+    assert "Traceback" not in error
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

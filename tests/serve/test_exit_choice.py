@@ -21,6 +21,7 @@ from serve.recording import RECORDING, read_recording
 from serve.segments import SegmentChain
 from serve.steps import ModelShape
 from tests.serve.bundles import rewrite_manifest
+from tests.serve.task_bundles import Kind, write_task_bundle
 from tests.tiny import DEPTH, LABELS, recording
 
 CopyBundle = Callable[..., Path]
@@ -104,6 +105,12 @@ def test_auto_without_a_recording_says_how_to_get_one(bundle_copy: CopyBundle) -
     rewrite_manifest(folder, lambda document: document["files"].pop(RECORDING))
     with pytest.raises(InvalidRequest, match="run `offramp evaluate` on the model"):
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+
+
+def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
+    tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
+    with pytest.raises(InvalidRequest, match="models that label tokens: name the layers"):
+        choose_exits("auto", tagger, Placement("cpu", "fp32"), 1)
 
 
 def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:

@@ -69,6 +69,19 @@ def explained(model: type[BaseModel], document: Any) -> str:
             "exit: unknown rule 'x', there are entropy, normalized_entropy, confidence, margin, "
             "patience, confident_patience, voting, learned, classes, layer, never",
         ),
+        ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer, not true"),
+        (
+            {"inputs": {"input_ids": [float("nan")]}},
+            "inputs.input_ids[0]: must be a valid integer, not NaN",
+        ),
+        (
+            {"inputs": {"text": "a", "input_ids": [5]}},
+            "inputs: give either text or input_ids, not both",
+        ),
+        (
+            {"inputs": "a", "exit": "two words"},
+            "exit: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
+        ),
         ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
     ],
 )
@@ -89,7 +102,7 @@ def test_request_is_explained_by_place_and_expectation(document: Any, sentence: 
             {"profiles": {"entropy": {"rule": "entropy", "threshold": -1}}},
             "profiles.entropy.threshold: must be greater than or equal to 0, not -1",
         ),
-        ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: must match ^[A-Za-z0-9_.-]"),
+        ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: a name must be 1 to 64 letters"),
         (
             {"default": {"rule": "layer", "layer": 0}},
             "default.layer: must be greater than 0, not 0",
@@ -117,6 +130,22 @@ def test_of_two_findings_at_one_place_the_first_is_told() -> None:
     assert explain_findings(findings) == expected
 
 
+@pytest.mark.parametrize(
+    ("tag", "sentence"),
+    [
+        (None, "exit: unknown rule null, there are entropy,"),
+        (5, "exit: unknown rule 5, there are entropy,"),
+        (["entropy"], "exit: unknown rule, there are entropy,"),
+        ("x" * 41, "exit: unknown rule, there are entropy,"),
+    ],
+)
+def test_rule_that_is_no_name_is_quoted_as_in_json(tag: Any, sentence: str) -> None:
+    document = {"inputs": "a", "exit": {"rule": tag}}
+    assert explained(ClassifyRequest, document).startswith(sentence)
+
+
 def test_long_value_is_not_repeated() -> None:
+    long_number = {"inputs": "a", "exit": {"rule": "margin", "threshold": 10**400}}
+    assert explained(ClassifyRequest, long_number) == "exit.threshold: must be a valid number"
     assert "xxx" not in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 41})
     assert "xxx" in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 40})

@@ -27,12 +27,14 @@ def wish(bundle_folder: Path, taken_port: int) -> Wish:
     """
 
     def make(
-        *bundles: Path, host: str = "127.0.0.1", precision: str = "fp32", replicas: int = 1
+        *bundles: Path,
+        host: str = "127.0.0.1",
+        precision: str = "fp32",
+        replicas: int = 1,
+        active_exits: str | None = None,
     ) -> Launch:
         folders = bundles or (bundle_folder,)
-        return Launch(
-            folders, host, taken_port, precision, replicas, shared_pool=False, active_exits=None
-        )
+        return Launch(folders, host, taken_port, precision, replicas, False, active_exits)
 
     return make
 
@@ -44,6 +46,11 @@ def test_taken_port_is_refused_before_anything_starts(
     with pytest.raises(PortTaken, match=f"listen on 127.0.0.1:{taken_port}: Address already"):
         launch(wish(), standalone)
     assert "starting" not in capsys.readouterr().out
+
+
+def test_empty_list_of_exits_is_not_all_of_them(wish: Wish) -> None:
+    with pytest.raises(InvalidRequest, match="--active-exits '': must be auto or layers"):
+        launch(wish(active_exits=""), standalone=True)
 
 
 @pytest.mark.parametrize("standalone", [True, False])

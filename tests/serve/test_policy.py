@@ -62,6 +62,20 @@ def test_a_wish_outside_the_limits_is_refused(wish: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        ({"min_layer": 3}, "layer 3 or later"),
+        ({"min_layer": 3, "max_layer": 4}, "layers 3 to 4"),
+    ],
+)
+def test_refusal_of_a_layer_says_which_the_limits_allow(
+    limits: dict[str, int], allowed: str
+) -> None:
+    with pytest.raises(OverrideForbidden, match=f"outside the policy's limits: {allowed}$"):
+        policy(limits=limits).rule_for(LayerRule(layer=2))
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         {"default": "slow"},

@@ -91,6 +91,7 @@ def test_a_rule_survives_the_way_through_json(fields: dict[str, Any]) -> None:
         {"rule": "voting", "share": 0.8, "exponent": -1},
         {"rule": "voting", "votes": 1, "weights": [0, 0]},
         {"rule": "voting", "votes": 1, "weights": [-1, 2]},
+        {"rule": "voting", "votes": 1, "weights": [1e39, 1]},
         {"rule": "learned", "threshold": 1.1},
         {"rule": "classes", "thresholds": {}},
         {"rule": "classes", "thresholds": {"yes": 1.1}},

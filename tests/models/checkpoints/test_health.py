@@ -70,13 +70,21 @@ def test_an_exit_that_says_the_same_of_everything_is_seen(loaded: Loaded) -> Non
 def test_an_exit_that_agrees_by_chance_is_seen(loaded: Loaded) -> None:
     stranger = [1, 1, 1, 2, 2, 2, 0, 0, 0, 1]
     (warning,) = warnings(loaded, trial(stranger, LAST, LAST))
-    assert warning.startswith("exits 1 agree with the last one no more often than by chance on 10")
+    assert warning.startswith("exits 1 agree with the last one no more often than by chance")
+    assert "on 10 answers to built-in English sentences" in warning
 
 
 def test_nothing_is_said_of_agreement_where_there_is_one_answer_to_all(loaded: Loaded) -> None:
     same = [1] * 10
     (warning,) = warnings(loaded, trial(same, same, same))
-    assert warning.startswith("the last exit gives all samples the same label")
+    assert warning.startswith("the last exit gives 100.0% of the samples the same label")
+
+
+def test_nothing_is_said_of_agreement_where_nearly_all_answers_are_one(loaded: Loaded) -> None:
+    outside = [0] * 200
+    found_two = [0] * 198 + [1, 2]
+    (warning,) = warnings(loaded, trial(outside, outside, found_two))
+    assert warning.startswith("the last exit gives 99.0% of the samples the same label")
 
 
 def test_exits_of_which_no_threshold_saves_anything_are_seen(loaded: Loaded) -> None:

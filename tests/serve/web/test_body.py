@@ -10,6 +10,8 @@ from tests.serve.web.live_server import LiveServer, Problem
         (b"", "the body is empty"),
         (b"{", "the body is not JSON: Expecting property name"),
         (b'{"inputs": "w1",}', "at character 16"),
+        (b'{"inputs": "a\nb"}', "Invalid control character at character 13"),
+        (b'{"inputs": "\\q"}', "Invalid \\escape at character 12"),
         (b'{"inputs": "w1"} x', "the body is not JSON: Extra data"),
         (b"inputs=w1", "the body is not JSON"),
         (b'{"inputs": "caf\xe9"}', "the body is not UTF-8 at byte 15"),

@@ -232,7 +232,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"inputs": {"input_ids": [10**30]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
     ({"inputs": {"input_ids": [5, 200]}}, 422, "invalid_request", "inputs[0].input_ids[1] is 200"),
     ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long", "inputs[0] has 65 tokens"),
-    ({"inputs": {"input_ids": [5], "text": "a"}}, 422, "invalid_request", "inputs.text: unknown"),
+    ({"inputs": {"input_ids": [5], "text": "a"}}, 422, "invalid_request", "give either text or"),
     ({"inputs": ["a", {"input_ids": [None]}]}, 422, "invalid_request", "inputs[1].input_ids[0]:"),
     ({"inputs": "a", "return": "logits"}, 422, "invalid_request", "return: must be a valid list"),
     ({"inputs": "a", "return": ["x"]}, 422, "invalid_request", "return[0]: must be 'logits' or"),
@@ -304,9 +304,9 @@ RULES_REFUSED: list[tuple[Any, str, str]] = [
     ([], "invalid_request", "exit: must be a rule such as"),
     (1, "invalid_request", "exit: must be a rule such as"),
     ("nope", "unknown_profile", "exit: no profile 'nope'; the policy has balanced, fast"),
-    ("", "invalid_request", "exit: must match"),
-    ("fast\n", "invalid_request", "exit: must match"),
-    ("x" * 65, "invalid_request", "exit: must match"),
+    ("", "invalid_request", "exit: a name must be 1 to 64 letters"),
+    ("fast\n", "invalid_request", "exit: a name must be 1 to 64 letters"),
+    ("x" * 65, "invalid_request", "exit: a name must be 1 to 64 letters"),
 ]
 
 

@@ -1,3 +1,4 @@
+import gzip
 import logging
 from collections.abc import Iterator
 
@@ -34,6 +35,14 @@ def test_body_that_is_not_declared_as_json_is_refused(
     problem = Problem.of(server.post(GOOD, content_type))
     assert (problem.status, problem.code) == (415, "unsupported_media_type")
     assert "Content-Type: application/json" in problem.message
+
+
+def test_compressed_body_is_refused_as_such(server: LiveServer) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    content = gzip.compress(GOOD.encode())
+    problem = Problem.of(server.http.post("/v1/classify", content=content, headers=headers))
+    assert (problem.status, problem.code) == (415, "unsupported_media_type")
+    assert problem.message == "send the body as it is, without a Content-Encoding"
 
 
 def test_body_without_a_media_type_is_refused(server: LiveServer) -> None:

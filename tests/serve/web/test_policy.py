@@ -161,8 +161,13 @@ REFUSED: list[tuple[Any, int, str]] = [
     ({"policy": {"default": {"rule": "never", "x": 1}}}, 422, "policy.default.x: unknown field"),
     ({"policy": {"profiles": []}}, 422, "policy.profiles: must be a JSON object"),
     ({"policy": {"profiles": {"a": "b"}}}, 422, "policy.profiles.a: must be a JSON object"),
-    ({"policy": {"profiles": {"a b": {"rule": "never"}}}}, 422, "policy.profiles.a b: must match"),
-    ({"policy": {"profiles": {"": {"rule": "never"}}}}, 422, "must match"),
+    ({"policy": {"profiles": {"a b": {"rule": "never"}}}}, 422, "policy.profiles.a b: a name must"),
+    ({"policy": {"profiles": {"": {"rule": "never"}}}}, 422, "a name must be 1 to 64 letters"),
+    (
+        {"policy": {"profiles": {"default": {"rule": "never"}}}},
+        422,
+        "policy: profiles: 'default' is the name of the rule for requests without exit",
+    ),
     (
         {"policy": {"profiles": {f"p{i}": {"rule": "never"} for i in range(65)}}},
         422,
