@@ -4,6 +4,7 @@ Packages register their commands under the entry-point group `offramp.commands`;
 module imports none of them, and torch is loaded only by the command that needs it.
 """
 
+import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -96,6 +97,8 @@ def main() -> None:
     """Run the command line; expected errors become one line on stderr and exit status 2."""
     for entry in entry_points(group="offramp.commands"):
         app.command(entry.name)(entry.load())
+    # Also while a command writes: what is half done is then taken away again.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except KeyboardInterrupt:

@@ -4,14 +4,15 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import FrameType
 
 from serve.config import ServerConfig
 from serve.errors import Unavailable
 from serve.hardware import available_threads
+from serve.ray_proxy import close_proxy
 
 APP_NAME = "offramp"
 
@@ -43,7 +44,9 @@ class RayServer:
         """Prepare to listen on an address of this machine."""
         self._host = host
         self._port = port
-        self._signalled = threading.Event()
+        self._signalled = False
+        # Unlike an Event it may be told of a signal while it is being told of another.
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._deploying = False
 
     def run(
@@ -73,13 +76,14 @@ class RayServer:
             self._start()
             self._deploy(config, replicas)
             on_ready()
-            self._signalled.wait()
+            self._wake.get()
+            on_stop()
+            # Not the application first: a proxy without one answers with a plain-text 404.
+            close_proxy(DRAIN_S)
         except _Signalled:
-            pass
+            on_stop()
         finally:
-            if self._signalled.is_set():
-                on_stop()
-            self._shut_down()
+            _shut_down()
 
     def _deploy(self, config: ServerConfig, replicas: int) -> None:
         from ray import serve as ray_serve
@@ -95,7 +99,7 @@ class RayServer:
             "graceful_shutdown_wait_loop_s": 0.1,
         }
         self._deploying = True
-        if self._signalled.is_set():
+        if self._signalled:
             raise _Signalled
         try:
             ray_serve.run(
@@ -114,6 +118,8 @@ class RayServer:
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        # Ray would take SIGTERM itself, and leave processes behind if it came during their start.
+        ray._private.utils.set_sigterm_handler = lambda handler: None
         ray.init(
             address="local",
             num_cpus=available_threads(),
@@ -122,14 +128,13 @@ class RayServer:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-        self._catch_signals()
         ray_serve.start(
             proxy_location="HeadOnly",
             http_options={"host": self._host, "port": self._port},
         )
 
     def _catch_signals(self) -> None:
-        """Take SIGINT and SIGTERM; to be repeated after `ray.init`, which takes them too."""
+        """Take SIGINT and SIGTERM."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
@@ -139,21 +144,20 @@ class RayServer:
         Ray itself takes it badly to be interrupted while it starts; that takes seconds, after
         which the signal is looked at.
         """
-        self._signalled.set()
+        self._signalled = True
+        self._wake.put(None)
         if self._deploying:
             self._deploying = False
             raise _Signalled
 
-    def _shut_down(self) -> None:
-        """Let replicas answer what they have, then end every process that was started."""
-        import ray
-        from ray import serve as ray_serve
 
-        if ray.is_initialized():
-            ray_serve.delete(APP_NAME)
-            # Serve's own processes go with the cluster, which is ours alone.
-            ray.shutdown()
-            _await_children()
+def _shut_down() -> None:
+    """End every process that was started; Serve's go with the cluster, which is ours alone."""
+    import ray
+
+    if ray.is_initialized():
+        ray.shutdown()
+        _await_children()
 
 
 def _cause() -> str:

@@ -38,13 +38,7 @@ EXCUSES = (
     ),
     Excuse(
         ("SIGTERM",),
-        re.compile(r"404 without JSON: Path"),
-        "Ray Serve's proxy no longer knows the application, which ends before the proxy does: "
-        "nothing was lost, but a client cannot tell it from an address that is wrong",
-    ),
-    Excuse(
-        ("SIGTERM",),
-        re.compile(r"refused|\[Errno 111\]|503 |Connection reset|closed|timed out"),
+        re.compile(r"refused|\[Errno 111\]|503 (?!without JSON)|Connection reset|closed"),
         "the server was ending: what was in flight was answered, what came later was refused",
     ),
 )

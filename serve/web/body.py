@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from serve.errors import MalformedBody, UnsupportedMediaType
+from serve.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from serve.web.error_body import ErrorBody
 
 BODY_ERRORS: dict[int | str, dict[str, Any]] = {
@@ -35,6 +35,7 @@ class JsonRoute(APIRoute):
             if request.method in ("POST", "PUT"):
                 _check_media_type(request.headers.get("content-type", ""))
                 _check_encoding(request.headers.get("content-encoding", "identity"))
+                _check_query(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
@@ -49,6 +50,12 @@ def _check_media_type(content_type: str) -> None:
 def _check_encoding(encoding: str) -> None:
     if encoding.strip().lower() != "identity":
         raise UnsupportedMediaType("send the body as it is, without a Content-Encoding")
+
+
+def _check_query(request: Request) -> None:
+    # A misplaced `dry_run=true` must not do the opposite of what was meant.
+    if names := ", ".join(sorted({name[:64] for name in request.query_params})):
+        raise InvalidRequest(f"{names}: no query parameters here; everything goes into the body")
 
 
 class _StrictRequest(Request):

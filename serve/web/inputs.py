@@ -14,6 +14,9 @@ Id = Annotated[int, Field(ge=0, lt=2**31)]
 # Fail fast: to name a million wrong items takes seconds, on the event loop.
 TokenIds = Annotated[list[Id], Field(min_length=1, fail_fast=True)]
 
+# Whatever a server takes at most: validating more is done on the event loop before it can refuse.
+MOST_INPUTS = 10_000
+
 _OBJECTS = '{"text": ..., "text_pair": ...} or {"input_ids": [...]}'
 
 
@@ -71,7 +74,11 @@ Inputs = Annotated[
     Annotated[NonEmpty, Tag("<text>")]
     | Annotated[TextInput, Tag("<object>")]
     | Annotated[IdsInput, Tag("<ids>")]
-    | Annotated[list[OneInput], Field(min_length=1, fail_fast=True), Tag("<list>")],
+    | Annotated[
+        list[OneInput],
+        Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True),
+        Tag("<list>"),
+    ],
     Discriminator(
         _kind_of_input,
         custom_error_type="inputs",

@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
+
+import httpx
 
 from tests.patience import until
 from tests.serve.web.live_server import LiveServer
@@ -90,6 +94,12 @@ class ServerProcess:
         self.left()
         self._process.send_signal(number)
 
+    def press_ctrl_c(self) -> None:
+        """Interrupt every process of the server's group, as a terminal does."""
+        self.left()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
+
     def exit_status(self) -> int:
         """Wait for the end."""
         return self._process.wait(STOP_S)
@@ -138,12 +148,12 @@ def _title(pid: int) -> bytes:
     return b""
 
 
-def statuses_of_requests_in_flight_at(number: signal.Signals, process: ServerProcess) -> list[int]:
-    """Signal a server that has requests of all sorts in flight; return how they were answered.
+@contextmanager
+def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
+    """Ask a server that is otherwise idle; yield what waits for the answers' statuses.
 
-    Some are being computed; one has not even been sent completely when the signal comes.
+    Some requests are being computed; one has not even been sent completely.
     """
-    server = process.client()
     big = {"inputs": [" ".join(WORDS[:60])] * 256}
     content = json.dumps({"inputs": "w1"}).encode()
     head = (
@@ -155,15 +165,61 @@ def statuses_of_requests_in_flight_at(number: signal.Signals, process: ServerPro
         ThreadPoolExecutor(7) as pool,
     ):
         server.answer("w1")
+        before = server.metric("offramp_exits_total")
         asked = [pool.submit(server.http.post, "/v1/classify", json=big) for _ in range(7)]
-        until(lambda: _all_admitted(server, 1 + 7 * 256) or _all_done(asked))
+        until(lambda: _all_admitted(server, before + 7 * 256) or _all_done(asked))
+
+        def statuses() -> list[int]:
+            unfinished.sendall(content[5:])
+            first_line = unfinished.makefile("rb").readline()
+            return [int(first_line.split()[1]), *(future.result().status_code for future in asked)]
+
+        yield statuses
+
+
+def statuses_of_requests_in_flight_at(number: signal.Signals, process: ServerProcess) -> list[int]:
+    """Signal a server that has requests of all sorts in flight; return how they were answered."""
+    with requests_in_flight(process.client()) as statuses:
         process.send(number)
-        unfinished.sendall(content[5:])
-        first_line = unfinished.makefile("rb").readline()
-        return [int(first_line.split()[1]), *(future.result().status_code for future in asked)]
+        return statuses()
 
 
-def _all_admitted(server: LiveServer, num_rows: int) -> bool:
+@contextmanager
+def asking(server: LiveServer) -> Iterator[Counter[str]]:
+    """Ask for answers all through a block, on new connections and on kept ones; count outcomes.
+
+    They are status and content type, or `refused` where there was no answer at all. An answer
+    that has begun must come whole.
+    """
+    outcomes: Counter[str] = Counter()
+    ended = threading.Event()
+
+    def ask(headers: dict[str, str]) -> None:
+        with httpx.Client(transport=httpx.HTTPTransport(verify=False)) as http:
+            while not ended.wait(0.005):
+                outcomes[_outcome(http, f"{server.http.base_url}/v1/classify", headers)] += 1
+
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(ask, h) for h in ({}, {"Connection": "close"}) * 2]
+        try:
+            yield outcomes
+        finally:
+            ended.set()
+    for future in asked:
+        future.result()
+
+
+def _outcome(http: httpx.Client, url: str, headers: dict[str, str]) -> str:
+    request = http.build_request("POST", url, json={"inputs": "w1"}, headers=headers)
+    try:
+        response = http.send(request, stream=True)
+    except httpx.TransportError:
+        return "refused"
+    response.read()
+    return f"{response.status_code} {response.headers['content-type']}"
+
+
+def _all_admitted(server: LiveServer, num_rows: float) -> bool:
     depth, answered = server.metric("offramp_queue_depth"), server.metric("offramp_exits_total")
     return depth + answered >= num_rows
 

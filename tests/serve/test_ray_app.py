@@ -17,8 +17,9 @@ from tests.patience import until
 from tests.serve.bundles import rewrite_manifest
 from tests.serve.server_process import (
     ServerProcess,
+    asking,
+    requests_in_flight,
     run_offramp,
-    statuses_of_requests_in_flight_at,
 )
 from tests.serve.web.live_server import LiveServer, Problem
 from tests.tiny import DEPTH
@@ -174,16 +175,32 @@ def test_killed_replica_comes_back_with_the_live_policy(
     assert DEPTH != 3
 
 
-def test_requests_in_flight_at_the_end_are_answered_and_nothing_is_left(
-    process: ServerProcess,
+def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
+    server: LiveServer, process: ServerProcess
 ) -> None:
     # The last one: it ends the server that all tests above share.
     assert len(process.left()) > 5
-    assert statuses_of_requests_in_flight_at(signal.SIGTERM, process) == [200] * 8
-    assert process.exit_status() == 0
+    with requests_in_flight(server) as statuses, asking(server) as outcomes:
+        until(lambda: outcomes["200 application/json"])
+        process.send(signal.SIGTERM)
+        assert statuses() == [200] * 8
+        process.press_ctrl_c()
+        process.press_ctrl_c()
+        assert process.exit_status() == 0
+    assert set(outcomes) <= {"200 application/json", "503 application/json", "refused"}
+    assert outcomes["refused"]
     assert process.output.splitlines()[-1] == "stopped"
     assert "Traceback" not in process.output
     assert not process.left()
+
+
+def test_signal_during_the_start_leaves_nothing(bundle_folder: Path) -> None:
+    with ServerProcess(bundle_folder, "--port", "0") as process:
+        until(lambda: len(process.left()) > 1)
+        process.send(signal.SIGTERM)
+        assert process.exit_status() == 0
+        assert process.output.splitlines()[-1] == "stopped"
+        assert not process.left()
 
 
 def test_replica_that_cannot_start_is_an_error_in_one_line(

@@ -42,6 +42,13 @@ def test_lost_replica_excuses_no_wrong_answer() -> None:
     assert why("controller killed", "500 without JSON: Internal Server Error") is None
 
 
+def test_end_of_the_server_excuses_refusals_but_no_plain_text() -> None:
+    assert why("SIGTERM", REFUSED)
+    assert why("SIGTERM", "503 unavailable: the server is stopping; try again")
+    assert why("SIGTERM", "404 without JSON: Path '/v1/classify' not found.") is None
+    assert why("SIGTERM", "503 without JSON: This node is being drained.") is None
+
+
 def test_answers_of_a_version_that_never_was_are_a_problem() -> None:
     found = scene("thresholds", exits={"by_policy_version": {"1": {"2": 5}, "9": {"1": 1}}})
     _check_versions(found, {1: None, 2: 1})

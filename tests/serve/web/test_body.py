@@ -58,6 +58,24 @@ def test_flood_of_wrong_items_is_answered_with_the_first(server: LiveServer) -> 
     assert problem.message.count("must be a text or an object") == 1
 
 
+def test_flood_of_right_items_is_refused_before_it_is_read(server: LiveServer) -> None:
+    problem = server.refusal(["w1"] * 300_000)
+    assert "at most 10000 entries" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/classify?profile=fast"), ("PUT", "/v1/models/tiny/policy?dry_run=true")],
+)
+def test_query_parameters_are_refused_where_the_body_says_everything(
+    server: LiveServer, method: str, path: str
+) -> None:
+    response = server.http.request(method, path, json={"inputs": "w1", "policy": {}})
+    problem = Problem.of(response)
+    assert problem.status == 422
+    assert path.partition("?")[2].partition("=")[0] in problem.message
+
+
 def test_flood_of_unknown_fields_is_not_listed(server: LiveServer) -> None:
     fields = {f"x{i}": 1 for i in range(MAX_FIELDS)}
     problem = server.refusal("w1", **fields)
