@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
-from serve.errors import InvalidBundle
 from serve.manifest import (
     ATTENTION_MASK,
     HIDDEN,
-    HIDDEN_OUT,
     INPUT_IDS,
     KEEP,
     LOGITS,
@@ -23,8 +19,9 @@ from serve.manifest import (
     Manifest,
     Precision,
 )
-from serve.ort_environment import give_back_memory, session_options
+from serve.ort_environment import give_back_memory
 from serve.runner import Hidden, Ids, Step
+from serve.sessions import open_segments
 
 
 class SegmentChain:
@@ -36,9 +33,8 @@ class SegmentChain:
     def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
         self.precision = precision
         self._token_types = bundle.manifest.token_types
-        options = session_options(num_threads)
-        paths, said = bundle.segment_paths(precision), said_by_heads(bundle.manifest)
-        self._segments = [_Segment(p, options, said, last=p == paths[-1]) for p in paths]
+        said = said_by_heads(bundle.manifest)
+        self._segments = open_segments(bundle, precision, num_threads, said)
         give_back_memory()
         self._runs = runs_between(active_segments(bundle.manifest, precision))
 
@@ -101,41 +97,3 @@ def runs_between(active: Sequence[int]) -> list[range]:
     """Return, per active exit, the segments from the active exit before it to its own."""
     starts = [0, *(index + 1 for index in active[:-1])]
     return [range(start, index + 1) for start, index in zip(starts, active, strict=True)]
-
-
-class _Segment:
-    """One session; hidden states are numpy arrays.
-
-    On a CPU that is the cheapest way to call it: IOBinding costs 13 microseconds more per call,
-    `run_with_ort_values` 30.
-    """
-
-    def __init__(
-        self, path: Path, options: ort.SessionOptions, said: list[str], last: bool
-    ) -> None:
-        self._session = open_session(path, options)
-        self._outputs = said if last else [HIDDEN_OUT, *said]
-        self._last = last
-
-    def pass_on(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Return hidden states only: nobody asks this exit."""
-        hidden: NDArray[Any]
-        (hidden,) = self._session.run([HIDDEN_OUT], inputs)
-        return hidden
-
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
-        given = self._session.run(self._outputs, inputs)
-        return Step(None, *given) if self._last else Step(*given)
-
-
-def open_session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession:
-    """Return a session on the CPU.
-
-    Raises:
-        InvalidBundle: ONNX Runtime cannot load the file.
-    """
-    try:
-        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no common type
-        reason = str(error).splitlines()[0]
-        raise InvalidBundle(f"ONNX Runtime cannot load {path}: {reason}") from error

@@ -20,7 +20,8 @@ from serve.manifest import (
 )
 from serve.ort_environment import give_back_memory, session_options
 from serve.runner import Hidden, Ids, Step
-from serve.segments import join_on_host, open_session, said_by_heads
+from serve.segments import join_on_host, said_by_heads
+from serve.sessions import open_session
 
 
 class SharedLayers:

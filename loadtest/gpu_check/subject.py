@@ -14,7 +14,8 @@ from serve.cuda_segments import BoundChain, OpenSession
 from serve.device import Device
 from serve.manifest import Precision
 from serve.ort_environment import session_options
-from serve.segments import SegmentChain, open_session
+from serve.segments import SegmentChain
+from serve.sessions import open_session
 
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]
