@@ -57,7 +57,7 @@ class EngineOptions:
         precision: `auto`, or the variant to use.
         gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
         num_threads: of each segment; None for all cores that the process may use.
-        shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
+        shared_pool: one pool of threads for all models; see `serve.ort_environment`.
         wave_limits: how large a wave may grow.
         queue_limits: how much is admitted.
     """

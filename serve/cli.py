@@ -71,8 +71,8 @@ def serve(
         bool,
         typer.Option(
             "--shared-pool",
-            help="One pool of threads for all segments: short texts are answered sooner, but its "
-            "threads keep a core busy for 30 ms after each run. For cores of the server's own.",
+            help="One pool of threads for all models, which stays awake for 30 ms after each run "
+            "and keeps a core busy. For cores of the server's own.",
         ),
     ] = False,
 ) -> None:

@@ -18,7 +18,7 @@ class ServerConfig(BaseModel):
         gpu_memory_gb: what a replica may occupy on a GPU; None for no limit.
         active_exits: by model, the exit layers to use; all where a model is left out.
         num_threads: per replica; None for all cores that it may use.
-        shared_pool: one pool of threads for all segments; see `serve.ort_environment`.
+        shared_pool: one pool of threads for all models; see `serve.ort_environment`.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
         max_queue_tokens: their tokens.
         max_inputs: texts per request.

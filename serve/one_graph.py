@@ -19,7 +19,7 @@ SEGMENT: Final = "segment"
 _FEW_BYTES = 256
 
 # Fields of ONNX's messages.
-_GRAPH = 7  # of a model
+_GRAPH, _OPSET, _FUNCTION = 7, 8, 25  # of a model
 _NODE, _NAME, _INITIALIZER, _INPUT, _OUTPUT = 1, 2, 5, 11, 12  # of a graph
 _RAW_DATA = 9  # of a tensor
 _INT64 = 7  # of element types
@@ -34,7 +34,8 @@ Pieces: TypeAlias = list[bytes | memoryview]
 class _Segment(NamedTuple):
     """The parts of a segment's model: whole fields, tag and length included."""
 
-    model: Pieces  # all but its graph
+    model: Pieces  # all but its graph and what it needs
+    needs: list[bytes]  # versions of operator sets, functions
     inputs: dict[bytes, memoryview]
     outputs: dict[bytes, memoryview]
     body: Pieces  # the graph without its inputs
@@ -66,16 +67,20 @@ def one_graph(models: Mapping[str, memoryview]) -> bytes:
     for k in range(1, len(segments)):
         graph += [_field(_INITIALIZER, _scalar(_bound(k), k))]
     graph += [_field(_INPUT, _string(1, SEGMENT) + _field(2, _scalar_type())), *inputs.values()]
-    return b"".join([*segments[0].model, *_framed(_GRAPH, graph)])
+    needs = dict.fromkeys(need for segment in segments for need in segment.needs)
+    return b"".join([*segments[0].model, *needs, *_framed(_GRAPH, graph)])
 
 
 def _taken_apart(model: memoryview, file: str) -> _Segment:
     rest: Pieces = []
     body: Pieces = []
+    needs: list[bytes] = []
     graph, graph_at, inputs, outputs = memoryview(b""), 0, {}, {}
     for number, field, content, at in _fields(model):
         if number == _GRAPH:
             graph, graph_at = content, at
+        elif number in (_OPSET, _FUNCTION):
+            needs.append(bytes(field))
         else:
             rest.append(field)
     for number, field, content, at in _fields(graph):
@@ -87,7 +92,7 @@ def _taken_apart(model: memoryview, file: str) -> _Segment:
             body.append(field)
         if number == _OUTPUT:
             outputs[_name_of(content)] = field
-    return _Segment(rest, inputs, outputs, body)
+    return _Segment(rest, needs, inputs, outputs, body)
 
 
 def _left_in(file: str, tensor: memoryview, tensor_at: int) -> Pieces:

@@ -48,7 +48,7 @@ def _open_all(paths: Sequence[Path], options: ort.SessionOptions) -> ort.Inferen
     try:
         model = one_graph({path.name: _mapped(path) for path in paths})
     except ValueError as error:
-        raise InvalidBundle(f"cannot load {folder}/{error}") from None
+        raise InvalidBundle(f"ONNX Runtime cannot load {folder}/{error}") from None
     options.add_session_config_entry(
         "session.model_external_initializers_file_folder_path", str(folder)
     )

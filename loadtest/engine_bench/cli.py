@@ -26,8 +26,8 @@ def bench_engine(
     ] = False,
     threads: Annotated[int | None, typer.Option(help="All cores if absent.", min=1)] = None,
     shared_pool: Annotated[
-        bool, typer.Option("--shared-pool/--own-pools", help="One pool of threads for all.")
-    ] = True,
+        bool, typer.Option("--shared-pool", help="One pool of threads, as `serve` has it.")
+    ] = False,
     cache: Annotated[Path, typer.Option(help="Folder for the models' bundles.")] = _CACHE,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures to this file.")

@@ -3,7 +3,7 @@
 import io
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -158,6 +158,15 @@ def test_signal_stops_after_the_step_and_leaves_a_checkpoint(loop: Loop, number:
     assert loop.checkpoint.load()["steps_done"] == 3
 
 
+@pytest.fixture
+def _usual_ctrl_c() -> Iterator[None]:
+    """Where a shell's background job runs the tests, SIGINT is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_usual_ctrl_c")
 def test_second_ctrl_c_acts_as_usual() -> None:
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGINT)

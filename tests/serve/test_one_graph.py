@@ -62,6 +62,15 @@ def test_segments_with_other_outputs_are_no_chain() -> None:
         one_graph({**models(1), "odd.onnx": odd})
 
 
+def test_operator_sets_of_any_segment_are_there() -> None:
+    chain = models(2)
+    odd = onnx.load_from_string(bytes(chain["1.onnx"]))
+    odd.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    chain["1.onnx"] = memoryview(odd.SerializeToString())
+    joined = onnx.load_from_string(one_graph(chain))
+    assert {o.domain: o.version for o in joined.opset_import} == {"": 18, "com.microsoft": 1}
+
+
 def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     paths = bundle.segment_paths("fp32")
     files = {path.name: memoryview(path.read_bytes()) for path in paths}
