@@ -157,5 +157,5 @@ class RuleColumns:
 
 @lru_cache(maxsize=1024)
 def _of_one(rule: ExitRule, traits: Traits) -> RuleColumns:
-    """Return the columns of one row, to be copied: most rows have come with few rules."""
+    """Return the columns of one fresh row, to be copied: rows come with few different rules."""
     return RuleColumns._stack([rule], traits)

@@ -1,4 +1,4 @@
-"""A bundle's segments as ONNX Runtime sessions, called one at a time."""
+"""A bundle's segments in ONNX Runtime, called one at a time."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy

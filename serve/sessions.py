@@ -22,7 +22,7 @@ _AWAKE_S = 0.0005
 
 def open_segments(
     bundle: Bundle, precision: Precision, num_threads: int, said: list[str]
-) -> list["Own"] | list["Part"]:
+) -> list["Segment"]:
     """Return the segments: of one session where that spares its threads to be woken for each.
 
     Args:
@@ -35,12 +35,17 @@ def open_segments(
         InvalidBundle: ONNX Runtime cannot load them.
     """
     paths = bundle.segment_paths(precision)
+    last = [path == paths[-1] for path in paths]
     if num_threads == 1 or len(paths) == 1 or pool_is_shared():
         options = session_options(num_threads)
-        return [Own(path, options, said, last=path == paths[-1]) for path in paths]
+        apart = zip(paths, last, strict=True)
+        return [Segment(open_session(path, options), said, is_last, {}) for path, is_last in apart]
     session = _open_all(paths, session_options(num_threads, _AWAKE_S))
     blanks = _blanks(bundle.manifest, precision)
-    return [Part(session, k, blanks, said, last=k == len(paths) - 1) for k in range(len(paths))]
+    return [
+        Segment(session, said, is_last, {**blanks, SEGMENT: np.array(index, np.int64)})
+        for index, is_last in enumerate(last)
+    ]
 
 
 def _open_all(paths: Sequence[Path], options: ort.SessionOptions) -> ort.InferenceSession:
@@ -72,45 +77,30 @@ def _blanks(manifest: Manifest, precision: Precision) -> dict[str, NDArray[Any]]
     return blanks | ({TOKEN_TYPE_IDS: none} if manifest.token_types else {})
 
 
-class Own:
-    """A session of a segment's own; hidden states are numpy arrays.
+class Segment:
+    """A segment in a session: one of its own, or one that runs them all (`serve.one_graph`).
 
-    On a CPU that is the cheapest way to call it: IOBinding costs 13 microseconds more per call,
-    `run_with_ort_values` 30.
+    Hidden states are numpy arrays. On a CPU that is the cheapest way to call a session: IOBinding
+    costs 13 microseconds more per call, `run_with_ort_values` 30.
     """
-
-    def __init__(
-        self, path: Path, options: ort.SessionOptions, said: list[str], last: bool
-    ) -> None:
-        self._session = open_session(path, options)
-        self._outputs = said if last else [HIDDEN_OUT, *said]
-        self._last = last
-
-    def pass_on(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """Return hidden states only: nobody asks this exit."""
-        hidden: NDArray[Any]
-        (hidden,) = self._session.run([HIDDEN_OUT], inputs)
-        return hidden
-
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
-        given = self._session.run(self._outputs, inputs)
-        return Step(None, *given) if self._last else Step(*given)
-
-
-class Part:
-    """A segment of the session that runs them all (`serve.one_graph`), likewise."""
 
     def __init__(
         self,
         session: ort.InferenceSession,
-        index: int,
-        blanks: Mapping[str, NDArray[Any]],
         said: list[str],
         last: bool,
+        common: Mapping[str, NDArray[Any]],
     ) -> None:
-        self._session, self._last = session, last
+        """Take a session.
+
+        Args:
+            session: that runs it.
+            said: the heads' outputs.
+            last: nobody asks for its hidden states.
+            common: inputs that are the same in every run.
+        """
+        self._session, self._common, self._last = session, common, last
         self._outputs = said if last else [HIDDEN_OUT, *said]
-        self._common = {**blanks, SEGMENT: np.array(index, np.int64)}
 
     def pass_on(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Return hidden states only: nobody asks this exit."""
@@ -119,6 +109,7 @@ class Part:
         return hidden
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Step:
+        """Return hidden states, None from the last, and what the heads say."""
         given = self._session.run(self._outputs, {**self._common, **inputs})
         return Step(None, *given) if self._last else Step(*given)
 
