@@ -18,9 +18,6 @@ def bench(
     threads: Annotated[
         int | None, typer.Option(help="All cores if absent; 1 measures CPU time.", min=1)
     ] = None,
-    shared_pool: Annotated[
-        bool, typer.Option("--shared-pool", help="One pool of threads, as `serve` has it.")
-    ] = False,
     seconds: Annotated[float, typer.Option(help="Time for each shape.", min=0)] = 5,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
@@ -39,7 +36,7 @@ def bench(
     chosen = choose_precision(precision, loaded)
     console = Console()
     with console.status("measuring"):
-        document = compare(loaded, chosen, threads or available_threads(), shared_pool, seconds)
+        document = compare(loaded, chosen, threads or available_threads(), seconds)
     console.print(_table(document))
     if json_file:
         json_file.write_text(json.dumps(document, indent=2) + "\n")
@@ -49,8 +46,6 @@ def _table(document: dict[str, Any]) -> Table:
     shapes, layers = document["shapes"], document["exit_layers"]
     threads = document["threads"]
     clock = "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
-    if document["shared_pool"]:
-        clock += ", shared pool"
     title = f"{document['bundle']}, {document['precision']}, {clock}"
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.caption = "exits: time until the answer as a share of a full run (share of the layers)"

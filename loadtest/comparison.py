@@ -13,7 +13,7 @@ from loadtest.one_graph import write_one_graph
 from loadtest.race import Contenders, Finding, OneGraph, Shape, race
 from serve.bundle import Bundle
 from serve.manifest import Precision
-from serve.ort_environment import session_options, share_pool
+from serve.ort_environment import session_options
 from serve.segments import SegmentChain
 
 SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
@@ -25,7 +25,6 @@ def compare(
     bundle: Bundle,
     precision: Precision,
     num_threads: int,
-    shared_pool: bool,
     seconds: float,
     shapes: Sequence[Shape] = SHAPES,
 ) -> Document:
@@ -35,19 +34,16 @@ def compare(
         bundle: to measure.
         precision: variant of both the segments and the one graph.
         num_threads: for either.
-        shared_pool: whether one pool of threads runs everything.
         seconds: time for each shape.
         shapes: those with more tokens than the model takes are left out.
     """
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    if shared_pool:
-        share_pool(num_threads)
     chain = SegmentChain(bundle, precision, num_threads)
     beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
     fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
     with tempfile.TemporaryDirectory() as folder:
         path = write_one_graph(bundle, precision, Path(folder))
-        settings = fair_options(num_threads, shared_pool)
+        settings = fair_options(num_threads)
         one_graphs = [OneGraph(path, options) for options in settings]
         # One thread's own time is not disturbed by what else the machine does.
         clock = time.thread_time if num_threads == 1 else time.perf_counter
@@ -58,19 +54,18 @@ def compare(
         "bundle": bundle.name,
         "precision": precision,
         "threads": num_threads,
-        "shared_pool": shared_pool,
         "exit_layers": list(bundle.manifest.exit_layers),
         "shapes": [_entry(finding) for finding in findings],
     }
 
 
-def fair_options(num_threads: int, shared_pool: bool) -> list[ort.SessionOptions]:
+def fair_options(num_threads: int) -> list[ort.SessionOptions]:
     """Return the settings that may suit the one graph best, its default ones among them.
 
-    In a process with a shared pool there are no others; a pool of its own may spin on.
+    With the default ones a session's threads spin on after a run.
     """
     ours = session_options(num_threads)
-    if shared_pool or num_threads == 1:
+    if num_threads == 1:
         return [ours]
     default = ort.SessionOptions()
     default.intra_op_num_threads = num_threads

@@ -16,7 +16,6 @@ from serve.entities import EntityReader
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.hardware import available_threads
 from serve.inputs import InputReader
-from serve.ort_environment import share_pool
 from serve.pending import Pending, settle_on_their_loops
 from serve.request import ModelRequest
 from serve.row import Answer, Outcome, Row, WaveStats
@@ -57,7 +56,6 @@ class EngineOptions:
         precision: `auto`, or the variant to use.
         gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
         num_threads: of each segment; None for all cores that the process may use.
-        shared_pool: one pool of threads for all models; see `serve.ort_environment`.
         wave_limits: how large a wave may grow.
         queue_limits: how much is admitted.
     """
@@ -66,7 +64,6 @@ class EngineOptions:
     precision: str = "auto"
     gpu_memory_gb: float | None = None
     num_threads: int | None = None
-    shared_pool: bool = False
     wave_limits: WaveLimits = WaveLimits()
     queue_limits: QueueLimits = QueueLimits()
 
@@ -116,8 +113,6 @@ class Classifier:
         if manifest.task == "token":
             self.entities = EntityReader(manifest.labels, self.inputs.speller)
         threads = options.num_threads or available_threads()
-        if options.shared_pool:
-            share_pool(threads)
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         self.costs = measure(chain, manifest.max_tokens)
         self.engine = Engine(

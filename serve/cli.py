@@ -67,14 +67,6 @@ def serve(
             "takes the least time here. All if absent."
         ),
     ] = None,
-    shared_pool: Annotated[
-        bool,
-        typer.Option(
-            "--shared-pool",
-            help="One pool of threads for all models, which stays awake for 30 ms after each run "
-            "and keeps a core busy. For cores of the server's own.",
-        ),
-    ] = False,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import Launch, launch
@@ -85,7 +77,6 @@ def serve(
         port=port,
         precision=precision,
         replicas=replicas,
-        shared_pool=shared_pool,
         active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,

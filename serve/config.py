@@ -18,7 +18,6 @@ class ServerConfig(BaseModel):
         gpu_memory_gb: what a replica may occupy on a GPU; None for no limit.
         active_exits: by model, the exit layers to use; all where a model is left out.
         num_threads: per replica; None for all cores that it may use.
-        shared_pool: one pool of threads for all models; see `serve.ort_environment`.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
         max_queue_tokens: their tokens.
         max_inputs: texts per request.
@@ -33,7 +32,6 @@ class ServerConfig(BaseModel):
     gpu_memory_gb: PositiveFloat | None = None
     active_exits: dict[str, list[PositiveInt]] = {}
     num_threads: PositiveInt | None = None
-    shared_pool: bool = False
     max_queue_rows: PositiveInt = QueueLimits().max_rows
     max_queue_tokens: PositiveInt = QueueLimits().max_tokens
     max_inputs: PositiveInt = WebLimits().max_inputs
@@ -47,7 +45,6 @@ class ServerConfig(BaseModel):
             precision=self.precision,
             gpu_memory_gb=self.gpu_memory_gb,
             num_threads=self.num_threads,
-            shared_pool=self.shared_pool,
             queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),
         )
 

@@ -32,7 +32,6 @@ class Launch:
     port: int
     precision: str
     replicas: int
-    shared_pool: bool
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
@@ -66,7 +65,6 @@ def launch(wanted: Launch, standalone: bool) -> None:
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
-        shared_pool=wanted.shared_pool,
     )
     curl = _curl_line(bundles, wanted.host, port)
     if standalone:

@@ -1,51 +1,18 @@
-"""What the ONNX Runtime sessions of a process share: a pool of threads if it wants, an arena."""
+"""What the ONNX Runtime sessions of a process have in common: settings and an arena."""
 
 import ctypes
 from functools import cache
 
 import onnxruntime as ort
 
-from serve.errors import DeviceUnavailable
 from serve.hardware import has_vnni
-
-_shared_pool: list[int] = []  # its number of threads, once there is one
-
-
-def share_pool(num_threads: int) -> None:
-    """Let one pool of threads serve every session that this process will make.
-
-    Its threads are awake when the next segment starts, which pays for short waves. But they spin
-    for some 30 ms after each run, and take a core from whatever else needs it. ONNX
-    Runtime fixes the pool for good, before the first session; afterwards it refuses sessions whose
-    options are not from `session_options`.
-
-    Args:
-        num_threads: the caller's own thread included.
-
-    Raises:
-        DeviceUnavailable: there is a pool of another size already, or there are sessions.
-    """
-    if _shared_pool == [num_threads]:
-        return
-    try:
-        ort.set_global_thread_pool_sizes(num_threads, 1)
-    except Exception as error:  # ONNX Runtime's errors have no common type
-        raise DeviceUnavailable(
-            f"this process cannot have a shared pool of {num_threads} threads any more: {error}"
-        ) from error
-    _shared_pool.append(num_threads)
-
-
-def pool_is_shared() -> bool:
-    """Whether `share_pool` has been called."""
-    return bool(_shared_pool)
 
 
 def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOptions:
     """Return options under which many sessions share the cores and the memory in peace.
 
-    Without a shared pool each session has its own, whose threads spin while the session runs and
-    sleep otherwise. (By default they would spin on, against those of the next segment.)
+    Each session has its own threads, which spin while the session runs and sleep otherwise. (By
+    default they would spin on, against those of the next segment.)
 
     Args:
         num_threads: of the session's own pool, the caller's thread included.
@@ -54,16 +21,13 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
     """
     _share_memory()
     options = ort.SessionOptions()
-    if _shared_pool:
-        options.use_per_session_threads = False
+    options.intra_op_num_threads = num_threads
+    options.inter_op_num_threads = 1
+    if awake_s:
+        awake_us = f"{1e6 * awake_s:.0f}"
+        options.add_session_config_entry("session.intra_op.spin_duration_us", awake_us)
     else:
-        options.intra_op_num_threads = num_threads
-        options.inter_op_num_threads = 1
-        if awake_s:
-            awake_us = f"{1e6 * awake_s:.0f}"
-            options.add_session_config_entry("session.intra_op.spin_duration_us", awake_us)
-        else:
-            options.add_session_config_entry("session.force_spinning_stop", "1")
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.use_env_allocators", "1")
     # A pattern would be kept for every shape of wave that ever ran.
     options.enable_mem_pattern = False

@@ -13,7 +13,7 @@ from serve.bundle import Bundle
 from serve.errors import InvalidBundle
 from serve.manifest import HIDDEN, HIDDEN_OUT, INPUT_IDS, KEEP, TOKEN_TYPE_IDS, Manifest, Precision
 from serve.one_graph import SEGMENT, one_graph
-from serve.ort_environment import pool_is_shared, session_options
+from serve.ort_environment import session_options
 from serve.runner import Step
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
@@ -36,7 +36,7 @@ def open_segments(
     """
     paths = bundle.segment_paths(precision)
     last = [path == paths[-1] for path in paths]
-    if num_threads == 1 or len(paths) == 1 or pool_is_shared():
+    if num_threads == 1 or len(paths) == 1:
         options = session_options(num_threads)
         apart = zip(paths, last, strict=True)
         return [Segment(open_session(path, options), said, is_last, {}) for path, is_last in apart]

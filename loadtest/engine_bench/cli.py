@@ -25,9 +25,6 @@ def bench_engine(
         bool, typer.Option("--pooler", help="Give every exit a tanh pooler of its own.")
     ] = False,
     threads: Annotated[int | None, typer.Option(help="All cores if absent.", min=1)] = None,
-    shared_pool: Annotated[
-        bool, typer.Option("--shared-pool", help="One pool of threads, as `serve` has it.")
-    ] = False,
     cache: Annotated[Path, typer.Option(help="Folder for the models' bundles.")] = _CACHE,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures to this file.")
@@ -47,7 +44,6 @@ def bench_engine(
     plan = Plan(
         precisions=("fp32", "int8") if precision == "both" else (precision,),
         num_threads=threads or available_threads(),
-        shared_pool=shared_pool,
         budget=QUICK if quick else Budget(),
         cache=cache,
         model=BERT_BASE_POOLER if pooler else BERT_BASE,

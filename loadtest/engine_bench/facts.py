@@ -11,7 +11,7 @@ from serve.hardware import CPUINFO, available_threads, has_vnni
 from serve.version import __version__
 
 
-def machine_facts(num_threads: int, shared_pool: bool) -> dict[str, Any]:
+def machine_facts(num_threads: int) -> dict[str, Any]:
     """Return the machine as JSON data; call it before the machine is busy with the bench."""
     return {
         "cpu": _cpu_model(),
@@ -19,7 +19,6 @@ def machine_facts(num_threads: int, shared_pool: bool) -> dict[str, Any]:
         "vnni": has_vnni(),
         "system": platform.system(),
         "threads": num_threads,
-        "shared_pool": shared_pool,
         "load_average_at_start": list(os.getloadavg()),
         "python": platform.python_version(),
         "onnxruntime": onnxruntime.__version__,

@@ -15,9 +15,7 @@ _WEIGHTS, _BASE_MB = 1.3, 300.0
 _GROWTH = 1.03
 
 
-def memory(
-    bundle: Bundle, requests: int, num_threads: int, shared_pool: bool
-) -> tuple[list[Bar], dict[str, Any]]:
+def memory(bundle: Bundle, requests: int, num_threads: int) -> tuple[list[Bar], dict[str, Any]]:
     """Let a process of its own answer so many requests with the fp32 variant.
 
     Raises:
@@ -25,7 +23,7 @@ def memory(
     """
     module = "loadtest.engine_bench.memory_probe"
     command = [sys.executable, "-m", module, str(bundle.folder), "fp32"]
-    command += [str(requests), str(num_threads), *["--shared-pool"] * shared_pool]
+    command += [str(requests), str(num_threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchFailed(f"the process that measures memory failed:\n{done.stderr[-2000:]}")

@@ -1,6 +1,6 @@
 """A process that serves a bundle, answers requests of random lengths and says what memory it holds.
 
-    python -m loadtest.engine_bench.memory_probe BUNDLE PRECISION REQUESTS THREADS [--shared-pool]
+    python -m loadtest.engine_bench.memory_probe BUNDLE PRECISION REQUESTS THREADS
 
 Prints one line of JSON. A process of its own, so that nothing else is in its memory.
 """
@@ -19,7 +19,6 @@ from loadtest.engine_bench.driver import driving
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.subject import shape_of
 from serve.bundle import Bundle, load_bundle
-from serve.ort_environment import share_pool
 from serve.row import Row
 from serve.segments import SegmentChain
 
@@ -37,10 +36,7 @@ def main() -> None:
     parser.add_argument("precision")
     parser.add_argument("requests", type=int)
     parser.add_argument("threads", type=int)
-    parser.add_argument("--shared-pool", action="store_true")
     wanted = parser.parse_args()
-    if wanted.shared_pool:
-        share_pool(wanted.threads)
     print(json.dumps(probe(wanted.bundle, wanted.precision, wanted.requests, wanted.threads)))
 
 

@@ -58,7 +58,7 @@ def shape_of(manifest: Manifest) -> ModelShape:
 
 @contextmanager
 def loaded(
-    bundle: Bundle, precision: Precision, vocabulary: int, num_threads: int, shared_pool: bool
+    bundle: Bundle, precision: Precision, vocabulary: int, num_threads: int
 ) -> Iterator[Subject]:
     """Load one precision in every form for a block.
 
@@ -67,9 +67,8 @@ def loaded(
         precision: which variant.
         vocabulary: number of its token ids.
         num_threads: of every session.
-        shared_pool: whether all have one pool, which must then have been made.
     """
-    settings = fair_options(num_threads, shared_pool)
+    settings = fair_options(num_threads)
     with tempfile.TemporaryDirectory() as folder:
         graphs: list[list[OneGraph]] = []
         for every_head in (False, True):

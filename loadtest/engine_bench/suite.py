@@ -16,7 +16,6 @@ from loadtest.engine_bench.settings import BERT_BASE, NARROW, Budget, ModelSetti
 from loadtest.engine_bench.subject import Subject, loaded
 from loadtest.engine_bench.throughput import throughput
 from serve.manifest import Precision
-from serve.ort_environment import share_pool
 
 Document = dict[str, Any]
 Report = Callable[[str], None]
@@ -31,7 +30,6 @@ class Plan:
     Attributes:
         precisions: variants to measure.
         num_threads: of every session.
-        shared_pool: whether all sessions have one pool of threads.
         budget: how much is run.
         cache: folder for the models' bundles.
         model: everything but memory is measured on it.
@@ -41,7 +39,6 @@ class Plan:
 
     precisions: tuple[Precision, ...]
     num_threads: int
-    shared_pool: bool
     budget: Budget
     cache: Path
     model: ModelSettings = BERT_BASE
@@ -61,27 +58,24 @@ def measure(plan: Plan, report: Report) -> Document:
     """
     document: Document = {
         "date": plan.date,
-        "machine": machine_facts(plan.num_threads, plan.shared_pool),
+        "machine": machine_facts(plan.num_threads),
         "model": asdict(plan.model) | {"head": _head(plan.model)},
         "budget": asdict(plan.budget),
     }
     report("looking for the models")
     bundle = cached_bundle(plan.model, plan.cache, report)
     narrow = cached_bundle(plan.narrow, plan.cache, report)
-    if plan.shared_pool:
-        share_pool(plan.num_threads)
     bars, figures = bookkeeping(plan.budget, report)
     for precision in plan.precisions:
         report(f"{precision}: loading")
-        sizes = (plan.model.vocabulary, plan.num_threads)
-        with loaded(bundle, precision, *sizes, plan.shared_pool) as subject:
+        with loaded(bundle, precision, plan.model.vocabulary, plan.num_threads) as subject:
             more_bars, figures[precision] = _measure_subject(subject, plan.budget, report)
         bars += more_bars
     probes = (narrow, plan.budget.memory_requests), (bundle, plan.budget.wide_memory_requests)
     figures["memory"] = []
     for served, requests in probes:
         report(f"memory of a process that answers {requests:,} requests with {served.name}")
-        more_bars, found = memory(served, requests, plan.num_threads, plan.shared_pool)
+        more_bars, found = memory(served, requests, plan.num_threads)
         bars += more_bars
         figures["memory"].append(found)
     return document | {"bars": [bar.as_json() for bar in bars], "figures": figures}

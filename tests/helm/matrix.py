@@ -60,7 +60,7 @@ EXTRAS = {
     ],
     "serviceAccount": {"create": False, "name": "mine"},
     "service": {"annotations": {"example.com/lb": "internal"}},
-    "server": {"activeExits": {"sst2-minilm": [2, 4, 6]}, "sharedPool": True},
+    "server": {"activeExits": {"sst2-minilm": [2, 4, 6]}},
 }
 MONITORING = {
     "metrics": {"enabled": True, "ray": True, "labels": {"release": "prometheus"}},

@@ -15,7 +15,7 @@ from tests.serve.server_process import ServerProcess
 VALUES: dict[str, Any] = {
     "mode": "deployment",
     "bundles": {"names": ["tiny"]},
-    "server": {"precision": "fp32", "activeExits": {"tiny": [1, 2, 4]}, "sharedPool": True},
+    "server": {"precision": "fp32", "activeExits": {"tiny": [1, 2, 4]}},
     "test": {"text": "w1 w2"},
 }
 

@@ -82,7 +82,7 @@ def test_the_one_graph_answers_like_the_last_segment(
 
 def test_every_shape_that_fits_is_measured(bundle: Bundle) -> None:
     shapes = (Shape(1, 4), Shape(2, 64), Shape(1, 128))
-    document = compare(bundle, "fp32", num_threads=1, shared_pool=False, seconds=0, shapes=shapes)
+    document = compare(bundle, "fp32", num_threads=1, seconds=0, shapes=shapes)
     assert [(s["rows"], s["tokens"]) for s in document["shapes"]] == [(1, 4), (2, 64)]
     assert document["exit_layers"] == [1, 2, 3, 4]
     assert all(shape["fp32_segments_ms"] is None for shape in document["shapes"])

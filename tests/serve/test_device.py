@@ -163,7 +163,6 @@ def test_a_server_that_needs_a_gpu_does_not_start_without(
         port=0,
         precision="auto",
         replicas=1,
-        shared_pool=False,
         active_exits=None,
         device="cuda",
     )

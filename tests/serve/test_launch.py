@@ -34,7 +34,7 @@ def wish(bundle_folder: Path, taken_port: int) -> Wish:
         active_exits: str | None = None,
     ) -> Launch:
         folders = bundles or (bundle_folder,)
-        return Launch(folders, host, taken_port, precision, replicas, False, active_exits)
+        return Launch(folders, host, taken_port, precision, replicas, active_exits)
 
     return make
 

@@ -9,7 +9,6 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
-from serve import sessions
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
 from serve.manifest import Precision
@@ -77,13 +76,9 @@ def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     assert len(one_graph(files)) < 0.5 * sum(map(len, files.values()))
 
 
-def both(
-    bundle: Bundle, precision: Precision, monkeypatch: pytest.MonkeyPatch
-) -> tuple[SegmentChain, SegmentChain]:
-    """Return the chain in one session and in a session each, both with two threads."""
-    joined = SegmentChain(bundle, precision, 2)
-    monkeypatch.setattr(sessions, "pool_is_shared", lambda: True)
-    return joined, SegmentChain(bundle, precision, 2)
+def both(bundle: Bundle, precision: Precision) -> tuple[SegmentChain, SegmentChain]:
+    """Return the chain in one session of two threads, and in a session of one thread each."""
+    return SegmentChain(bundle, precision, 2), SegmentChain(bundle, precision, 1)
 
 
 def walk(chain: SegmentChain, lengths: Sequence[int]) -> Iterator[Step]:
@@ -112,30 +107,24 @@ def check_same(one: SegmentChain, other: SegmentChain, lengths: Sequence[int]) -
 @pytest.mark.parametrize("lengths", [[1], [7], [12, 3, 9, 1], [5] * 8])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_one_session_gives_what_many_give(
-    bundle: Bundle, precision: Precision, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, precision: Precision, lengths: list[int]
 ) -> None:
-    check_same(*both(bundle, precision, monkeypatch), lengths)
+    check_same(*both(bundle, precision), lengths)
 
 
-def test_half_precision_runs_in_one_session(
-    half_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_same(*both(half_bundle, "fp16", monkeypatch), [5, 2])
+def test_half_precision_runs_in_one_session(half_bundle: Bundle) -> None:
+    check_same(*both(half_bundle, "fp16"), [5, 2])
 
 
 @pytest.mark.parametrize("task", LABELS)
-def test_models_of_every_task_run_in_one_session(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_of_every_task_run_in_one_session(task: Task, tmp_path: Path) -> None:
     made = load_bundle(write_task_bundle(tmp_path, Kind(task, learned=task == "token")))
-    check_same(*both(made, "fp32", monkeypatch), [6, 2, 4])
+    check_same(*both(made, "fp32"), [6, 2, 4])
 
 
-def test_neighbours_run_back_to_back_where_an_exit_is_not_active(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_run_back_to_back_where_an_exit_is_not_active(bundle: Bundle) -> None:
     active = (0, len(bundle.manifest.exits) - 1)
-    joined, apart = (c.presenting(active) for c in both(bundle, "fp32", monkeypatch))
+    joined, apart = (c.presenting(active) for c in both(bundle, "fp32"))
     assert len(joined) == 2
     check_same(joined, apart, [4, 9, 2])
 

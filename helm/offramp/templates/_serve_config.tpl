@@ -25,8 +25,7 @@ holds the policies, is applied in place.
 {{- $args := dict
   "bundles" (include "offramp.bundleFolders" . | fromJsonArray)
   "device" (ternary "cuda" "cpu" .Values.gpu.enabled)
-  "precision" $server.precision
-  "shared_pool" $server.sharedPool -}}
+  "precision" $server.precision -}}
 {{- with $server.activeExits }}{{ $_ := set $args "active_exits" . }}{{ end -}}
 {{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
 {{- with $server.maxQueueRows }}{{ $_ := set $args "max_queue_rows" (int64 .) }}{{ end -}}

@@ -15,7 +15,6 @@
 {{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
 {{- end -}}
 {{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
-{{- if $server.sharedPool }}{{ $arguments = append $arguments "--shared-pool" }}{{ end -}}
 {{- toYaml $arguments -}}
 {{- end -}}
 

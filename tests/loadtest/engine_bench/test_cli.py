@@ -30,15 +30,14 @@ def test_both_variants_are_measured_at_length_by_default(
     invoke()
     [(plan, json_file, strict)] = asked
     assert (plan.precisions, plan.budget, plan.model) == (("fp32", "int8"), Budget(), BERT_BASE)
-    assert not plan.shared_pool
     assert plan.num_threads >= 1
     assert (json_file, strict) == (None, False)
 
 
 def test_options_reach_the_plan(asked: list[tuple[Plan, Path | None, bool]]) -> None:
-    options = ["--precision", "int8", "--quick", "--pooler", "--threads", "3", "--shared-pool"]
+    options = ["--precision", "int8", "--quick", "--pooler", "--threads", "3"]
     invoke(*options, "--date", "2026-01-31", "--json", "out.json", "--strict", "--cache", "there")
     [(plan, json_file, strict)] = asked
     assert (plan.precisions, plan.budget, plan.model) == (("int8",), QUICK, BERT_BASE_POOLER)
-    assert (plan.num_threads, plan.shared_pool, plan.date) == (3, True, "2026-01-31")
+    assert (plan.num_threads, plan.date) == (3, "2026-01-31")
     assert (plan.cache, json_file, strict) == (Path("there"), Path("out.json"), True)

@@ -17,7 +17,7 @@ from tests.tiny import DEPTH
 def test_all_forms_of_the_model_answer_alike(bundle: Bundle, precision: Precision) -> None:
     feeds = feeds_of(Shape(3, 9), vocabulary=200)
     mask = feeds["attention_mask"]
-    with loaded(bundle, precision, 200, num_threads=1, shared_pool=False) as subject:
+    with loaded(bundle, precision, 200, num_threads=1) as subject:
         step = subject.chain.start(feeds["input_ids"], mask, feeds["token_type_ids"])
         for index in range(1, DEPTH):
             step = subject.chain.advance(index, step.hidden, np.arange(3), mask)
@@ -29,9 +29,9 @@ def test_all_forms_of_the_model_answer_alike(bundle: Bundle, precision: Precisio
 def test_every_head_answers_in_the_one_graph(bundle: Bundle, tmp_path: Path) -> None:
     feeds = feeds_of(Shape(2, 7), vocabulary=200)
     path = write_one_graph(bundle, "fp32", tmp_path, every_head=True)
-    session = ort.InferenceSession(path, fair_options(1, False)[0])
+    session = ort.InferenceSession(path, fair_options(1)[0])
     last_first = session.run(None, feeds)
-    with loaded(bundle, "fp32", 200, num_threads=1, shared_pool=False) as subject:
+    with loaded(bundle, "fp32", 200, num_threads=1) as subject:
         step = subject.chain.start(*feeds.values())
         found = [step.logits]
         for index in range(1, DEPTH):

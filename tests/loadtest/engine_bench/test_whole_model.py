@@ -45,7 +45,7 @@ def test_like_lengths_share_a_batch_and_fill_it() -> None:
 
 
 def test_every_request_gets_the_label_it_gets_alone(bundle: Bundle, tmp_path: Path) -> None:
-    one_graph = OneGraph(write_one_graph(bundle, "fp32", tmp_path), fair_options(1, False)[0])
+    one_graph = OneGraph(write_one_graph(bundle, "fp32", tmp_path), fair_options(1)[0])
     texts = random_texts([3, 30, 9, 12, 3, 64, 31, 8, 8, 8], vocabulary=200)
     limits = WaveLimits(max_rows=4, max_tokens=128)
     together = answer_all(one_graph, texts, 6, limits, pad_id=0)
