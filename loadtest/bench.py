@@ -48,13 +48,22 @@ def _table(document: dict[str, Any]) -> Table:
     clock = "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
     title = f"{document['bundle']}, {document['precision']}, {clock}"
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.caption = "exits: time until the answer as a share of a full run (share of the layers)"
+    table.caption = (
+        "one graph: with the last head alone, and with every head as the segments have\n"
+        "one call a segment: every exit asked by the host, as with rows in company; "
+        "a lone row passes exits at which it surely stays\n"
+        "exits: time until the answer as a share of a full run (share of the layers)"
+    )
     table.add_column("rows x tokens", no_wrap=True)
     for shape in shapes:
         table.add_column(f"{shape['rows']} x {shape['tokens']}", justify="right", no_wrap=True)
     table.add_row("one graph, ms", *(f"{shape['one_graph_ms']:.2f}" for shape in shapes))
     table.add_row("segments, ms", *(f"{shape['segments_ms']:.2f}" for shape in shapes))
     table.add_row("segments / one graph", *(f"{shape['ratio']:.2f}" for shape in shapes))
+    cutting = (f"{shape['price_of_cutting']:.2f}" for shape in shapes)
+    table.add_row("with every head", *cutting)
+    by_host = (f"{shape['by_host_ms'] / shape['one_graph_ms']:.2f}" for shape in shapes)
+    table.add_row("one call a segment", *by_host)
     if shapes and shapes[0]["fp32_segments_ms"]:
         gains = (shape["fp32_segments_ms"] / shape["segments_ms"] for shape in shapes)
         table.add_row("faster than fp32", *(f"{gain:.2f}x" for gain in gains))

@@ -14,6 +14,7 @@ from loadtest.race import Contenders, Finding, OneGraph, Shape, race
 from serve.bundle import Bundle
 from serve.manifest import Precision
 from serve.ort_environment import session_options
+from serve.process_memory import settle_memory
 from serve.segments import SegmentChain
 
 SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
@@ -41,15 +42,13 @@ def compare(
     chain = SegmentChain(bundle, precision, num_threads)
     beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
     fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_one_graph(bundle, precision, Path(folder))
-        settings = fair_options(num_threads)
-        one_graphs = [OneGraph(path, options) for options in settings]
-        # One thread's own time is not disturbed by what else the machine does.
-        clock = time.thread_time if num_threads == 1 else time.perf_counter
-        contenders = Contenders(one_graphs, chain, fp32, clock)
-        fitting = [shape for shape in shapes if shape.tokens <= bundle.manifest.max_tokens]
-        findings = [race(contenders, shape, vocabulary, seconds) for shape in fitting]
+    graphs = [one_graphs(bundle, precision, num_threads, every) for every in (False, True)]
+    # One thread's own time is not disturbed by what else the machine does.
+    clock = time.thread_time if num_threads == 1 else time.perf_counter
+    contenders = Contenders(*graphs, chain, fp32, clock)
+    settle_memory()
+    fitting = [shape for shape in shapes if shape.tokens <= bundle.manifest.max_tokens]
+    findings = [race(contenders, shape, vocabulary, seconds) for shape in fitting]
     return {
         "bundle": bundle.name,
         "precision": precision,
@@ -57,6 +56,22 @@ def compare(
         "exit_layers": list(bundle.manifest.exit_layers),
         "shapes": [_entry(finding) for finding in findings],
     }
+
+
+def one_graphs(
+    bundle: Bundle, precision: Precision, num_threads: int, every_head: bool
+) -> list[OneGraph]:
+    """Return the model as one graph, in the settings that may suit it best.
+
+    Args:
+        bundle: whose segments are joined.
+        precision: which variant.
+        num_threads: of every session.
+        every_head: keep the inner heads.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_one_graph(bundle, precision, Path(folder), every_head)
+        return [OneGraph(path, options) for options in fair_options(num_threads)]
 
 
 def fair_options(num_threads: int) -> list[ort.SessionOptions]:
@@ -79,7 +94,10 @@ def _entry(finding: Finding) -> Document:
         "tokens": finding.shape.tokens,
         "one_graph_ms": finding.one_graph_ms,
         "segments_ms": finding.segments_ms,
+        "by_host_ms": finding.by_host_ms,
         "fp32_segments_ms": finding.fp32_ms,
+        "every_head_ms": finding.every_head_ms,
         "ratio": finding.ratio,
+        "price_of_cutting": finding.price_of_cutting,
         "exit_shares": list(finding.exit_shares),
     }

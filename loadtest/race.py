@@ -19,9 +19,12 @@ _SETTLE_S = 0.06
 _WARM_UP_S = 0.01
 _RUNS_PER_TURN = 3
 _FEWEST_TURNS = 5
+# No logits lie so far apart.
+_NEVER_FAR = 1e30
 
 Feeds = dict[str, NDArray[np.int64]]  # each (rows, tokens)
 Clock = Callable[[], float]
+Timer = Callable[[], list[float]]
 
 
 class Shape(NamedTuple):
@@ -36,22 +39,34 @@ class Finding(NamedTuple):
 
     Attributes:
         shape: rows and tokens.
-        one_graph_ms: median time of the one graph, with whichever threading suits it better.
-        segments_ms: median time of all segments, with the logits of every exit read.
-        fp32_ms: the same of the fp32 segments; None if they are not beside another variant.
+        one_graph_ms: median time of the one graph with its last head alone, with whichever
+            threading suits it better.
+        every_head_ms: the same with every head, as the segments have.
+        segments_ms: median time of all segments, every exit asked: by the host or, of a row that
+            is alone and surely stays, in passing (`serve.runner.PassingRunner`).
+        by_host_ms: the same with every exit asked by the host, one call each.
+        fp32_ms: as `segments_ms`, of the fp32 segments; None if they are not beside another
+            variant.
         exit_shares: per exit, the median share of a full run after which its logits are there.
     """
 
     shape: Shape
     one_graph_ms: float
+    every_head_ms: float
     segments_ms: float
+    by_host_ms: float
     fp32_ms: float | None
     exit_shares: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
-        """Time of the segments as a multiple of the one graph's."""
+        """Time of the segments as a multiple of the one graph's with its last head alone."""
         return self.segments_ms / self.one_graph_ms
+
+    @property
+    def price_of_cutting(self) -> float:
+        """Time of the segments as a multiple of the one graph's with every head."""
+        return self.segments_ms / self.every_head_ms
 
 
 class OneGraph:
@@ -73,13 +88,16 @@ class Contenders(NamedTuple):
     """What runs in turns.
 
     Attributes:
-        one_graphs: the model as one graph, in the settings that may suit it; the best counts.
+        one_graphs: the model with its last head alone as one graph, in the settings that may suit
+            it; the best counts.
+        every_head: the same with every head.
         chain: its segments.
         fp32: its fp32 segments, if `chain` is another variant.
         clock: in seconds.
     """
 
     one_graphs: Sequence[OneGraph]
+    every_head: Sequence[OneGraph]
     chain: SegmentChain
     fp32: SegmentChain | None
     clock: Clock
@@ -94,24 +112,35 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
         vocabulary: ids are drawn below this.
         budget_s: time for this shape.
     """
-    feeds = feeds_of(shape, vocabulary)
-    chains = [chain for chain in (contenders.chain, contenders.fp32) if chain]
-    clock = contenders.clock
-    timers = [partial(_time_chain, chain, feeds, clock) for chain in chains]
-    timers += [partial(_time_one, one_graph, feeds, clock) for one_graph in contenders.one_graphs]
-    times_s: list[list[list[float]]] = [[] for _ in timers]
-    end = time.perf_counter() + budget_s
-    while len(times_s[0]) < _FEWEST_TURNS * _RUNS_PER_TURN or time.perf_counter() < end:
-        for runs, timer in zip(times_s, timers, strict=True):
+    feeds, clock = feeds_of(shape, vocabulary), contenders.clock
+    served = _time_lone if shape.rows == 1 else _time_chain
+    timers: dict[str, list[Timer]] = {
+        "segments": [partial(served, contenders.chain, feeds, clock)],
+        "by_host": [partial(_time_chain, contenders.chain, feeds, clock)],
+        "one_graph": [partial(_time_one, graph, feeds, clock) for graph in contenders.one_graphs],
+        "every_head": [partial(_time_one, graph, feeds, clock) for graph in contenders.every_head],
+    }
+    if contenders.fp32:
+        timers["fp32"] = [partial(served, contenders.fp32, feeds, clock)]
+    times_s: dict[Timer, list[list[float]]] = {t: [] for same in timers.values() for t in same}
+    turns, end = 0, time.perf_counter() + budget_s
+    while turns < _FEWEST_TURNS or time.perf_counter() < end:
+        turns += 1
+        for timer, runs in times_s.items():
             runs.extend(_turn(timer))
-    exits_s = np.array(times_s[0])  # (runs, exits)
+    exits_s = np.array(times_s[timers["segments"][0]])  # (runs, exits)
     shares = np.median(exits_s / exits_s[:, -1:], axis=0)
-    medians_ms = [1e3 * float(np.median([run[-1] for run in runs])) for runs in times_s]
+    best_ms = {
+        name: min(1e3 * float(np.median([run[-1] for run in times_s[timer]])) for timer in same)
+        for name, same in timers.items()
+    }
     return Finding(
         shape,
-        one_graph_ms=min(medians_ms[len(chains) :]),
-        segments_ms=medians_ms[0],
-        fp32_ms=medians_ms[1] if contenders.fp32 else None,
+        one_graph_ms=best_ms["one_graph"],
+        every_head_ms=best_ms["every_head"],
+        segments_ms=best_ms["segments"],
+        by_host_ms=best_ms["by_host"],
+        fp32_ms=best_ms.get("fp32"),
         exit_shares=tuple(shares.tolist()),
     )
 
@@ -122,7 +151,7 @@ def feeds_of(shape: Shape, vocabulary: int) -> Feeds:
     return {INPUT_IDS: ids, ATTENTION_MASK: np.ones_like(ids), TOKEN_TYPE_IDS: np.zeros_like(ids)}
 
 
-def _turn(timed_run: Callable[[], list[float]]) -> list[list[float]]:
+def _turn(timed_run: Timer) -> list[list[float]]:
     time.sleep(_SETTLE_S)
     warm = time.perf_counter() + _WARM_UP_S
     timed_run()
@@ -135,6 +164,19 @@ def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:
     start = clock()
     one_graph.run(feeds)
     return [clock() - start]
+
+
+def _time_lone(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+    """Return the seconds that a row takes which leaves at the first exit, the second, ..."""
+    ids, mask, types = feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS]
+    times_s = []
+    for last in range(len(chain)):
+        # However sure the heads are, it is not enough before this one.
+        gaps = np.where(np.arange(len(chain)) < last, _NEVER_FAR, 0).astype(np.float32)
+        start = clock()
+        chain.start(ids, mask, types, gaps)
+        times_s.append(clock() - start)
+    return times_s
 
 
 def _time_chain(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:

@@ -16,16 +16,18 @@ from serve.leaving import farewells
 from serve.memory import out_of_memory
 from serve.merging import merge
 from serve.row import Answer, Outcome, Row, WaveStats
-from serve.runner import AnyRunner, mixes_depths
+from serve.runner import AnyRunner, Gaps, mixes_depths
 from serve.scheduler import Scheduler, WaveLimits
 from serve.steps import ModelShape, steps_of
-from serve.wave import Wave
+from serve.wave import Wave, places
 
 __all__ = ["EngineCore", "ModelShape"]
 
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
+# A row that is alone may be out of sight for so long, whoever comes meanwhile.
+UNDISTURBED_S = 0.02
 _REASONS = tuple(Reason)
 _STAYS = int(Reason.STAYS)  # numpy is five times as slow at comparing with an enum's member
 
@@ -163,9 +165,7 @@ class EngineCore:
         row, glance = wave.rows[0], self._steps.glance(wave)
         while glance and not self._disturbs(row) and glance():
             self._books.note(ran)
-            began = perf_counter()
-            self._steps.advance(wave)
-            ran = Ran(wave.depth - 1, *ran[1:4], perf_counter() - began)
+            ran = self._step(wave)
         return ran
 
     def _disturbs(self, row: Row) -> bool:
@@ -179,12 +179,39 @@ class EngineCore:
         for wave in waves:
             self._steps.enter(wave)
         wave = merge(waves, self._runner)
-        joined = perf_counter()
         if len(waves) > 1:
-            self.costs.observe_join(len(wave.rows), wave.longest, joined - began)
+            joined_s = perf_counter() - began
+            self.costs.observe_join(len(wave.rows), wave.longest, joined_s)
+        return wave, self._step(wave)
+
+    def _step(self, wave: Wave) -> Ran:
+        """Run the wave's next segment, and those after it that need nobody between them.
+
+        Returns:
+            The last run; those before it have been noted.
+        """
         figures = len(wave.rows), wave.num_tokens, wave.longest
-        self._steps.advance(wave)
-        return wave, Ran(wave.depth - 1, *figures, perf_counter() - joined)
+        gaps, depth, began = self._gaps(wave), wave.depth, perf_counter()
+        self._steps.advance(wave, gaps)
+        took_s = perf_counter() - began
+        if wave.depth - depth == 1 or self._shared:
+            return Ran(wave.depth - 1, *figures, took_s)
+        *passed, last = self.costs.shares(depth, wave.depth, figures[0], figures[2])
+        for index, share in enumerate(passed, depth):
+            self._books.note(Ran(index, *figures, took_s * share))
+        return Ran(wave.depth - 1, *figures, took_s * last)
+
+    def _gaps(self, wave: Wave) -> Gaps | None:
+        """Return what lets a row that is alone pass exits by itself, for a short while."""
+        if len(wave.rows) > 1 or self._scheduler or self._awaited():
+            return None
+        gaps, free_s = self._steps.gaps(wave), UNDISTURBED_S
+        if gaps is None:
+            return None
+        if wave.deadline_s < math.inf:
+            free_s = min(free_s, wave.deadline_s - self._clock())
+        end = self.costs.reach(wave.depth, len(wave.rows), wave.longest, free_s)
+        return gaps if end == len(gaps) else np.where(places(len(gaps)) < end - 1, gaps, 0)
 
     def _settle(self, wave: Wave, ran: Ran) -> list[Outcome]:
         """Judge the rows after a segment, and let those leave that may."""

@@ -82,6 +82,27 @@ class CostModel:
         """Return the figures of segments `index` to the last, taken together."""
         return self._remaining[index]
 
+    def reach(self, index: int, num_rows: int, num_tokens: int, budget_s: float) -> int:
+        """Return the depth that a wave reaches within so many seconds: one deeper at least."""
+        last = len(self._costs)
+        if self.remaining_s(index, num_rows, num_tokens) <= budget_s:
+            return last
+        end, took_s = index + 1, self.segment_s(index, num_rows, num_tokens)
+        while end < last:
+            took_s += self.segment_s(end, num_rows, num_tokens)
+            if took_s > budget_s:
+                break
+            end += 1
+        return end
+
+    def shares(self, begin: int, end: int, num_rows: int, num_tokens: int) -> list[float]:
+        """Return what part each of these segments has in the time of all of them."""
+        times_s = [self.segment_s(i, num_rows, num_tokens) for i in range(begin, end)]
+        total_s = sum(times_s)
+        if not total_s:
+            return [1 / (end - begin)] * (end - begin)
+        return [time_s / total_s for time_s in times_s]
+
     def join_s(self, num_rows: int, num_tokens: int) -> float:
         """Return the time of copying so many rows' hidden states together."""
         return self._join_per_token_s * num_rows * num_tokens

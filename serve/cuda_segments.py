@@ -128,7 +128,7 @@ class _Bound:
         passed_on = {} if is_last else {HIDDEN_OUT: self._device}
         values = _bound_run(self._session, inputs, passed_on | self._said, None)
         hidden = None if is_last else values.pop(0)
-        return Step(hidden, *(value.numpy() for value in values))
+        return Step.of(hidden, (value.numpy() for value in values))
 
 
 class _Joiner:

@@ -6,7 +6,7 @@ from serve.core import ModelShape
 from serve.device import Placement, build_runner
 from serve.errors import InvalidRequest
 from serve.exit_costs import measure_exit_costs
-from serve.ort_environment import give_back_memory
+from serve.process_memory import give_back_memory
 from serve.shared_layers import SharedLayers
 
 AUTO = "auto"

@@ -1,34 +1,63 @@
-"""Segments as one ONNX graph that runs the one it is asked for.
+"""Segments as one ONNX graph, which runs the one it is asked for and may go on from there.
 
 One graph is one session, and a session's threads are its own: those of six sessions must sleep
 whenever their segment does not run, or they take the cores from each other, and to wake one takes
 longer than a short text's segment. Threads of one session may stay awake from segment to segment.
 
-The graph is a tree of `If` nodes over the input `segment`, with a segment's graph at each leaf; it
-sees the inputs of all. Only the frames of protobuf's wire format are written here (ONNX's IR,
-https://onnx.ai/onnx/repo-docs/IR.html), and weights stay in the segments' files, as ONNX's external
-data: the server can do without ONNX's library.
+The graph is a `Loop`. Its body is a tree of `If` nodes over the number of the segment, with a
+segment's graph at each leaf. After a segment the loop ends unless the two largest logits of every
+row lie closer together than the exit's gap: rows that surely stay there (`serve.criteria.gaps`) go
+on without the host. Weights stay in the segments' files, as ONNX's external data.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-# Which segment to run, counted from 0: int64, a scalar.
-SEGMENT: Final = "segment"
+import numpy as np
 
-_FEW_BYTES = 256
+from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP, LOGITS
+from serve.onnx_wire import (
+    BOOL,
+    FLOAT,
+    FUNCTION,
+    GRAPH,
+    INITIALIZER,
+    INPUT,
+    INT64,
+    NAME,
+    OPSET,
+    OUTPUT,
+    Pieces,
+    constant,
+    element_of,
+    fields,
+    framed,
+    left_in,
+    name_of,
+    node,
+    rank_of,
+    renamed,
+    string,
+    value,
+)
 
-# Fields of ONNX's messages.
-_GRAPH, _OPSET, _FUNCTION = 7, 8, 25  # of a model
-_NODE, _NAME, _INITIALIZER, _INPUT, _OUTPUT = 1, 2, 5, 11, 12  # of a graph
-_RAW_DATA = 9  # of a tensor
-_INT64 = 7  # of element types
-_IS_GRAPH = 5  # of types of attributes
-_LENGTH_DELIMITED = 2
-_FIXED_BYTES = {1: 8, 5: 4}  # by wire type
+# No value of a segment has a space in its name, and all here have, lest they be mixed up.
 
-# To be written one after the other.
-Pieces: TypeAlias = list[bytes | memoryview]
+# Inputs beside the segments' own. The segment to begin with, counted from 0: int64, a scalar.
+FIRST: Final = "first segment"
+# Its hidden states, and which rows of them go on: those of the segments after it are the loop's.
+FIRST_HIDDEN: Final = "first hidden"
+FIRST_KEEP: Final = "first keep"
+# (rows,) int64: 0, 1, 2, ... as many as rows run.
+EVERY_ROW: Final = "every row"
+# (segments,) float32: how far apart the two largest logits of some row must be, at least, for the
+# loop to end after a segment. 0 ends it anyhow, infinity does not while logits are finite.
+GAPS: Final = "all gaps"
+# Output: the hidden states after the last segment that has run.
+LAST_HIDDEN: Final = "last hidden"
+
+# Values in the loop.
+_SEGMENT, _NEXT, _GO_ON, _STAY = "this segment", "next segment", "go on", "rows that go on"
 
 
 class _Segment(NamedTuple):
@@ -36,20 +65,28 @@ class _Segment(NamedTuple):
 
     model: Pieces  # all but its graph and what it needs
     needs: list[bytes]  # versions of operator sets, functions
-    inputs: dict[bytes, memoryview]
-    outputs: dict[bytes, memoryview]
-    body: Pieces  # the graph without its inputs
+    inputs: dict[str, memoryview]
+    outputs: dict[str, memoryview]
+    body: Pieces  # the graph without its inputs and outputs
 
 
-def one_graph(models: Mapping[str, memoryview]) -> bytes:
+def every(said: str) -> str:
+    """Return the output that holds what heads say under this name: (segments that ran, ...)."""
+    return f"every {said}"
+
+
+def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     """Return the model of a whole chain.
 
-    Its inputs are `segment` and those of all segments; what a segment does not read may be
-    anything. Its outputs are the segments'.
+    Its inputs are those named above and those of the segments, but for `HIDDEN` and `KEEP`; what a
+    segment does not read may be anything. Its outputs are `LAST_HIDDEN` and `every` other output
+    of the segments.
 
     Args:
-        models: ONNX models with the same outputs, first to last, two or more; by their files,
-            from which the weights will be read.
+        models: ONNX models with the same outputs, first to last; by their files, from which the
+            weights will be read.
+        num_labels: of rows whose logits are (rows, labels), two or more. With 0, logits are not
+            told apart: gaps must be 0 or infinity.
 
     Raises:
         ValueError: they cannot be joined; the message begins with the file that is wrong.
@@ -60,15 +97,13 @@ def one_graph(models: Mapping[str, memoryview]) -> bytes:
             segments.append(_taken_apart(model, file))
         except (IndexError, StopIteration, ValueError) as error:
             raise ValueError(f"{file}: no ONNX model") from error
+        if HIDDEN_OUT not in segments[-1].outputs:
+            raise ValueError(f"{file}: no output {HIDDEN_OUT}, so that it is no segment")
         if list(segments[-1].outputs) != list(segments[0].outputs):
             raise ValueError(f"{file}: not the outputs of the segments before")
-    inputs = {name: field for s in reversed(segments) for name, field in s.inputs.items()}
-    graph = _choosing(segments, 0, within="")
-    for k in range(1, len(segments)):
-        graph += [_field(_INITIALIZER, _scalar(_bound(k), k))]
-    graph += [_field(_INPUT, _string(1, SEGMENT) + _field(2, _scalar_type())), *inputs.values()]
     needs = dict.fromkeys(need for segment in segments for need in segment.needs)
-    return b"".join([*segments[0].model, *needs, *_framed(_GRAPH, graph)])
+    graph = _loop(segments, num_labels)
+    return b"".join([*segments[0].model, *needs, *framed(GRAPH, graph)])
 
 
 def _taken_apart(model: memoryview, file: str) -> _Segment:
@@ -76,43 +111,88 @@ def _taken_apart(model: memoryview, file: str) -> _Segment:
     body: Pieces = []
     needs: list[bytes] = []
     graph, graph_at, inputs, outputs = memoryview(b""), 0, {}, {}
-    for number, field, content, at in _fields(model):
-        if number == _GRAPH:
+    for number, whole, content, at in fields(model):
+        if number == GRAPH:
             graph, graph_at = content, at
-        elif number in (_OPSET, _FUNCTION):
-            needs.append(bytes(field))
+        elif number in (OPSET, FUNCTION):
+            needs.append(bytes(whole))
         else:
-            rest.append(field)
-    for number, field, content, at in _fields(graph):
-        if number == _INITIALIZER:
-            body += _framed(_INITIALIZER, _left_in(file, content, graph_at + at))
-        elif number == _INPUT:
-            inputs[_name_of(content)] = field
+            rest.append(whole)
+    for number, whole, content, at in fields(graph):
+        if number == INITIALIZER:
+            body += left_in(file, content, graph_at + at)
+        elif number == INPUT:
+            inputs[name_of(content)] = whole
+        elif number == OUTPUT:
+            element_of(content)  # it must have a type
+            outputs[name_of(content)] = whole
         else:
-            body.append(field)
-        if number == _OUTPUT:
-            outputs[_name_of(content)] = field
+            body.append(whole)
     return _Segment(rest, needs, inputs, outputs, body)
 
 
-def _left_in(file: str, tensor: memoryview, tensor_at: int) -> Pieces:
-    """Return a tensor whose data stay in their file, unless they are few.
+def _loop(segments: Sequence[_Segment], num_labels: int) -> Pieces:
+    """Return the fields of the graph that runs one segment after the other."""
+    outputs = segments[0].outputs
+    hidden = _content(outputs[HIDDEN_OUT])
+    element, rank = element_of(hidden), rank_of(hidden)
+    said = {name: whole for name, whole in outputs.items() if name != HIDDEN_OUT}
+    body: Pieces = [
+        *_choosing(segments, 0, within=""),
+        *_going_on(num_labels),
+        value(INPUT, "number of turn", INT64, 0),
+        value(INPUT, "went on", BOOL, 0),
+        value(INPUT, _SEGMENT, INT64, 0),
+        value(INPUT, HIDDEN, element, rank),
+        value(INPUT, KEEP, INT64, 1),
+        value(OUTPUT, _GO_ON, BOOL, 0),
+        value(OUTPUT, _NEXT, INT64, 0),
+        value(OUTPUT, HIDDEN_OUT, element, rank),
+        value(OUTPUT, _STAY, INT64, 1),
+        *said.values(),
+    ]
+    inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
+    return [
+        string(NAME, "segments"),
+        *node(
+            "Loop",
+            [_number(len(segments)), "", FIRST, FIRST_HIDDEN, FIRST_KEEP],
+            ["last segment", LAST_HIDDEN, "last keep", *map(every, said)],
+            graphs={"body": body},
+        ),
+        *(constant(_number(k), np.array(k, np.int64)) for k in range(1, len(segments) + 1)),
+        constant("two of them", np.array([2], np.int64)),
+        constant("plus, minus", np.array([1, -1], np.float32)),
+        value(INPUT, FIRST, INT64, 0),
+        value(INPUT, FIRST_HIDDEN, element, rank),
+        value(INPUT, FIRST_KEEP, INT64, 1),
+        value(INPUT, EVERY_ROW, INT64, 1),
+        value(INPUT, GAPS, FLOAT, 1),
+        *(whole for name, whole in inputs.items() if name not in (HIDDEN, KEEP)),
+        value(OUTPUT, LAST_HIDDEN, element, rank),
+        *(_every(name, _content(whole)) for name, whole in said.items()),
+    ]
 
-    ONNX Runtime keeps a copy of each graph for every graph that it is in.
-    """
-    pieces: Pieces = []
-    for number, field, content, at in _fields(tensor):
-        if number != _RAW_DATA or len(content) < _FEW_BYTES:
-            pieces.append(field)
-            continue
-        place = {"location": file, "offset": str(tensor_at + at), "length": str(len(content))}
-        pieces += [_field(13, _string(1, key) + _string(2, value)) for key, value in place.items()]
-        pieces.append(_number(14, 1))  # the data are elsewhere
-    return pieces
+
+def _going_on(num_labels: int) -> Pieces:
+    """Return the nodes at the end of a turn."""
+    least = [
+        *node("TopK", [LOGITS, "two of them"], ["two largest", "their labels"]),
+        *node("MatMul", ["two largest", "plus, minus"], ["between them"]),
+    ]
+    return [
+        # No less than 0 either way: an exit whose gap is 0 ends the loop.
+        *(least if num_labels else node("Abs", [LOGITS], ["between them"])),
+        *node("ReduceMax", ["between them"], ["widest gap"], integers={"keepdims": 0}),
+        *node("Gather", [GAPS, _SEGMENT], ["own gap"]),
+        *node("Less", ["widest gap", "own gap"], [_GO_ON]),
+        *node("Add", [_SEGMENT, _number(1)], [_NEXT]),
+        *node("Identity", [EVERY_ROW], [_STAY]),
+    ]
 
 
 def _choosing(segments: Sequence[_Segment], first: int, within: str) -> Pieces:
-    """Return the fields of a graph that chooses among these segments.
+    """Return the fields of a graph that chooses among these segments, without its outputs.
 
     Args:
         segments: neighbours.
@@ -125,105 +205,40 @@ def _choosing(segments: Sequence[_Segment], first: int, within: str) -> Pieces:
     half = len(segments) // 2
     middle = first + half
     branches = {
-        "then_branch": _choosing(segments[:half], first, f" before {middle}{within}"),
-        "else_branch": _choosing(segments[half:], middle, f" from {middle}{within}"),
+        "then_branch": (segments[:half], first, f" before {middle}{within}"),
+        "else_branch": (segments[half:], middle, f" from {middle}{within}"),
     }
     chosen = f"chosen at {middle}{within}"
-    outputs = {name.decode() + within: field for name, field in segments[0].outputs.items()}
-    choice: Pieces = [_node("If", [chosen], list(outputs))]
-    for name, branch in branches.items():
-        attribute = [_string(1, name), *_framed(6, branch), _number(20, _IS_GRAPH)]
-        choice += _framed(5, attribute)
     return [
-        _string(_NAME, f"segments from {first}"),
-        _field(_NODE, _node("Less", [SEGMENT, _bound(middle)], [chosen])),
-        *_framed(_NODE, choice),
-        *(_renamed(field, name) for name, field in outputs.items()),
+        string(NAME, f"segments from {first}"),
+        *node("Less", [_SEGMENT, _number(middle)], [chosen]),
+        *node(
+            "If",
+            [chosen],
+            [name + within for name in segments[0].outputs],
+            graphs={
+                name: [*_choosing(*branch), *_outputs(*branch)] for name, branch in branches.items()
+            },
+        ),
     ]
 
 
-def _bound(segment: int) -> str:
-    return f"{SEGMENT} {segment}"
+def _outputs(segments: Sequence[_Segment], first: int, within: str) -> Pieces:
+    named = segments[0].outputs.items()
+    if len(segments) == 1:
+        return [whole for _, whole in named]
+    return [renamed(whole, name + within) for name, whole in named]
 
 
-def _framed(number: int, content: Pieces) -> Pieces:
-    """Return a field whose content is in pieces."""
-    return [_head(number, sum(map(len, content))), *content]
+def _every(name: str, said: memoryview) -> bytes:
+    rank = rank_of(said)
+    return value(OUTPUT, every(name), element_of(said), None if rank is None else rank + 1)
 
 
-def _node(op: str, inputs: list[str], outputs: list[str]) -> bytes:
-    names = [*(_string(1, name) for name in inputs), *(_string(2, name) for name in outputs)]
-    return b"".join([*names, _string(4, op)])
+def _number(number: int) -> str:
+    return f"number {number}"
 
 
-def _scalar(name: str, value: int) -> bytes:
-    return _number(2, _INT64) + _field(7, _varint(value)) + _string(8, name)
-
-
-def _scalar_type() -> bytes:
-    return _field(1, _number(1, _INT64) + _field(2, b""))
-
-
-def _renamed(output: memoryview, name: str) -> bytes:
-    """Return a value's field under another name."""
-    ((number, _, value, _),) = _fields(output)
-    rest = b"".join(bytes(field) for n, field, *_ in _fields(value) if n != 1)
-    return _field(number, _string(1, name) + rest)
-
-
-def _name_of(value: memoryview) -> bytes:
-    return next(bytes(content) for number, _, content, _ in _fields(value) if number == 1)
-
-
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview, int]]:
-    """Yield each field's number, the whole field, its content, and where that begins."""
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = _read_varint(message, at)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type == _LENGTH_DELIMITED:
-            length, at = _read_varint(message, at)
-        elif wire_type == 0:
-            length = _read_varint(message, at)[1] - at
-        elif wire_type in _FIXED_BYTES:
-            length = _FIXED_BYTES[wire_type]
-        else:
-            raise ValueError(f"unknown wire type {wire_type}")
-        yield number, message[begin : at + length], message[at : at + length], at
-        at += length
-
-
-def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _string(number: int, text: str) -> bytes:
-    return _field(number, text.encode())
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _head(number, len(content)) + content
-
-
-def _head(number: int, length: int) -> bytes:
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(length)
+def _content(whole: memoryview) -> memoryview:
+    ((_, _, content, _),) = fields(whole)
+    return content

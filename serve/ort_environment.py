@@ -1,6 +1,5 @@
 """What the ONNX Runtime sessions of a process have in common: settings and an arena."""
 
-import ctypes
 from functools import cache
 
 import onnxruntime as ort
@@ -36,16 +35,6 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
         options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     return options
-
-
-def give_back_memory() -> None:
-    """Return to the system what loading models needed for a while, where the C library can.
-
-    Of a BERT-base in fp32 that is 160 MB: its weights, before they were packed for the kernels.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
 
 
 @cache

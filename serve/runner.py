@@ -1,27 +1,42 @@
 """What the engine needs of whatever runs the segments."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeGuard
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ids: TypeAlias = NDArray[np.int64]  # (rows, tokens)
 Hidden: TypeAlias = Any  # (rows, tokens, width), wherever the runner keeps it
+Gaps: TypeAlias = NDArray[np.float32]  # (exits,)
 
 
 class Step(NamedTuple):
-    """What one segment gives.
+    """What a segment gives; of several that have run in one call, the last.
 
     Attributes:
         hidden: hidden states for the next segment; None after the last.
         logits: (rows, labels) float32; of token classification (rows, tokens, labels).
         uncertainty: (rows,) float32, the heads' own predicted error, if they give it.
+        passed: (exits passed, rows, ...) the logits of the exits before that one which the rows
+            have come by in this call; None if there is none.
     """
 
     hidden: Hidden
     logits: NDArray[np.float32]
     uncertainty: NDArray[np.float32] | None = None
+    passed: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(cls, hidden: Hidden, said: Iterable[NDArray[np.float32]]) -> "Step":
+        """Return a step with what the heads' outputs are, logits first."""
+        logits, *more = said
+        return cls(hidden, logits, more[0] if more else None)
+
+    @property
+    def exits(self) -> int:
+        """How many exits the rows have come by."""
+        return 1 if self.passed is None else 1 + len(self.passed)
 
 
 class Runner(Protocol):
@@ -55,6 +70,41 @@ class Runner(Protocol):
             parts: (hidden, keep, tokens) each: the rows to take, and to how many tokens
                 they may be cut. Rows are padded to the longest part.
         """
+        ...
+
+
+class PassingRunner(Runner, Protocol):
+    """Segments that need not come back to the host at an exit where rows surely stay."""
+
+    passes: Literal[True]
+
+    def start(
+        self,
+        input_ids: Ids,
+        attention_mask: Ids,
+        token_type_ids: Ids,
+        gaps: Gaps | None = None,
+    ) -> Step:
+        """Run the first segment, as `Runner.start`, and go on where `gaps` let it.
+
+        Args:
+            input_ids: (rows, tokens).
+            attention_mask: (rows, tokens).
+            token_type_ids: (rows, tokens).
+            gaps: it goes on after an exit if the two largest logits of every row lie closer
+                together than this; not with 0. None is 0 everywhere.
+        """
+        ...
+
+    def advance(
+        self,
+        index: int,
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+        gaps: Gaps | None = None,
+    ) -> Step:
+        """Run segment `index`, as `Runner.advance`, and go on as `start` does."""
         ...
 
 
@@ -98,6 +148,11 @@ class MixedRunner(Protocol):
 
 
 AnyRunner: TypeAlias = Runner | MixedRunner
+
+
+def passes_exits(runner: Runner) -> TypeGuard[PassingRunner]:
+    """Tell whether the runner can go on past an exit by itself."""
+    return getattr(runner, "passes", False)
 
 
 def mixes_depths(runner: AnyRunner) -> TypeGuard[MixedRunner]:

@@ -18,7 +18,8 @@ from serve.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.ort_environment import give_back_memory, session_options
+from serve.ort_environment import session_options
+from serve.process_memory import settle_memory
 from serve.runner import Hidden, Ids, Step
 from serve.segments import join_on_host, said_by_heads
 from serve.sessions import open_session
@@ -54,7 +55,7 @@ class SharedLayers:
         self._layer = load(graphs.layer.file)
         active = [head for head in graphs.heads if head.exit_layer in self.exits]
         self._heads = {head.exit_layer: load(head.file) for head in active}
-        give_back_memory()
+        settle_memory()
 
     def __len__(self) -> int:
         return self.exits[-1]
@@ -64,7 +65,7 @@ class SharedLayers:
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
         (hidden,) = self._embed.run([HIDDEN_OUT], inputs)
-        return Step(hidden, *self._silence(input_ids.shape))
+        return Step.of(hidden, self._silence(input_ids.shape))
 
     def advance_mixed(
         self,
@@ -78,16 +79,16 @@ class SharedLayers:
         asked = [layer for layer in present.tolist() if layer in self._heads]
         if not asked:
             (passed_on,) = self._layer.run([HIDDEN_OUT], inputs)
-            return Step(passed_on, *self._silence(attention_mask.shape))
+            return Step.of(passed_on, self._silence(attention_mask.shape))
         passed_on, pooled = self._layer.run([HIDDEN_OUT, POOLED], inputs)
         if len(present) == 1:
-            return Step(passed_on, *self._ask(asked[0], pooled))
+            return Step.of(passed_on, self._ask(asked[0], pooled))
         everything = self._silence(attention_mask.shape)
         for layer in asked:
             rows = np.flatnonzero(depths + 1 == layer)
             for values, own in zip(everything, self._ask(layer, pooled[rows]), strict=True):
                 values[rows] = own
-        return Step(passed_on, *everything)
+        return Step.of(passed_on, everything)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from serve.cost import CostModel
 from serve.criteria.glance import glance_at
+from serve.criteria.passing import come_by, gaps_from
 from serve.judge import Given, Said, judge
 from serve.leaving import note_passing
 from serve.merging import given_of
-from serve.runner import AnyRunner, MixedRunner, Runner, mixes_depths
+from serve.runner import AnyRunner, Gaps, MixedRunner, Runner, mixes_depths, passes_exits
 from serve.traits import Traits
 from serve.wave import Wave, places
 
@@ -47,8 +48,20 @@ class Steps(Protocol):
         """Do what fresh rows need before they can join others."""
         ...
 
-    def advance(self, wave: Wave) -> None:
-        """Run the wave one deeper and put hidden states and logits into it."""
+    def advance(self, wave: Wave, gaps: Gaps | None = None) -> None:
+        """Run the wave one deeper and put hidden states and logits into it.
+
+        Args:
+            wave: to be run.
+            gaps: from `gaps`, to go on where the row surely stays.
+        """
+        ...
+
+    def gaps(self, wave: Wave) -> Gaps | None:
+        """Return what lets a wave of one row pass exits by itself, see `runner.PassingRunner`.
+
+        None if it must be looked at after every segment.
+        """
         ...
 
     def judge(self, wave: Wave) -> NDArray[np.int8]:
@@ -86,18 +99,28 @@ class ChainSteps:
 
     def __init__(self, runner: Runner, shape: ModelShape) -> None:
         self._runner, self._shape = runner, shape
+        self._passes = passes_exits(runner)
 
     def enter(self, wave: Wave) -> None:
         pass
 
-    def advance(self, wave: Wave) -> None:
+    def advance(self, wave: Wave, gaps: Gaps | None = None) -> None:
+        more, depth = () if gaps is None else (gaps,), wave.depth
         if wave.depth:
-            step = self._runner.advance(wave.depth, wave.hidden, wave.keep, wave.mask)
+            step = self._runner.advance(wave.depth, wave.hidden, wave.keep, wave.mask, *more)
         else:
             ids, types = wave.padded(self._shape.pad_id)
-            step = self._runner.start(ids, wave.mask, types)
-        wave.land(step.hidden)
+            step = self._runner.start(ids, wave.mask, types, *more)
+        wave.land(step.hidden, step.exits)
         wave.logits, wave.uncertainty = step.logits, step.uncertainty
+        if step.passed is not None:
+            come_by(wave.columns, step.passed, depth, self._shape.temperatures)
+
+    def gaps(self, wave: Wave) -> Gaps | None:
+        if not self._passes or wave.has_trails:
+            return None
+        rule, shape = wave.rows[0].rule, self._shape
+        return gaps_from(wave.depth, rule, wave.columns, shape.traits, shape.temperatures)
 
     def judge(self, wave: Wave) -> NDArray[np.int8]:
         index, shape = wave.depth - 1, self._shape
@@ -137,7 +160,10 @@ class SharedSteps:
             ids, types = wave.padded(self._shape.pad_id)
             wave.place(self._runner.start(ids, wave.mask, types).hidden)
 
-    def advance(self, wave: Wave) -> None:
+    def gaps(self, wave: Wave) -> Gaps | None:
+        return None
+
+    def advance(self, wave: Wave, gaps: Gaps | None = None) -> None:
         assert wave.depths is not None
         step = self._runner.advance_mixed(wave.depths, wave.hidden, wave.keep, wave.mask)
         wave.land(step.hidden)

@@ -164,10 +164,10 @@ class Wave:
         self.hidden = hidden
         self.keep = places(len(self.rows))
 
-    def land(self, hidden: Hidden) -> None:
-        """Take over the rows' hidden states after a segment; the wave is one deeper."""
+    def land(self, hidden: Hidden, segments: int = 1) -> None:
+        """Take over the rows' hidden states after a segment, or several; the wave is deeper."""
         self.place(hidden)
-        self.depth += 1
+        self.depth += segments
         if self.depths is not None:
             self.depths = self.depths + 1
 

@@ -32,28 +32,23 @@ def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measur
     for shape in budget.shapes:
         case = f"{shape.rows} x {shape.tokens}"
         report(f"{subject.precision}: segments against one graph, {case}")
-        last, every = (
-            race(
-                Contenders(graphs, subject.chain, None, subject.clock),
-                shape,
-                subject.vocabulary,
-                seconds,
-            )
-            for graphs, seconds in (
-                (subject.one_graphs, budget.shape_s),
-                (subject.every_head, budget.shape_s / 2),
-            )
+        found = race(
+            Contenders(subject.one_graphs, subject.every_head, subject.chain, None, subject.clock),
+            shape,
+            subject.vocabulary,
+            budget.shape_s,
         )
-        bars.append(at_most(_CUT, f"{subject.precision} {case}", last.ratio, 1.05))
+        bars.append(at_most(_CUT, f"{subject.precision} {case}", found.ratio, 1.05))
         figures.append(
             {
                 "rows": shape.rows,
                 "tokens": shape.tokens,
-                "one_graph_ms": last.one_graph_ms,
-                "segments_ms": last.segments_ms,
-                "ratio": last.ratio,
-                "ratio_to_one_graph_with_every_head": every.ratio,
-                "exit_shares": list(last.exit_shares),
+                "one_graph_ms": found.one_graph_ms,
+                "segments_ms": found.segments_ms,
+                "by_host_ms": found.by_host_ms,
+                "ratio": found.ratio,
+                "ratio_to_one_graph_with_every_head": found.price_of_cutting,
+                "exit_shares": list(found.exit_shares),
             }
         )
     return bars, {"price_of_cutting": figures}

@@ -43,7 +43,7 @@ class Budget:
 
     Attributes:
         shapes: of the waves that are run as segments and as one graph.
-        shape_s: time for each of them, and again for the one graph with every head.
+        shape_s: time for each of them.
         leave_turns: lone requests per exit layer and length.
         rounds: turns of each contender under full load.
         requests: how many each of them answers in a turn, by precision.

@@ -1,14 +1,11 @@
 """What is measured, loaded: a bundle's segments and the same model as one graph."""
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from loadtest.comparison import fair_options
-from loadtest.one_graph import write_one_graph
+from loadtest.comparison import one_graphs
 from loadtest.race import Clock, OneGraph
 from serve.bundle import Bundle
 from serve.core import ModelShape
@@ -68,15 +65,8 @@ def loaded(
         vocabulary: number of its token ids.
         num_threads: of every session.
     """
-    settings = fair_options(num_threads)
-    with tempfile.TemporaryDirectory() as folder:
-        graphs: list[list[OneGraph]] = []
-        for every_head in (False, True):
-            place = Path(folder) / str(every_head)
-            place.mkdir()
-            path = write_one_graph(bundle, precision, place, every_head)
-            graphs.append([OneGraph(path, options) for options in settings])
-        chain = SegmentChain(bundle, precision, num_threads)
-        # One thread's own time is not disturbed by what else the machine does.
-        clock = time.thread_time if num_threads == 1 else time.perf_counter
-        yield Subject(bundle, precision, vocabulary, chain, *graphs, clock)
+    graphs = [one_graphs(bundle, precision, num_threads, every) for every in (False, True)]
+    chain = SegmentChain(bundle, precision, num_threads)
+    # One thread's own time is not disturbed by what else the machine does.
+    clock = time.thread_time if num_threads == 1 else time.perf_counter
+    yield Subject(bundle, precision, vocabulary, chain, *graphs, clock)

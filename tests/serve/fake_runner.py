@@ -1,13 +1,14 @@
 """Segments that cost nothing: logits are looked up by the row's first token."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.row import Row
 from serve.rules import ExitRule, NeverRule
-from serve.runner import Hidden, Ids, Step
+from serve.runner import Gaps, Hidden, Ids, Step
 
 Heads = Callable[[int, int], Sequence[float]]  # (row's key, exit index) -> logits
 
@@ -63,6 +64,72 @@ class FakeRunner:
         self.runs.append(Run(index, keys, ids.shape[1]))
         logits = np.array([self._heads(int(key), index) for key in keys], np.float32)
         return Step(ids, logits)
+
+
+class Call(NamedTuple):
+    """One call of a runner that passes exits: the first exit, how many, and what let it go on."""
+
+    first: int
+    exits: int
+    gaps: list[float] | None
+
+
+class PassingFakeRunner(FakeRunner):
+    """A `serve.runner.PassingRunner` likewise.
+
+    Attributes:
+        calls: what was asked for, in order.
+    """
+
+    passes: Literal[True] = True
+
+    def __init__(self, num_segments: int, heads: Heads) -> None:
+        super().__init__(num_segments, heads)
+        self.calls: list[Call] = []
+
+    def start(
+        self,
+        input_ids: Ids,
+        attention_mask: Ids,
+        token_type_ids: Ids,
+        gaps: Gaps | None = None,
+    ) -> Step:
+        step = super().start(input_ids, attention_mask, token_type_ids)
+        return self._go_on(step, 0, attention_mask, gaps)
+
+    def advance(
+        self,
+        index: int,
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+        gaps: Gaps | None = None,
+    ) -> Step:
+        step = super().advance(index, hidden, keep, attention_mask)
+        return self._go_on(step, index, attention_mask, gaps)
+
+    def _go_on(self, step: Step, first: int, mask: Ids, gaps: Gaps | None) -> Step:
+        if gaps is None:
+            self.calls.append(Call(first, 1, None))
+            return step
+        assert gaps.shape == (len(self),)
+        assert gaps.dtype == np.float32
+        assert gaps[-1] == 0, "nothing comes after the last"
+        index, passed = first, []
+        while _widest_gap(step.logits) < gaps[index]:
+            index += 1
+            passed.append(step.logits)
+            step = super().advance(index, step.hidden, np.arange(len(mask)), mask)
+        self.calls.append(Call(first, 1 + len(passed), gaps.tolist()))
+        return step._replace(passed=np.stack(passed)) if passed else step
+
+
+def _widest_gap(logits: NDArray[np.float32]) -> np.float32:
+    """Return how far apart the two largest logits are, of any row; NaN if that is no number."""
+    ordered = np.sort(logits, axis=1)
+    with np.errstate(invalid="ignore"):
+        widest: np.float32 = (ordered[:, -1] - ordered[:, -2]).max()
+    return widest
 
 
 class FakeSharedRunner(FakeRunner):

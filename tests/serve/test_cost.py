@@ -47,6 +47,50 @@ def test_what_remains_is_the_sum_of_the_segments() -> None:
     )
 
 
+FALLING = [SegmentCost(fixed_s=k * 1e-3, per_token_s=k * 1e-5) for k in (4, 3, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("index", "budget_s", "depth"),
+    [
+        (0, 1, 4),
+        (0, 10.5e-3, 4),
+        (0, 9.5e-3, 3),
+        (0, 8e-3, 2),
+        (0, 5e-3, 1),
+        (1, 6.5e-3, 4),
+        (1, 5.5e-3, 3),
+        (2, 2.5e-3, 3),
+        (3, 0, 4),
+        (0, 0, 1),
+        (2, -1, 3),
+    ],
+)
+def test_a_wave_reaches_as_deep_as_the_time_allows_and_one_segment_in_any_case(
+    index: int, budget_s: float, depth: int
+) -> None:
+    assert CostModel.of(FALLING).reach(index, 1, 2, budget_s) == depth
+
+
+def test_longer_and_more_rows_reach_less_deep() -> None:
+    model = CostModel.of(FALLING)
+    shapes = [(1, 2), (1, 50), (1, 150), (4, 50), (9, 150)]
+    assert [model.reach(0, *shape, 11e-3) for shape in shapes] == [4, 2, 1, 1, 1]
+
+
+def test_before_any_measurement_a_wave_reaches_the_end_unless_it_is_late() -> None:
+    assert CostModel(3).reach(0, 4, 16, 0.02) == 3
+    assert CostModel(3).reach(1, 4, 16, -0.02) == 2
+
+
+def test_segments_share_a_time_by_what_each_is_known_to_cost() -> None:
+    model = CostModel.of(FALLING)
+    assert model.shares(0, 4, 3, 70) == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    assert model.shares(1, 3, 1, 1) == pytest.approx([0.6, 0.4])
+    assert model.shares(2, 3, 1, 1) == [1]
+    assert CostModel(5).shares(1, 5, 1, 1) == [0.25] * 4
+
+
 def test_no_coefficient_is_negative_whatever_was_seen() -> None:
     model = CostModel(1)
     generator = np.random.default_rng(1)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serve.columns import RuleColumns
-from serve.criteria.glance import glance_at
+from serve.criteria.gaps import least_gaps
+from serve.criteria.glance import gaps_at, glance_at
 from serve.judge import Reason, Said, judge
 from serve.rules import (
     ConfidenceRule,
@@ -22,7 +23,7 @@ from serve.rules import (
     NormalizedEntropyRule,
     PatienceRule,
 )
-from serve.traits import Traits
+from serve.traits import Task, Traits
 from tests.serve.rule_strategies import EXITS, rules_of, traits_of
 
 TEMPERATURES = (1.0, 1.5, 0.7, 1.0, 2.0)
@@ -128,6 +129,34 @@ def test_patience_counts_on_at_a_glance() -> None:
     stays = [glance(logits, 0, columns) for logits in ([0.0, 1.0], [0.0, 2.0], [0.0, 1.0])]
     assert stays == [True, True, False]
     assert columns.streak == 1, "what may leave is left to the judge, untouched"
+
+
+@settings(deadline=None)
+@given(
+    rule=rules_of("single_label"),
+    temperatures=st.tuples(*[st.floats(0.05, 20)] * len(EXITS)),
+)
+def test_gaps_in_float32_are_never_above_the_exact_ones_and_hardly_below(
+    rule: ExitRule, temperatures: tuple[float, ...]
+) -> None:
+    traits = traits_of("single_label")
+    exact, gaps = least_gaps(rule, traits, temperatures), gaps_at(rule, traits, temperatures)
+    if exact is None or gaps is None:
+        assert exact is None
+        assert gaps is None
+        return
+    assert gaps.dtype == np.float32
+    assert gaps.shape == (len(EXITS),)
+    for gap, wanted in zip(gaps.tolist(), exact, strict=True):
+        assert gap <= wanted <= np.nextafter(np.float32(gap), np.float32(np.inf))
+    assert gaps[-1] == 0
+
+
+@pytest.mark.parametrize("task", ["multi_label", "token", "regression"])
+def test_other_tasks_have_no_gaps(task: Task) -> None:
+    for rule in (NeverRule(), LayerRule(layer=3)):
+        assert gaps_at(rule, traits_of(task), TEMPERATURES) is None
+        assert gaps_at(rule, traits_of("single_label"), TEMPERATURES) is not None
 
 
 def test_glance_tells_nothing_of_rules_that_need_more_than_two_logits() -> None:

@@ -1,64 +1,140 @@
-"""Segments that run in one session give what each gives in its own, to the last bit."""
+"""Segments joined in one graph: which of them run, and what is refused."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import parser
 
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
-from serve.manifest import Precision
-from serve.one_graph import one_graph
-from serve.runner import Step
+from serve.one_graph import EVERY_ROW, FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, LAST_HIDDEN, one_graph
 from serve.segments import SegmentChain
-from serve.traits import Task
-from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 
-# Adds its number to what it is given, and says the sum.
+# Adds its number to what it is given, and says the sum: how far logits are apart stays as it was.
 SEGMENT = """
     <ir_version: 10, opset_import: ["" : 18]>
-    segment (float[rows_in] hidden, int64[rows] keep)
-    => (float[rows] hidden_out, float[rows] logits)
+    segment (float[rows_in{axes}] hidden, int64[rows] keep)
+    => (float[rows{axes}] hidden_out, float[rows{axes}] logits)
     <float[1] own = {{{number}.0}}>
     {{ kept = Gather(hidden, keep)
        hidden_out = Add(kept, own)
        logits = Identity(hidden_out) }}
 """
+# What a segment's author may well call a value.
+LIKELY = ("segment", "first", "last", "next", "gap", "gaps", "turn", "two", "largest")
+Models = dict[str, memoryview]
 
 
-def models(number: int) -> dict[str, memoryview]:
-    parsed = [parser.parse_model(SEGMENT.format(number=k)) for k in range(number)]
+def models(number: int, axes: str = ", labels", text: str = SEGMENT) -> Models:
+    parsed = [parser.parse_model(text.format(number=k, axes=axes)) for k in range(number)]
     return {f"{k}.onnx": memoryview(m.SerializeToString()) for k, m in enumerate(parsed)}
 
 
-def answers(session: ort.InferenceSession, segment: int) -> list[float]:
-    feeds = {
-        "segment": np.array(segment, np.int64),
-        "hidden": np.array([10, 20, 30], np.float32),
-        "keep": np.array([2, 0], np.int64),
-    }
-    hidden, logits = session.run(["hidden_out", "logits"], feeds)
-    assert hidden.tolist() == logits.tolist()
-    return hidden.tolist()
-
-
-@pytest.mark.parametrize("number", [2, 3, 6, 12])
-def test_graph_runs_the_segment_that_it_is_asked_for(number: int) -> None:
-    joined = one_graph(models(number))
+def opened(chain: Models, num_labels: int = 2) -> ort.InferenceSession:
+    joined = one_graph(chain, num_labels)
     onnx.checker.check_model(joined, full_check=True)
-    session = ort.InferenceSession(joined, providers=["CPUExecutionProvider"])
-    assert [answers(session, k) for k in range(number)] == [[30 + k, 10 + k] for k in range(number)]
+    return ort.InferenceSession(joined, providers=["CPUExecutionProvider"])
 
 
-def test_segments_with_other_outputs_are_no_chain() -> None:
-    other = SEGMENT.replace("logits", "scores").format(number=1)
-    odd = memoryview(parser.parse_model(other).SerializeToString())
-    with pytest.raises(ValueError, match=r"odd\.onnx: not the outputs"):
-        one_graph({**models(1), "odd.onnx": odd})
+def run(
+    session: ort.InferenceSession,
+    first: int,
+    hidden: object,
+    gaps: Sequence[float],
+    keep: Sequence[int] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last hidden states, and what every segment that has run has said."""
+    states = np.array(hidden, np.float32)
+    kept = np.array(range(len(states)) if keep is None else keep, np.int64)
+    feeds = {
+        FIRST: np.array(first, np.int64),
+        FIRST_HIDDEN: states,
+        FIRST_KEEP: kept,
+        EVERY_ROW: np.arange(len(kept)),
+        GAPS: np.array(gaps, np.float32),
+    }
+    last, said = session.run([LAST_HIDDEN, "every logits"], feeds)
+    np.testing.assert_array_equal(last, said[-1])
+    return last, said
+
+
+def num_run(session: ort.InferenceSession, hidden: object, gaps: Sequence[float]) -> int:
+    return len(run(session, 0, hidden, gaps)[1])
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
+def test_graph_runs_the_segment_that_it_is_asked_for(number: int) -> None:
+    session, rows = opened(models(number)), [[10, 11], [20, 22], [30, 33]]
+    for first in range(number):
+        last, said = run(session, first, rows, [0] * number, keep=[2, 0])
+        assert last.tolist() == [[30 + first, 33 + first], [10 + first, 11 + first]]
+        assert said.tolist() == [last.tolist()]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
+def test_graph_runs_on_from_any_segment_to_the_last(number: int) -> None:
+    session, gaps = opened(models(number)), [math.inf] * (number - 1) + [0]
+    for first in range(number):
+        _, said = run(session, first, [[10, 11], [20, 22], [30, 33]], gaps, keep=[2, 0])
+        sums = np.cumsum(range(first, number))
+        assert said.tolist() == [[[30 + s, 33 + s], [10 + s, 11 + s]] for s in sums.tolist()]
+
+
+NEAR = [float(np.nextafter(np.float32(2), np.float32(end))) for end in (0, 9)]
+
+
+@settings(deadline=None)
+@given(
+    rows=st.lists(st.sampled_from([[5, 3], [1, 3], [4, 4], [0, 1]]), min_size=1, max_size=4),
+    gaps=st.lists(st.sampled_from([0, 1, 2, *NEAR, 3, math.inf]), min_size=5, max_size=5),
+    first=st.integers(0, 5),
+    session=st.shared(st.builds(lambda: opened(models(6)))),
+)
+def test_it_goes_on_exactly_while_the_widest_gap_of_all_rows_is_below_the_exits(
+    rows: list[list[int]], gaps: list[float], first: int, session: ort.InferenceSession
+) -> None:
+    widest = max(abs(one - other) for one, other in rows)
+    ends = [index for index in range(first, 6) if not widest < [*gaps, 0][index]]
+    _, said = run(session, first, rows, [*gaps, 0])
+    assert len(said) == ends[0] - first + 1
+
+
+def test_of_many_labels_the_two_largest_count() -> None:
+    session = opened(models(3), num_labels=4)
+    assert num_run(session, [[-50, 5, 1, 3]], [2, 2, 0]) == 1
+    assert num_run(session, [[-50, 5, 1, 3]], [2.5, 2, 0]) == 2
+
+
+@pytest.mark.parametrize(
+    "strange", [[math.nan, 0], [0, math.nan], [math.inf, 0], [math.inf, math.inf], [-math.inf] * 2]
+)
+def test_logits_that_tell_nothing_go_back_to_the_host(strange: list[float]) -> None:
+    assert num_run(opened(models(2)), [strange], [math.inf, 0]) == 1
+
+
+@pytest.mark.parametrize("axes", ["", ", tokens, labels"])
+@pytest.mark.parametrize("sign", [-1, 0, 1])
+def test_where_labels_are_not_told_apart_a_gap_of_0_ends_the_loop_and_infinity_does_not(
+    axes: str, sign: int
+) -> None:
+    session = opened(models(3, axes), num_labels=0)
+    hidden = sign * np.full((2, 3, 4) if axes else 2, 7)
+    for gaps in ([0, 0, 0], [math.inf, 0, 0], [math.inf, math.inf, 0]):
+        assert num_run(session, hidden, gaps) == gaps.index(0) + 1
+
+
+@pytest.mark.parametrize("name", LIKELY)
+def test_a_segments_names_are_its_own(name: str) -> None:
+    for value in ("own", "kept"):
+        session = opened(models(3, text=SEGMENT.replace(value, name)))
+        assert num_run(session, [[1, 2]], [2, 2, 0]) == 3
 
 
 def test_operator_sets_of_any_segment_are_there() -> None:
@@ -66,91 +142,46 @@ def test_operator_sets_of_any_segment_are_there() -> None:
     odd = onnx.load_from_string(bytes(chain["1.onnx"]))
     odd.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     chain["1.onnx"] = memoryview(odd.SerializeToString())
-    joined = onnx.load_from_string(one_graph(chain))
+    joined = onnx.load_from_string(one_graph(chain, 2))
     assert {o.domain: o.version for o in joined.opset_import} == {"": 18, "com.microsoft": 1}
 
 
 def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     paths = bundle.segment_paths("fp32")
     files = {path.name: memoryview(path.read_bytes()) for path in paths}
-    assert len(one_graph(files)) < 0.5 * sum(map(len, files.values()))
+    assert len(one_graph(files, 3)) < 0.5 * sum(map(len, files.values()))
 
 
-def both(bundle: Bundle, precision: Precision) -> tuple[SegmentChain, SegmentChain]:
-    """Return the chain in one session of two threads, and in a session of one thread each."""
-    return SegmentChain(bundle, precision, 2), SegmentChain(bundle, precision, 1)
+def other_outputs(name: str) -> memoryview:
+    return models(1, text=SEGMENT.replace(name, "odd"))["0.onnx"]
 
 
-def walk(chain: SegmentChain, lengths: Sequence[int]) -> Iterator[Step]:
-    """Run rows of these lengths; at each exit the last one leaves, and the others turn round."""
-    lengths = np.array(lengths)
-    mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
-    ids = np.random.default_rng(0).integers(5, 20, mask.shape) * mask
-    step = chain.start(ids, mask, np.zeros_like(ids))
-    yield step
-    for index in range(1, len(chain)):
-        keep = np.arange(max(len(lengths) - 1, 1))[::-1].copy()
-        lengths = lengths[keep]
-        mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
-        step = chain.advance(index, step.hidden, keep, mask)
-        yield step
+def test_segments_with_other_outputs_are_no_chain() -> None:
+    with pytest.raises(ValueError, match=r"odd\.onnx: not the outputs"):
+        one_graph({**models(1), "odd.onnx": other_outputs("logits")}, 2)
 
 
-def check_same(one: SegmentChain, other: SegmentChain, lengths: Sequence[int]) -> None:
-    for here, there in zip(walk(one, lengths), walk(other, lengths), strict=True):
-        np.testing.assert_array_equal(here.logits, there.logits)
-        assert (here.hidden is None) == (there.hidden is None)
-        if here.hidden is not None:
-            np.testing.assert_array_equal(here.hidden, there.hidden)
+@pytest.mark.parametrize("before", [0, 1])
+def test_segment_that_passes_nothing_on_is_none(before: int) -> None:
+    with pytest.raises(ValueError, match=r"odd\.onnx: no output hidden_out"):
+        one_graph({**models(before), "odd.onnx": other_outputs("hidden_out")}, 2)
 
 
-@pytest.mark.parametrize("lengths", [[1], [7], [12, 3, 9, 1], [5] * 8])
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_one_session_gives_what_many_give(
-    bundle: Bundle, precision: Precision, lengths: list[int]
-) -> None:
-    check_same(*both(bundle, precision), lengths)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff" * 100, b"\x0f", b"not a model", b"\x3a\x02\x0a\x00", b"\x3a\x02\x62\x00"],
+)
+def test_what_is_no_model_is_refused_by_its_files_name(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^odd\.onnx: no "):
+        one_graph({**models(1), "odd.onnx": memoryview(content)}, 2)
 
 
-def test_half_precision_runs_in_one_session(half_bundle: Bundle) -> None:
-    check_same(*both(half_bundle, "fp16"), [5, 2])
-
-
-@pytest.mark.parametrize("task", LABELS)
-def test_models_of_every_task_run_in_one_session(task: Task, tmp_path: Path) -> None:
-    made = load_bundle(write_task_bundle(tmp_path, Kind(task, learned=task == "token")))
-    check_same(*both(made, "fp32"), [6, 2, 4])
-
-
-def test_neighbours_run_back_to_back_where_an_exit_is_not_active(bundle: Bundle) -> None:
-    active = (0, len(bundle.manifest.exits) - 1)
-    joined, apart = (c.presenting(active) for c in both(bundle, "fp32"))
-    assert len(joined) == 2
-    check_same(joined, apart, [4, 9, 2])
-
-
-def test_with_one_thread_there_is_nothing_to_keep_awake(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[object] = []
-    session = ort.InferenceSession
-
-    def count(*args: object, **kwargs: object) -> ort.InferenceSession:
-        opened.append(args)
-        return session(*args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ort, "InferenceSession", count)
-    SegmentChain(bundle, "fp32", 2)
-    assert len(opened) == 1
-    SegmentChain(bundle, "fp32", 1)
-    assert len(opened) == 1 + len(bundle.segment_paths("fp32"))
-
-
-@pytest.mark.parametrize("content", [b"\xff" * 100, b"\x0f", b"not a model", b"\x3a\x02\x0a\x00"])
+@pytest.mark.parametrize("content", [b"\xff" * 100, b"not a model", b"\x3a\x02\x0a\x00"])
 def test_files_that_are_no_chain_are_refused(
     bundle_copy: Callable[..., Path], content: bytes
 ) -> None:
     broken = load_bundle(bundle_copy())
-    broken.segment_paths("fp32")[1].write_bytes(content)
-    with pytest.raises(InvalidBundle, match="fp32"):
+    path = broken.segment_paths("fp32")[1]
+    path.write_bytes(content)
+    with pytest.raises(InvalidBundle, match=f"fp32/{path.name}: no"):
         SegmentChain(broken, "fp32", 2)

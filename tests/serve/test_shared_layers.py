@@ -72,7 +72,7 @@ def fly(runner: SharedLayers, arrivals: list[Arrival], seed: int = 0) -> list[Lo
         keep = generator.permutation(len(tags))
         tags, depths = tags[keep], depths[keep]
         mask = mask_of([len(arrivals[tag].ids) for tag in tags])
-        hidden, logits, _ = runner.advance_mixed(depths, runner.join(parts), keep, mask)
+        hidden, logits, *_ = runner.advance_mixed(depths, runner.join(parts), keep, mask)
         depths = depths + 1
         for tag, depth, row in zip(tags, depths, logits, strict=True):
             if depth in runner.exits:

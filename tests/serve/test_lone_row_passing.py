@@ -1,0 +1,339 @@
+"""A row that is alone passes exits in one call, and fares as if it had come by each."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.core import UNDISTURBED_S, EngineCore
+from serve.cost import CostModel, SegmentCost
+from serve.errors import Cancelled, ModelFailure
+from serve.judge import Reason
+from serve.row import Answer, Outcome, Row, WaveStats
+from serve.rules import (
+    ConfidenceRule,
+    EntropyRule,
+    ExitRule,
+    LayerRule,
+    NeverRule,
+    PatienceRule,
+    VotingRule,
+)
+from serve.scheduler import WaveLimits
+from serve.steps import ModelShape
+from tests.serve import rule_strategies
+from tests.serve.fake_runner import FakeRunner, Heads, PassingFakeRunner, fake_row
+from tests.serve.test_glance import TEMPERATURES, THOROUGH, some_logits
+from tests.traits import two_labels
+
+EXITS = (1, 2, 3, 4, 5, 6)
+UNSURE, SURE = (0.0, 0.1), (0.0, 9.0)
+
+
+def nobody() -> bool:
+    return False
+
+
+class Bench:
+    """An engine core over a runner that passes exits; segments cost `segment_s` each.
+
+    Attributes:
+        awaited: whether somebody waits.
+    """
+
+    def __init__(
+        self, heads: Heads | None = None, segment_s: float = 0, limits: WaveLimits | None = None
+    ) -> None:
+        self.now_s = 0.0
+        self.awaited: Callable[[], bool] = nobody
+        self.seen: list[WaveStats] = []
+        self.runner = PassingFakeRunner(len(EXITS), heads or (lambda key, index: UNSURE))
+        costs = CostModel.of([SegmentCost(fixed_s=segment_s)] * len(EXITS))
+        self.core = EngineCore(
+            self.runner,
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS), costs=costs),
+            limits or WaveLimits(),
+            lambda: self.now_s,
+            self.seen.append,
+            self._awaited,
+        )
+
+    def _awaited(self) -> bool:
+        return self.awaited()
+
+    def turn(self, *rows: Row) -> list[Outcome]:
+        for row in rows:
+            row.admitted_s = self.now_s
+        self.core.add(list(rows))
+        return self.core.turn()
+
+    def answer(self, row: Row) -> Answer:
+        """Return the row's answer, whatever turns it takes."""
+        outcomes = self.turn(row)
+        while self.core:
+            outcomes += self.turn()
+        ((_, answer),) = outcomes
+        assert isinstance(answer, Answer)
+        return answer
+
+    @property
+    def calls(self) -> list[tuple[int, int]]:
+        """The first exit and how many, of each call."""
+        return [(call.first, call.exits) for call in self.runner.calls]
+
+
+def sure_from(exit_index: int) -> Heads:
+    return lambda key, index: SURE if index >= exit_index else UNSURE
+
+
+@pytest.mark.parametrize(
+    ("rule", "index", "reason"),
+    [
+        (EntropyRule(threshold=0.3), 3, Reason.CONFIDENT),
+        (EntropyRule(threshold=0.3, min_layer=5), 4, Reason.CONFIDENT),
+        (EntropyRule(threshold=0.3, max_layer=2), 1, Reason.MAX_LAYER),
+        (EntropyRule(threshold=0), 5, Reason.FINAL),
+        (ConfidenceRule(threshold=0.9), 3, Reason.CONFIDENT),
+        (LayerRule(layer=5), 4, Reason.LAYER),
+        (LayerRule(layer=1), 0, Reason.LAYER),
+        (NeverRule(), 5, Reason.FINAL),
+        (NeverRule(max_layer=3), 2, Reason.MAX_LAYER),
+        (PatienceRule(patience=4), 4, Reason.PATIENCE),
+        (PatienceRule(patience=1, min_layer=5), 4, Reason.PATIENCE),
+    ],
+)
+def test_lone_row_takes_one_call(rule: ExitRule, index: int, reason: Reason) -> None:
+    bench = Bench(sure_from(3))
+    answer = bench.answer(fake_row(1, rule=rule))
+    assert (answer.exit_index, answer.reason) == (index, reason)
+    assert answer.logits.tolist() == np.array(SURE if index >= 3 else UNSURE, np.float32).tolist()
+    assert bench.calls == [(0, index + 1)]
+
+
+def test_row_comes_back_where_it_may_leave_and_goes_on_if_it_does_not() -> None:
+    # Further apart than is sure, not as far as it takes: the judge says it stays.
+    near = math.log(0.9 / 0.1) - 1e-5
+    bench = Bench(lambda key, index: (0.0, near if index == 2 else 0.1))
+    answer = bench.answer(fake_row(1, rule=ConfidenceRule(threshold=0.9)))
+    assert (answer.exit_index, answer.reason) == (5, Reason.FINAL)
+    assert bench.calls == [(0, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "calls", "end"),
+    [
+        ((0, 0, 0, 0, 0, 0), [(0, 3)], (2, Reason.PATIENCE, 2)),
+        ((0, 1, 0, 0, 0, 0), [(0, 3), (3, 2)], (4, Reason.PATIENCE, 2)),
+        ((0, 1, 1, 0, 0, 0), [(0, 3), (3, 1), (4, 2)], (5, Reason.FINAL, 2)),
+        ((0, 1, 0, 1, 0, 1), [(0, 3), (3, 2), (5, 1)], (5, Reason.FINAL, 0)),
+    ],
+)
+def test_patience_comes_back_as_soon_as_it_may_end_and_no_sooner(
+    labels: Sequence[int], calls: list[tuple[int, int]], end: tuple[int, Reason, float]
+) -> None:
+    bench = Bench(lambda key, index: SURE[:: 1 - 2 * labels[index]])
+    answer = bench.answer(fake_row(1, rule=PatienceRule(patience=2)))
+    assert (answer.exit_index, answer.reason, answer.signal) == end
+    assert bench.calls == calls
+
+
+def test_rule_whose_gaps_are_not_known_is_judged_after_every_segment() -> None:
+    bench = Bench()
+    bench.answer(fake_row(1, rule=VotingRule(votes=9)))
+    assert [call.gaps for call in bench.runner.calls] == [None] * len(EXITS)
+
+
+def test_row_whose_trail_is_wanted_comes_back_at_every_exit() -> None:
+    bench = Bench()
+    answer = bench.answer(fake_row(1, trail=[]))
+    assert [call.gaps for call in bench.runner.calls] == [None] * len(EXITS)
+    assert [passed.exit_index for passed in answer.trail] == list(range(len(EXITS)))
+
+
+def test_nothing_is_passed_while_somebody_waits() -> None:
+    bench = Bench()
+    bench.awaited = lambda: True
+    for index in range(3):
+        assert bench.turn(*([] if index else [fake_row(1)])) == []
+        assert bench.calls[-1] == (index, 1)
+        assert bench.runner.calls[-1].gaps is None
+    bench.awaited = nobody
+    assert len(bench.turn()) == 1
+    assert bench.calls[3:] == [(3, 3)]
+
+
+def test_nothing_is_passed_while_others_are_in_flight() -> None:
+    bench = Bench(limits=WaveLimits(max_rows=1))
+    outcomes = bench.turn(fake_row(1, 3), fake_row(2, 9, LayerRule(layer=4)))
+    while not outcomes:
+        assert [(call.exits, call.gaps) for call in bench.runner.calls] == [(1, None)] * len(
+            bench.calls
+        )
+        outcomes += bench.turn()
+    assert len(bench.calls) >= 4
+    while bench.core:
+        outcomes += bench.turn()
+    assert {outcome.row.tag for outcome in outcomes} == {1, 2}
+    assert bench.runner.calls[-1].gaps is not None, "in the end, one row is alone"
+
+
+def test_rows_that_run_together_are_judged_after_every_segment() -> None:
+    bench = Bench()
+    outcomes = bench.turn(fake_row(1), fake_row(2))
+    while bench.core:
+        outcomes += bench.turn()
+    assert len(outcomes) == 2
+    assert [(call.exits, call.gaps) for call in bench.runner.calls] == [(1, None)] * len(EXITS)
+
+
+@pytest.mark.parametrize(
+    ("segment_s", "exits"),
+    [
+        (UNDISTURBED_S / 10, [6]),
+        (UNDISTURBED_S / 5.5, [5, 1]),
+        (UNDISTURBED_S / 2.5, [2, 2, 2]),
+        (UNDISTURBED_S / 1.5, [1] * 6),
+        (UNDISTURBED_S * 9, [1] * 6),
+    ],
+)
+def test_nobody_waits_longer_than_a_call_may_take(segment_s: float, exits: list[int]) -> None:
+    bench = Bench(segment_s=segment_s)
+    assert bench.answer(fake_row(1)).exit_index == 5
+    assert [exits for _, exits in bench.calls] == exits
+
+
+def test_call_ends_before_the_rows_deadline() -> None:
+    bench = Bench(segment_s=UNDISTURBED_S / 10)
+    row = fake_row(1, deadline_s=UNDISTURBED_S / 10 * 3.5)
+
+    def pass_time() -> bool:
+        bench.now_s = len(bench.runner.runs) * UNDISTURBED_S / 10
+        return False
+
+    bench.awaited = pass_time
+    outcomes = [*bench.turn(row), *bench.turn()]
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    # Three segments fit, and a fourth is begun before the deadline, as ever.
+    assert bench.calls == [(0, 3), (3, 1)]
+    assert (answer.exit_index, answer.reason) == (3, Reason.DEADLINE)
+
+
+def test_row_whose_client_leaves_during_a_call_is_dropped_after_it() -> None:
+    row = fake_row(1)
+
+    def leave(key: int, index: int) -> Sequence[float]:
+        row.cancelled = index == 1
+        return UNSURE
+
+    bench = Bench(leave, segment_s=UNDISTURBED_S / 2.5)
+    outcomes = [*bench.turn(row), *bench.turn()]
+    ((_, error),) = outcomes
+    assert isinstance(error, Cancelled)
+    assert bench.calls == [(0, 2)]
+
+
+def test_segment_that_fails_during_a_call_gives_the_row_its_error() -> None:
+    def break_down(key: int, index: int) -> Sequence[float]:
+        if index == 3:
+            raise RuntimeError("broken")
+        return UNSURE
+
+    bench = Bench(break_down)
+    ((_, error),) = bench.turn(fake_row(1))
+    assert isinstance(error, ModelFailure)
+    assert not bench.core
+
+
+def ticks(step_s: float) -> Iterator[float]:
+    now_s = 0.0
+    while True:
+        yield now_s
+        now_s += step_s
+
+
+def test_books_hold_every_segment_of_a_call_and_their_times_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ticks(1.0)
+    monkeypatch.setattr("serve.core.perf_counter", lambda: next(clock))
+    bench = Bench()
+    costs = [SegmentCost(fixed_s=1e-4 * (index + 1), per_token_s=1e-6) for index in range(6)]
+    bench.core.costs._publish(costs)
+    bench.answer(fake_row(1, 7))
+    assert bench.calls == [(0, 6)]
+    bench.core.write_books()
+    assert [(s.exit_index, s.num_rows, s.num_tokens, s.padded_tokens) for s in bench.seen] == [
+        (index, 1, 7, 7) for index in range(6)
+    ]
+    times_s = [stats.segment_s for stats in bench.seen]
+    assert sum(times_s) == pytest.approx(1.0)
+    expected_s = [cost.seconds(1, 7) for cost in costs]
+    assert times_s == pytest.approx([s / sum(expected_s) for s in expected_s])
+    assert [stats.judge_s > 0 for stats in bench.seen] == [False] * 5 + [True]
+
+
+def test_call_that_is_left_early_is_booked_as_far_as_it_went() -> None:
+    bench = Bench(sure_from(2))
+    bench.answer(fake_row(1, rule=EntropyRule(threshold=0.3)))
+    bench.core.write_books()
+    assert [stats.exit_index for stats in bench.seen] == [0, 1, 2]
+
+
+class Lone:
+    """A row alone in a model of five exits, whose heads and costs are drawn at random."""
+
+    def __init__(self, rule: ExitRule, seed: int, num_labels: int) -> None:
+        random = Random(seed)
+        self.rule, self.traits = rule, rule_strategies.traits_of("single_label")
+        if num_labels == 2 and not hasattr(rule, "thresholds"):
+            self.traits = replace(self.traits, labels=("a", "b"))
+        self.said = [some_logits(random, len(self.traits.labels)) for _ in self.traits.exits]
+        seconds = [random.choice([0.1, 0.3, 0.6, 2]) * UNDISTURBED_S for _ in self.said]
+        self.costs = random.choice([[0.0] * len(self.said), seconds])
+        self.awaited = [random.random() < 0.2 for _ in range(99)]
+
+    def outcome(self, kind: type[FakeRunner], awaited: Callable[[], bool]) -> tuple[object, ...]:
+        runner = kind(len(self.said), lambda key, index: self.said[index])
+        costs = CostModel.of([SegmentCost(fixed_s=seconds) for seconds in self.costs])
+        core = EngineCore(
+            runner,
+            ModelShape(self.traits, TEMPERATURES, costs=costs),
+            WaveLimits(),
+            lambda: 0.0,
+            lambda stats: None,
+            awaited,
+        )
+        core.add([fake_row(1, rule=self.rule, admitted_s=0.0)])
+        outcomes: list[Outcome] = []
+        with np.errstate(all="ignore"):
+            while core:
+                outcomes += core.turn()
+        ((_, result),) = outcomes
+        assert [run.exit_index for run in runner.runs] == list(range(len(runner.runs)))
+        if not isinstance(result, Answer):
+            return type(result), str(result), len(runner.runs)
+        logits, *rest = result
+        return repr(logits.tolist()), repr(rest), len(runner.runs)
+
+
+@THOROUGH
+@given(
+    rule=rule_strategies.rules_of("single_label").filter(lambda rule: rule.rule != "learned"),
+    seed=st.integers(0, 2**32),
+    num_labels=st.sampled_from([2, 3]),
+)
+def test_row_that_passes_exits_fares_as_one_that_is_judged_at_every_exit(
+    rule: ExitRule, seed: int, num_labels: int
+) -> None:
+    model = Lone(rule, seed, num_labels)
+    judged = model.outcome(FakeRunner, lambda: True)
+    assert model.outcome(FakeRunner, nobody) == judged
+    assert model.outcome(PassingFakeRunner, nobody) == judged
+    moments = iter(model.awaited)
+    assert model.outcome(PassingFakeRunner, lambda: next(moments)) == judged

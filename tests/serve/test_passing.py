@@ -1,0 +1,121 @@
+"""What a row that is alone may pass, and what its rule is told of it afterwards."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from serve.columns import RuleColumns
+from serve.criteria.glance import gaps_at
+from serve.criteria.passing import come_by, gaps_from
+from serve.judge import Reason, Said, judge
+from serve.rules import EntropyRule, ExitRule, PatienceRule
+from serve.runner import Gaps
+from tests.serve.rule_strategies import EXITS, rules_of, traits_of
+from tests.serve.test_glance import TEMPERATURES, THOROUGH, some_logits
+
+TRAITS = traits_of("single_label")
+Logits = NDArray[np.float32]  # (exits, 1, labels)
+
+
+def stays(columns: RuleColumns, logits: Logits, index: int) -> bool:
+    """Judge a row after an exit."""
+    with np.errstate(all="ignore"):
+        said = Said(logits[index], None)
+        verdict = judge(columns, said, index, len(EXITS), TEMPERATURES[index])
+    return bool(verdict.reasons[0] == Reason.STAYS)
+
+
+def passed_from(depth: int, logits: Logits, gaps: Gaps) -> list[int]:
+    """Return the exits that a row passes; a runner may take what is no number for near."""
+    passed: list[int] = []
+    ordered = np.sort(logits[:, 0], axis=1)
+    with np.errstate(all="ignore"):
+        ends = ordered[:, -1] - ordered[:, -2] >= gaps
+    ends |= gaps == 0
+    for index in range(depth, len(EXITS)):
+        if ends[index]:
+            break
+        passed.append(index)
+    return passed
+
+
+@THOROUGH
+@given(
+    rule=rules_of("single_label").filter(lambda rule: rule.rule != "learned"),
+    seed=st.integers(0, 2**32),
+    depth=st.integers(0, len(EXITS) - 1),
+)
+def test_rows_that_pass_would_have_stayed_and_their_rules_know_it(
+    rule: ExitRule, seed: int, depth: int
+) -> None:
+    random = Random(seed)
+    logits = np.array([[some_logits(random, 3)] for _ in EXITS], np.float32)
+    told, judged = RuleColumns.of([rule], TRAITS), RuleColumns.of([rule], TRAITS)
+    for index in range(depth):
+        stays(told, logits, index)
+        if not stays(judged, logits, index):
+            return
+    gaps = gaps_from(depth, rule, told, TRAITS, TEMPERATURES)
+    if gaps is None:
+        return
+    passed = passed_from(depth, logits, gaps)
+    with np.errstate(all="ignore"):
+        come_by(told, logits[passed], depth, TEMPERATURES)
+    assert all([stays(judged, logits, index) for index in passed])
+    assert (told.label, told.streak) == (judged.label, judged.streak)
+
+
+@pytest.mark.parametrize(
+    ("rule", "num_passed"),
+    [
+        (PatienceRule(patience=1), 1),
+        (PatienceRule(patience=3), 3),
+        (PatienceRule(patience=9), 4),
+        (PatienceRule(patience=1, min_layer=6), 3),
+        (PatienceRule(patience=9, max_layer=5), 2),
+    ],
+)
+def test_patience_passes_the_exits_at_which_it_cannot_end(
+    rule: PatienceRule, num_passed: int
+) -> None:
+    columns = RuleColumns.of([rule], TRAITS)
+    gaps = gaps_from(0, rule, columns, TRAITS, TEMPERATURES)
+    assert gaps is not None
+    assert gaps.dtype == np.float32
+    assert gaps.tolist() == [math.inf] * num_passed + [0] * (len(EXITS) - num_passed)
+
+
+@pytest.mark.parametrize(("streak", "num_passed"), [(0, 3), (1, 2)])
+def test_what_has_agreed_already_is_not_waited_for_again(streak: int, num_passed: int) -> None:
+    rule = PatienceRule(patience=3)
+    columns = RuleColumns.of([rule], TRAITS)
+    columns.label[0], columns.streak[0] = 1, streak
+    gaps = gaps_from(1, rule, columns, TRAITS, TEMPERATURES)
+    assert gaps is not None
+    assert gaps.tolist() == [math.inf] * num_passed + [0] * (len(EXITS) - num_passed)
+
+
+def test_patience_that_may_end_at_the_next_exit_is_looked_at_there() -> None:
+    rule = PatienceRule(patience=3)
+    columns = RuleColumns.of([rule], TRAITS)
+    columns.label[0], columns.streak[0] = 1, 2
+    assert gaps_from(1, rule, columns, TRAITS, TEMPERATURES) is None
+
+
+def test_other_rules_have_the_gaps_of_a_glance() -> None:
+    rule = EntropyRule(threshold=0.3)
+    gaps = gaps_from(2, rule, RuleColumns.of([rule], TRAITS), TRAITS, TEMPERATURES)
+    assert gaps is gaps_at(rule, TRAITS, TEMPERATURES)
+
+
+@pytest.mark.parametrize("task", ["multi_label", "token", "regression"])
+def test_patience_of_other_tasks_is_looked_at_everywhere(task: str) -> None:
+    traits = traits_of(task)  # type: ignore[arg-type]
+    tolerance = 0.5 if task == "regression" else None
+    rule = PatienceRule(patience=3, tolerance=tolerance)
+    assert gaps_from(0, rule, RuleColumns.of([rule], traits), traits, TEMPERATURES) is None
