@@ -92,7 +92,7 @@ class PassingRunner(Runner, Protocol):
             attention_mask: (rows, tokens).
             token_type_ids: (rows, tokens).
             gaps: it goes on after an exit if the two largest logits of every row lie closer
-                together than this; not with 0. None is 0 everywhere.
+                together than this; not with 0, as it must be at the last. None is 0 everywhere.
         """
         ...
 

@@ -112,6 +112,8 @@ def _open_all(
 
 def _mapped(path: Path) -> memoryview:
     """Return a file's bytes, which are in memory only while they are looked at."""
+    if not path.stat().st_size:
+        return memoryview(b"")  # of which there is no mapping
     with path.open("rb") as file:
         return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
 

@@ -176,7 +176,7 @@ def test_what_is_no_model_is_refused_by_its_files_name(content: bytes) -> None:
         one_graph({**models(1), "odd.onnx": memoryview(content)}, 2)
 
 
-@pytest.mark.parametrize("content", [b"\xff" * 100, b"not a model", b"\x3a\x02\x0a\x00"])
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not a model", b"\x3a\x02\x0a\x00"])
 def test_files_that_are_no_chain_are_refused(
     bundle_copy: Callable[..., Path], content: bytes
 ) -> None:

@@ -17,7 +17,7 @@ from serve.manifest import Precision
 from serve.ort_environment import session_options
 from serve.runner import Step
 from serve.segments import SegmentChain
-from serve.sessions import open_session
+from serve.sessions import Segments, open_session
 from serve.traits import Task
 from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 
@@ -130,6 +130,19 @@ def test_neighbours_run_back_to_back_where_an_exit_is_not_active(
     check_same(chain, OwnSessions(bundle, "fp32", 1), [4, 9, 2])
 
 
+def test_neighbours_run_in_one_call(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, run = [], Segments.run
+
+    def count(self: Segments, first: int, *inputs: Any) -> Any:
+        calls.append(first)
+        return run(self, first, *inputs)
+
+    monkeypatch.setattr(Segments, "run", count)
+    chain = SegmentChain(bundle, "fp32", 1).presenting((1, 3))
+    assert len([*walk(chain, [4, 9])]) == 2
+    assert calls == [0, 2]
+
+
 def say(path: Path, logits: Sequence[float]) -> None:
     """Change a segment's file so that its head says this of every row."""
     model = onnx.load(path)
@@ -169,7 +182,7 @@ def test_a_bundle_is_opened_once(
 
     def count(*args: object, **kwargs: object) -> ort.InferenceSession:
         opened.append(args)
-        return session(*args, **kwargs)  # type: ignore[arg-type]
+        return session(*args, **kwargs)
 
     monkeypatch.setattr(ort, "InferenceSession", count)
     SegmentChain(bundle, "fp32", num_threads).presenting((1, 3))
