@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.segments import SegmentChain
 
-# A pool that has just worked may keep its threads spinning for some 40 ms.
-_SETTLE_S = 0.06
+# A pool that has just worked may keep its threads spinning for some 40 ms, or longer where they
+# do not get the cores.
+_QUIET_S = 0.01
+_QUIET_SHARE = 0.2
+_SETTLE_AT_MOST_S = 0.5
 # A core that has slept is slow at first, and its caches hold what the others left.
 _WARM_UP_S = 0.01
 _RUNS_PER_TURN = 3
@@ -152,12 +155,22 @@ def feeds_of(shape: Shape, vocabulary: int) -> Feeds:
 
 
 def _turn(timed_run: Timer) -> list[list[float]]:
-    time.sleep(_SETTLE_S)
+    _settle()
     warm = time.perf_counter() + _WARM_UP_S
     timed_run()
     while time.perf_counter() < warm:
         timed_run()
     return [timed_run() for _ in range(_RUNS_PER_TURN)]
+
+
+def _settle() -> None:
+    """Wait until no thread of this process works any more."""
+    end = time.perf_counter() + _SETTLE_AT_MOST_S
+    while time.perf_counter() < end:
+        before_s = time.process_time()
+        time.sleep(_QUIET_S)
+        if time.process_time() - before_s < _QUIET_SHARE * _QUIET_S:
+            return
 
 
 def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:

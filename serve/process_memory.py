@@ -2,20 +2,47 @@
 
 import ctypes
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _HUGE_PAGE = 2 << 20
 # Thread stacks are smaller; they are mostly empty, and would be filled up.
 _WORTH_IT = 16 << 20
-_MADV_COLLAPSE = 25  # Linux 6.1, madvise(2)
-# A mapping of memory that is the process's own, without a file.
-_OWN = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p 0+ 00:00 0\s*(?:\[heap\])?$")
+# madvise(2)
+_MADV_DONTNEED = 4
+_MADV_COLLAPSE = 25  # Linux 6.1
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+) *(.*)")
+
+
+class _Mapping(NamedTuple):
+    """A line of /proc/self/smaps, and how many KiB of its pages are no file's."""
+
+    begin: int
+    end: int
+    rights: str
+    inode: int
+    name: str
+    own_kib: int
 
 
 def settle_memory() -> None:
     """Give back what loading needed for a while, and put what stays into huge pages."""
     give_back_memory()
-    use_huge_pages()
+    madvise = getattr(ctypes.CDLL(None), "madvise", None)
+    if not madvise or not Path("/proc/self/smaps").exists():
+        return
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for mapping in list(_mappings()):
+        if _is_weights(mapping):
+            # The kernels hold what they have made of most of them. Who reads the rest (word
+            # embeddings) finds them in the system's cache of the file.
+            madvise(mapping.begin, mapping.end - mapping.begin, _MADV_DONTNEED)
+        elif _is_large_and_own(mapping):
+            # A short text's time is that of reading weights, and over pages of 4 KiB a good part
+            # of it goes into finding them. A refusal changes nothing.
+            first = -(-mapping.begin // _HUGE_PAGE) * _HUGE_PAGE
+            madvise(first, mapping.end // _HUGE_PAGE * _HUGE_PAGE - first, _MADV_COLLAPSE)
 
 
 def give_back_memory() -> None:
@@ -28,21 +55,20 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def use_huge_pages() -> None:
-    """Put large blocks that are in memory now into pages of 2 MiB, where Linux can (6.1).
+def _is_weights(mapping: _Mapping) -> bool:
+    """Tell whether it is a segment's file, as it is on the disk."""
+    return mapping.name.endswith(".onnx") and not mapping.own_kib
 
-    A short text's time is that of reading weights, and over pages of 4 KiB a good part of that
-    goes into finding them: BERT-base in fp32 becomes a tenth faster. Nothing is taken from the
-    system but what fills up each block's last page; a refusal changes nothing.
-    """
-    maps = Path("/proc/self/maps")
-    madvise = getattr(ctypes.CDLL(None), "madvise", None)
-    if not madvise or not maps.exists():
-        return
-    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for line in maps.read_text().splitlines():
-        if found := _OWN.match(line):
-            begin, end = (int(address, 16) for address in found.groups())
-            if end - begin >= _WORTH_IT:
-                first = -(-begin // _HUGE_PAGE) * _HUGE_PAGE
-                madvise(first, end // _HUGE_PAGE * _HUGE_PAGE - first, _MADV_COLLAPSE)
+
+def _is_large_and_own(mapping: _Mapping) -> bool:
+    own = not mapping.inode and mapping.name in ("", "[heap]") and mapping.rights == "rw-p"
+    return own and mapping.end - mapping.begin >= _WORTH_IT
+
+
+def _mappings() -> Iterator[_Mapping]:
+    for entry in re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text()):
+        if found := _MAPPING.match(entry):
+            begin, end, rights, inode, name = found.groups()
+            own = re.search(r"^Anonymous: *(\d+) kB", entry, re.MULTILINE)
+            own_kib = int(own[1]) if own else 1
+            yield _Mapping(int(begin, 16), int(end, 16), rights, int(inode), name, own_kib)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serve import process_memory
-from serve.process_memory import settle_memory, use_huge_pages
+from serve.process_memory import settle_memory
 
 _MIB = 1 << 20
 
@@ -50,10 +50,33 @@ def can_collapse() -> bool:
 def test_large_blocks_move_into_huge_pages_and_keep_their_content(block: mmap.mmap) -> None:
     if not can_collapse():
         pytest.skip("this system collapses no pages (Linux 6.1 and later do)")
-    use_huge_pages()
+    settle_memory()
     content = np.frombuffer(block, np.uint8)
     assert np.array_equal(content[::4099], np.arange(64 * _MIB)[::4099] % 251)
     assert in_huge_pages(block) >= 32 * _MIB
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells of pages")
+@pytest.mark.parametrize("changed", [False, True])
+def test_pages_of_a_models_files_go_unless_they_have_been_changed(
+    tmp_path: Path, changed: bool
+) -> None:
+    path = tmp_path / "1.onnx"
+    path.write_bytes(b"weights " * (_MIB // 8))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        assert mapped[:7] == mapped[-8:-1] == b"weights"
+        if changed:
+            mapped[:7] = b"changed"
+        settle_memory()
+        assert (resident(path) > 0) is changed
+        assert mapped[:7] == (b"changed" if changed else b"weights")
+
+
+def resident(path: Path) -> int:
+    """Return how many KiB of a file are in this process's memory."""
+    entries = re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())
+    found = [re.search(r"^Rss: *(\d+)", entry, re.M) for entry in entries if str(path) in entry]
+    return sum(int(rss[1]) for rss in found if rss)
 
 
 def test_a_system_without_either_call_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
