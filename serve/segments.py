@@ -56,7 +56,7 @@ class SegmentChain:
 
     def _present(self, active: Sequence[int]) -> None:
         self._active = list(active)
-        self._starts = [0, *(index + 1 for index in active[:-1])]
+        self._starts = [run.start for run in runs_between(active)]
         self._to_next = np.full(len(self._segments), np.inf, np.float32)
         self._to_next[self._active] = 0
 
