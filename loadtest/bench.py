@@ -49,9 +49,10 @@ def _table(document: dict[str, Any]) -> Table:
     title = f"{document['bundle']}, {document['precision']}, {clock}"
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left")
     table.caption = (
-        "one graph: with the last head alone, and with every head as the segments have\n"
-        "one call a segment: every exit asked by the host, as with rows in company; "
-        "a lone row passes exits at which it surely stays\n"
+        "one graph: the last head alone; segments: rows that are to leave at the last exit\n"
+        "every exit asked: rows that may leave anywhere and stay, against the one graph with every "
+        "head\n"
+        "one call a segment: every exit asked by the host, against the last head alone\n"
         "exits: time until the answer as a share of a full run (share of the layers)"
     )
     table.add_column("rows x tokens", no_wrap=True)
@@ -60,8 +61,8 @@ def _table(document: dict[str, Any]) -> Table:
     table.add_row("one graph, ms", *(f"{shape['one_graph_ms']:.2f}" for shape in shapes))
     table.add_row("segments, ms", *(f"{shape['segments_ms']:.2f}" for shape in shapes))
     table.add_row("segments / one graph", *(f"{shape['ratio']:.2f}" for shape in shapes))
-    cutting = (f"{shape['price_of_cutting']:.2f}" for shape in shapes)
-    table.add_row("with every head", *cutting)
+    asked = (f"{shape['price_of_cutting']:.2f}" for shape in shapes)
+    table.add_row("every exit asked", *asked)
     by_host = (f"{shape['by_host_ms'] / shape['one_graph_ms']:.2f}" for shape in shapes)
     table.add_row("one call a segment", *by_host)
     if shapes and shapes[0]["fp32_segments_ms"]:

@@ -94,6 +94,7 @@ def _entry(finding: Finding) -> Document:
         "tokens": finding.shape.tokens,
         "one_graph_ms": finding.one_graph_ms,
         "segments_ms": finding.segments_ms,
+        "asked_ms": finding.asked_ms,
         "by_host_ms": finding.by_host_ms,
         "fp32_segments_ms": finding.fp32_ms,
         "every_head_ms": finding.every_head_ms,

@@ -11,6 +11,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.runner import ASKED, Gaps
 from serve.segments import SegmentChain
 
 # A pool that has just worked may keep its threads spinning for some 40 ms, or longer where they
@@ -22,8 +23,6 @@ _SETTLE_AT_MOST_S = 0.5
 _WARM_UP_S = 0.01
 _RUNS_PER_TURN = 3
 _FEWEST_TURNS = 5
-# No logits lie so far apart.
-_NEVER_FAR = 1e30
 
 Feeds = dict[str, NDArray[np.int64]]  # each (rows, tokens)
 Clock = Callable[[], float]
@@ -45,8 +44,10 @@ class Finding(NamedTuple):
         one_graph_ms: median time of the one graph with its last head alone, with whichever
             threading suits it better.
         every_head_ms: the same with every head, as the segments have.
-        segments_ms: median time of all segments, every exit asked: by the host or, of a row that
-            is alone and surely stays, in passing (`serve.runner.PassingRunner`).
+        segments_ms: median time of all segments for rows that are to leave at the last exit; those
+            before it are not asked.
+        asked_ms: the same with every exit asked: of a row that is alone in passing, as when it
+            surely stays at each (`serve.runner.PassingRunner`), of several by the host.
         by_host_ms: the same with every exit asked by the host, one call each.
         fp32_ms: as `segments_ms`, of the fp32 segments; None if they are not beside another
             variant.
@@ -57,6 +58,7 @@ class Finding(NamedTuple):
     one_graph_ms: float
     every_head_ms: float
     segments_ms: float
+    asked_ms: float
     by_host_ms: float
     fp32_ms: float | None
     exit_shares: tuple[float, ...]
@@ -68,8 +70,8 @@ class Finding(NamedTuple):
 
     @property
     def price_of_cutting(self) -> float:
-        """Time of the segments as a multiple of the one graph's with every head."""
-        return self.segments_ms / self.every_head_ms
+        """Time of the segments, every exit asked, as a multiple of the one graph's with heads."""
+        return self.asked_ms / self.every_head_ms
 
 
 class OneGraph:
@@ -116,15 +118,17 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
         budget_s: time for this shape.
     """
     feeds, clock = feeds_of(shape, vocabulary), contenders.clock
-    served = _time_lone if shape.rows == 1 else _time_chain
+    by_host: Timer = partial(_time_chain, contenders.chain, feeds, clock)
+    asked: Timer = partial(_time_asked, contenders.chain, feeds, clock)
     timers: dict[str, list[Timer]] = {
-        "segments": [partial(served, contenders.chain, feeds, clock)],
-        "by_host": [partial(_time_chain, contenders.chain, feeds, clock)],
+        "segments": [partial(_time_unasked, contenders.chain, feeds, clock)],
+        "asked": [asked if shape.rows == 1 else by_host],
+        "by_host": [by_host],
         "one_graph": [partial(_time_one, graph, feeds, clock) for graph in contenders.one_graphs],
         "every_head": [partial(_time_one, graph, feeds, clock) for graph in contenders.every_head],
     }
     if contenders.fp32:
-        timers["fp32"] = [partial(served, contenders.fp32, feeds, clock)]
+        timers["fp32"] = [partial(_time_unasked, contenders.fp32, feeds, clock)]
     times_s: dict[Timer, list[list[float]]] = {t: [] for same in timers.values() for t in same}
     turns, end = 0, time.perf_counter() + budget_s
     while turns < _FEWEST_TURNS or time.perf_counter() < end:
@@ -142,6 +146,7 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
         one_graph_ms=best_ms["one_graph"],
         every_head_ms=best_ms["every_head"],
         segments_ms=best_ms["segments"],
+        asked_ms=best_ms["asked"],
         by_host_ms=best_ms["by_host"],
         fp32_ms=best_ms.get("fp32"),
         exit_shares=tuple(shares.tolist()),
@@ -179,17 +184,26 @@ def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:
     return [clock() - start]
 
 
-def _time_lone(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
-    """Return the seconds that a row takes which leaves at the first exit, the second, ..."""
-    ids, mask, types = feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS]
+def _time_unasked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+    """Return the seconds that rows take which are to leave at the first exit, the second, ..."""
     times_s = []
     for last in range(len(chain)):
-        # However sure the heads are, it is not enough before this one.
-        gaps = np.where(np.arange(len(chain)) < last, _NEVER_FAR, 0).astype(np.float32)
-        start = clock()
-        chain.start(ids, mask, types, gaps)
-        times_s.append(clock() - start)
+        gaps = np.where(np.arange(len(chain)) < last, np.inf, 0).astype(np.float32)
+        times_s.append(_time_passing(chain, feeds, gaps, clock))
     return times_s
+
+
+def _time_asked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+    """Return the seconds that a row takes which stays at every exit."""
+    gaps = np.full(len(chain), ASKED)
+    gaps[-1] = 0
+    return [_time_passing(chain, feeds, gaps, clock)]
+
+
+def _time_passing(chain: SegmentChain, feeds: Feeds, gaps: Gaps, clock: Clock) -> float:
+    start = clock()
+    chain.start(feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS], gaps)
+    return clock() - start
 
 
 def _time_chain(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:

@@ -26,7 +26,7 @@ __all__ = ["EngineCore", "ModelShape"]
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
-# A row that is alone may be out of sight for so long, whoever comes meanwhile.
+# Rows may be out of sight for so long, whoever comes meanwhile.
 UNDISTURBED_S = 0.02
 _REASONS = tuple(Reason)
 _STAYS = int(Reason.STAYS)  # numpy is five times as slow at comparing with an enum's member
@@ -85,7 +85,7 @@ class EngineCore:
     def turn(self) -> list[Outcome]:
         """Run one segment on one wave and return the outcomes it brought.
 
-        A row that is alone, and surely stays, goes on into the next while nobody waits.
+        Rows that surely stay go on into the next while nobody waits.
 
         A segment that fails gives its wave's rows an error each, and harms no other row.
         """
@@ -202,8 +202,8 @@ class EngineCore:
         return Ran(wave.depth - 1, *figures, took_s * last)
 
     def _gaps(self, wave: Wave) -> Gaps | None:
-        """Return what lets a row that is alone pass exits by itself, for a short while."""
-        if len(wave.rows) > 1 or self._scheduler or self._awaited():
+        """Return what lets rows pass exits by themselves for a short while, if nobody waits."""
+        if self._scheduler or self._awaited():
             return None
         gaps, free_s = self._steps.gaps(wave), UNDISTURBED_S
         if gaps is None:

@@ -4,14 +4,18 @@ One graph is one session, and a session's threads are its own: those of six sess
 whenever their segment does not run, or they take the cores from each other, and to wake one takes
 longer than a short text's segment. Threads of one session may stay awake from segment to segment.
 
-The graph is a `Loop`. Its body is a tree of `If` nodes over the number of the segment, with a
-segment's graph at each leaf. After a segment the loop ends unless the two largest logits of every
-row lie closer together than the exit's gap: rows that surely stay there (`serve.criteria.gaps`) go
-on without the host. Weights stay in the segments' files, as ONNX's external data.
+Each segment is a branch of an `If`; the others' is the empty one. After a segment the next runs
+unless its exit ends the run: if nobody asks the exit, its head does not run either; if somebody
+does, the run ends unless the two largest logits of every row lie closer together than the exit's
+gap (`serve.criteria.gaps`): rows that surely stay there go on without the host. Weights stay in
+the segments' files, as ONNX's external data.
+
+A row of `If` nodes costs 1 to 2 microseconds for each. What was tried before: a `Loop` over a tree
+of them, which took 10 more per segment that runs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -19,226 +23,241 @@ from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP, LOGITS
 from serve.onnx_wire import (
     BOOL,
     FLOAT,
-    FUNCTION,
     GRAPH,
-    INITIALIZER,
     INPUT,
     INT64,
+    KINDS,
     NAME,
-    OPSET,
     OUTPUT,
     Pieces,
     constant,
     element_of,
     fields,
     framed,
-    left_in,
-    name_of,
     node,
     rank_of,
-    renamed,
     string,
     value,
 )
+from serve.segment_model import SegmentModel, taken_apart
 
 # No value of a segment has a space in its name, and all here have, lest they be mixed up.
 
 # Inputs beside the segments' own. The segment to begin with, counted from 0: int64, a scalar.
 FIRST: Final = "first segment"
-# Its hidden states, and which rows of them go on: those of the segments after it are the loop's.
+# The hidden states it begins with, and which rows of them go on.
 FIRST_HIDDEN: Final = "first hidden"
 FIRST_KEEP: Final = "first keep"
-# (rows,) int64: 0, 1, 2, ... as many as rows run.
-EVERY_ROW: Final = "every row"
-# (segments,) float32: how far apart the two largest logits of some row must be, at least, for the
-# loop to end after a segment. 0 ends it anyhow, infinity does not while logits are finite.
+# (segments or more,) float32: how far apart the two largest logits of some row must be, at least,
+# for the run to end after a segment. 0 ends it anyhow; infinity does not, and its head does not
+# run. More than one per segment are not looked at.
 GAPS: Final = "all gaps"
-# Output: the hidden states after the last segment that has run.
-LAST_HIDDEN: Final = "last hidden"
 
-# Values in the loop.
-_SEGMENT, _NEXT, _GO_ON, _STAY = "this segment", "next segment", "go on", "rows that go on"
-
-
-class _Segment(NamedTuple):
-    """The parts of a segment's model: whole fields, tag and length included."""
-
-    model: Pieces  # all but its graph and what it needs
-    needs: list[bytes]  # versions of operator sets, functions
-    inputs: dict[str, memoryview]
-    outputs: dict[str, memoryview]
-    body: Pieces  # the graph without its inputs and outputs
+_ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
+_UNASKED, _UNASKED_HERE = "exits unasked", "unasked here"
+_GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"
 
 
 def every(said: str) -> str:
-    """Return the output that holds what heads say under this name: (segments that ran, ...)."""
+    """Return the output that holds what heads say under this name.
+
+    It is (heads that ran * rows, ...): what the first of them says of all rows, and so on.
+    """
     return f"every {said}"
+
+
+def hidden_after(segment: int) -> str:
+    """Return the output that holds the hidden states after a segment but the last; if it ran."""
+    return f"hidden after {segment}"
 
 
 def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     """Return the model of a whole chain.
 
     Its inputs are those named above and those of the segments, but for `HIDDEN` and `KEEP`; what a
-    segment does not read may be anything. Its outputs are `LAST_HIDDEN` and `every` other output
-    of the segments.
+    segment does not read may be anything. Its outputs are `hidden_after` each segment, and `every`
+    other output of the segments.
 
     Args:
         models: ONNX models with the same outputs, first to last; by their files, from which the
             weights will be read.
         num_labels: of rows whose logits are (rows, labels), two or more. With 0, logits are not
-            told apart: gaps must be 0 or infinity.
+            told apart: gaps that are asked must be 0, or larger than any logit.
 
     Raises:
         ValueError: they cannot be joined; the message begins with the file that is wrong.
     """
-    segments: list[_Segment] = []
-    for file, model in models.items():
-        try:
-            segments.append(_taken_apart(model, file))
-        except (IndexError, StopIteration, ValueError) as error:
-            raise ValueError(f"{file}: no ONNX model") from error
-        if HIDDEN_OUT not in segments[-1].outputs:
-            raise ValueError(f"{file}: no output {HIDDEN_OUT}, so that it is no segment")
+    segments: list[SegmentModel] = []
+    for number, (file, model) in enumerate(models.items()):
+        carried = hidden_after(number - 1) if number else None
+        segments.append(taken_apart(model, file, carried, _ENTRY_NAMES))
         if list(segments[-1].outputs) != list(segments[0].outputs):
             raise ValueError(f"{file}: not the outputs of the segments before")
     needs = dict.fromkeys(need for segment in segments for need in segment.needs)
-    graph = _loop(segments, num_labels)
-    return b"".join([*segments[0].model, *needs, *framed(GRAPH, graph)])
+    return b"".join([*segments[0].model, *needs, *framed(GRAPH, _chain(segments, num_labels))])
 
 
-def _taken_apart(model: memoryview, file: str) -> _Segment:
-    rest: Pieces = []
-    body: Pieces = []
-    needs: list[bytes] = []
-    graph, graph_at, inputs, outputs = memoryview(b""), 0, {}, {}
-    for number, whole, content, at in fields(model):
-        if number == GRAPH:
-            graph, graph_at = content, at
-        elif number in (OPSET, FUNCTION):
-            needs.append(bytes(whole))
-        else:
-            rest.append(whole)
-    for number, whole, content, at in fields(graph):
-        if number == INITIALIZER:
-            body += left_in(file, content, graph_at + at)
-        elif number == INPUT:
-            inputs[name_of(content)] = whole
-        elif number == OUTPUT:
-            element_of(content)  # it must have a type
-            outputs[name_of(content)] = whole
-        else:
-            body.append(whole)
-    return _Segment(rest, needs, inputs, outputs, body)
-
-
-def _loop(segments: Sequence[_Segment], num_labels: int) -> Pieces:
+def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     """Return the fields of the graph that runs one segment after the other."""
-    outputs = segments[0].outputs
-    hidden = _content(outputs[HIDDEN_OUT])
-    element, rank = element_of(hidden), rank_of(hidden)
-    said = {name: whole for name, whole in outputs.items() if name != HIDDEN_OUT}
-    body: Pieces = [
-        *_choosing(segments, 0, within=""),
-        *_going_on(num_labels),
-        value(INPUT, "number of turn", INT64, 0),
-        value(INPUT, "went on", BOOL, 0),
-        value(INPUT, _SEGMENT, INT64, 0),
-        value(INPUT, HIDDEN, element, rank),
-        value(INPUT, KEEP, INT64, 1),
-        value(OUTPUT, _GO_ON, BOOL, 0),
-        value(OUTPUT, _NEXT, INT64, 0),
-        value(OUTPUT, HIDDEN_OUT, element, rank),
-        value(OUTPUT, _STAY, INT64, 1),
-        *said.values(),
-    ]
+    outputs = _Outputs(segments[0])
     inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
-    return [
+    parts: Pieces = [
         string(NAME, "segments"),
-        *node(
-            "Loop",
-            [_number(len(segments)), "", FIRST, FIRST_HIDDEN, FIRST_KEEP],
-            ["last segment", LAST_HIDDEN, "last keep", *map(every, said)],
-            graphs={"body": body},
-        ),
-        *(constant(_number(k), np.array(k, np.int64)) for k in range(1, len(segments) + 1)),
+        *node("IsInf", [GAPS], [_UNASKED]),
+        constant("the first", np.array(0, np.int64)),
+        *node("Equal", [FIRST, "the first"], [_runs(0)]),
+    ]
+    for number, after in enumerate([*segments[1:], None]):
+        parts += _segment(number, segments[number], after, outputs, num_labels)
+    for name in outputs.said:
+        said = [_said_by(number, name) for number in range(len(segments))]
+        parts += node("Concat", said, [every(name)], integers={"axis": 0})
+    return [
+        *parts,
+        value(INPUT, FIRST, INT64, 0),
+        outputs.like(HIDDEN_OUT, INPUT, FIRST_HIDDEN),
+        value(INPUT, FIRST_KEEP, INT64, 1),
+        value(INPUT, GAPS, FLOAT, 1),
+        *(whole for name, whole in inputs.items() if name not in _ENTRY_NAMES),
+        *(outputs.like(HIDDEN_OUT, OUTPUT, hidden_after(n)) for n in range(len(segments) - 1)),
+        *(outputs.like(name, OUTPUT, every(name)) for name in outputs.said),
+    ]
+
+
+class _Outputs:
+    """What segments give, by type and number of dimensions.
+
+    Sizes are not passed on: of equal ones, ONNX Runtime may put a value where another was, and
+    none of these has rows where its segment does not run.
+
+    Attributes:
+        said: what heads say.
+    """
+
+    def __init__(self, segment: SegmentModel) -> None:
+        self.said = [name for name in segment.outputs if name != HIDDEN_OUT]
+        self._kinds: dict[str, tuple[int, int | None]] = {}
+        for name, whole in segment.outputs.items():
+            ((_, _, content, _),) = fields(whole)
+            self._kinds[name] = element_of(content), rank_of(content)
+
+    def like(self, output: str, field: int, name: str) -> bytes:
+        """Return an input or output that is like one of the segments'."""
+        return value(field, name, *self._kinds[output])
+
+    def no_rows(self, where: str) -> Pieces:
+        """Return what a graph says in which no head runs."""
+        parts: Pieces = []
+        for name in self.said:
+            parts += self.nothing_like(name, f"{name} {where}")
+        return parts
+
+    def nothing_like(self, output: str, name: str) -> Pieces:
+        """Return a graph's output that has no rows."""
+        element, rank = self._kinds[output]
+        shape = [0, *[1] * ((rank or 1) - 1)]
+        nothing = constant(name, np.zeros(shape, KINDS[element]))
+        return [nothing, self.like(output, OUTPUT, name)]
+
+
+def _segment(
+    number: int,
+    segment: SegmentModel,
+    after: SegmentModel | None,
+    outputs: _Outputs,
+    num_labels: int,
+) -> Pieces:
+    """Return the node that runs a segment, or does not.
+
+    Args:
+        number: of the segment.
+        segment: its model.
+        after: that of the next one, if there is one.
+        outputs: of any segment.
+        num_labels: as for `one_graph`.
+    """
+    given = [_said_by(number, name) for name in outputs.said]
+    runs = [*segment.layers, *_asking(number, segment, after is None, outputs, num_labels)]
+    idle = outputs.no_rows("elsewhere")
+    if after:
+        given += [_runs(number + 1), hidden_after(number)]
+        runs.append(outputs.like(HIDDEN_OUT, OUTPUT, HIDDEN_OUT))
+        idle += _entering(number + 1, after, outputs)
+    return _either(_runs(number), given, runs, idle)
+
+
+def _asking(
+    number: int, segment: SegmentModel, is_last: bool, outputs: _Outputs, num_labels: int
+) -> Pieces:
+    """Return a segment's head, if somebody asks it, and whether the next segment runs."""
+    given = [f"{name} here" for name in outputs.said]
+    said: Pieces = [outputs.like(name, OUTPUT, f"{name} here") for name in outputs.said]
+    head, nothing = _head(segment, outputs), outputs.no_rows("unasked")
+    if not is_last:
+        given.append(_GOES_ON)
+        said.append(value(OUTPUT, _GOES_ON, BOOL, 0))
+        head += _going_on(number, num_labels)
+        nothing += node("Identity", [_UNASKED_HERE], ["goes on unasked"])
+        nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
+    return [
+        constant("own number", np.array(number, np.int64)),
+        *node("Gather", [_UNASKED, "own number"], [_UNASKED_HERE]),
+        *_either(_UNASKED_HERE, given, nothing, head),
+        *said,
+    ]
+
+
+def _head(segment: SegmentModel, outputs: _Outputs) -> Pieces:
+    parts = [*segment.head]
+    for name in outputs.said:
+        own = name if name in segment.said_by_head else f"{name} asked"
+        if own != name:
+            parts += node("Identity", [name], [own])
+        parts.append(outputs.like(name, OUTPUT, own))
+    return parts
+
+
+def _going_on(number: int, num_labels: int) -> Pieces:
+    """Return whether every row surely stays, told by logits."""
+    two_largest = [
         constant("two of them", np.array([2], np.int64)),
         constant("plus, minus", np.array([1, -1], np.float32)),
-        value(INPUT, FIRST, INT64, 0),
-        value(INPUT, FIRST_HIDDEN, element, rank),
-        value(INPUT, FIRST_KEEP, INT64, 1),
-        value(INPUT, EVERY_ROW, INT64, 1),
-        value(INPUT, GAPS, FLOAT, 1),
-        *(whole for name, whole in inputs.items() if name not in (HIDDEN, KEEP)),
-        value(OUTPUT, LAST_HIDDEN, element, rank),
-        *(_every(name, _content(whole)) for name, whole in said.items()),
-    ]
-
-
-def _going_on(num_labels: int) -> Pieces:
-    """Return the nodes at the end of a turn."""
-    least = [
         *node("TopK", [LOGITS, "two of them"], ["two largest", "their labels"]),
         *node("MatMul", ["two largest", "plus, minus"], ["between them"]),
     ]
     return [
-        # No less than 0 either way: an exit whose gap is 0 ends the loop.
-        *(least if num_labels else node("Abs", [LOGITS], ["between them"])),
+        # No less than 0 either way: an exit whose gap is 0 ends the run.
+        *(two_largest if num_labels else node("Abs", [LOGITS], ["between them"])),
         *node("ReduceMax", ["between them"], ["widest gap"], integers={"keepdims": 0}),
-        *node("Gather", [GAPS, _SEGMENT], ["own gap"]),
-        *node("Less", ["widest gap", "own gap"], [_GO_ON]),
-        *node("Add", [_SEGMENT, _number(1)], [_NEXT]),
-        *node("Identity", [EVERY_ROW], [_STAY]),
+        constant("number of the exit", np.array(number, np.int64)),
+        *node("Gather", [GAPS, "number of the exit"], ["own gap"]),
+        *node("Less", ["widest gap", "own gap"], ["goes on asked"]),
+        value(OUTPUT, "goes on asked", BOOL, 0),
     ]
 
 
-def _choosing(segments: Sequence[_Segment], first: int, within: str) -> Pieces:
-    """Return the fields of a graph that chooses among these segments, without its outputs.
-
-    Args:
-        segments: neighbours.
-        first: number of the first of them.
-        within: put behind the names of its values. Names inside others must differ, but for those
-            that go out of the whole.
-    """
-    if len(segments) == 1:
-        return segments[0].body
-    half = len(segments) // 2
-    middle = first + half
-    branches = {
-        "then_branch": (segments[:half], first, f" before {middle}{within}"),
-        "else_branch": (segments[half:], middle, f" from {middle}{within}"),
-    }
-    chosen = f"chosen at {middle}{within}"
+def _entering(number: int, segment: SegmentModel, outputs: _Outputs) -> Pieces:
+    """Return whether the run begins with a segment, and what it then begins with."""
+    chosen = [*segment.entry, outputs.like(HIDDEN_OUT, OUTPUT, segment.entered)]
+    nothing = outputs.nothing_like(HIDDEN_OUT, "hidden elsewhere")
     return [
-        string(NAME, f"segments from {first}"),
-        *node("Less", [_SEGMENT, _number(middle)], [chosen]),
-        *node(
-            "If",
-            [chosen],
-            [name + within for name in segments[0].outputs],
-            graphs={
-                name: [*_choosing(*branch), *_outputs(*branch)] for name, branch in branches.items()
-            },
-        ),
+        constant("number of the next", np.array(number, np.int64)),
+        *node("Equal", [FIRST, "number of the next"], [_BEGINS_NEXT]),
+        *_either(_BEGINS_NEXT, [_HIDDEN_HERE], chosen, nothing),
+        value(OUTPUT, _BEGINS_NEXT, BOOL, 0),
+        outputs.like(HIDDEN_OUT, OUTPUT, _HIDDEN_HERE),
     ]
 
 
-def _outputs(segments: Sequence[_Segment], first: int, within: str) -> Pieces:
-    named = segments[0].outputs.items()
-    if len(segments) == 1:
-        return [whole for _, whole in named]
-    return [renamed(whole, name + within) for name, whole in named]
+def _either(condition: str, given: Sequence[str], then: Pieces, otherwise: Pieces) -> Pieces:
+    graphs = {"then_branch": then, "else_branch": otherwise}
+    named = {branch: [string(NAME, branch), *graph] for branch, graph in graphs.items()}
+    return node("If", [condition], given, graphs=named)
 
 
-def _every(name: str, said: memoryview) -> bytes:
-    rank = rank_of(said)
-    return value(OUTPUT, every(name), element_of(said), None if rank is None else rank + 1)
+def _runs(number: int) -> str:
+    return f"segment {number} runs"
 
 
-def _number(number: int) -> str:
-    return f"number {number}"
-
-
-def _content(whole: memoryview) -> memoryview:
-    ((_, _, content, _),) = fields(whole)
-    return content
+def _said_by(number: int, name: str) -> str:
+    return f"{name} of {number}"

@@ -4,24 +4,24 @@ Only the frames of protobuf's wire format (ONNX's IR, https://onnx.ai/onnx/repo-
 that the server can do without ONNX's library, and weights are not copied to be moved.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 # Fields of ONNX's messages.
 GRAPH, OPSET, FUNCTION = 7, 8, 25  # of a model
-NODE, NAME, INITIALIZER, INPUT, OUTPUT = 1, 2, 5, 11, 12  # of a graph
+NODE, NAME, INITIALIZER, INPUT, OUTPUT, VALUE_INFO = 1, 2, 5, 11, 12, 13  # of a graph
+_READS, _GIVES, _OP, _ATTRIBUTE = 1, 2, 4, 5  # of a node
 _DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW_DATA, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14  # of a tensor
-_ATTRIBUTE = 5  # of a node
-_INTEGER, _SUBGRAPH, _KIND = 3, 6, 20  # of an attribute
+_INTEGER, _SUBGRAPH, _SUBGRAPHS, _KIND = 3, 6, 11, 20  # of an attribute
 _IS_INTEGER, _IS_GRAPH = 2, 5  # kinds of attributes
 
 FLOAT: Final = 1
 INT64: Final = 7
 BOOL: Final = 9
-_ELEMENTS = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64}
+KINDS: Final = {FLOAT: np.float32, INT64: np.int64, 10: np.float16}
 
 _LENGTH_DELIMITED = 2
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
@@ -29,6 +29,29 @@ _FEW_BYTES = 256
 
 # To be written one after the other.
 Pieces: TypeAlias = list[bytes | memoryview]
+
+
+class Node(NamedTuple):
+    """A node of a graph.
+
+    Attributes:
+        whole: its field.
+        op: its operator.
+        inputs: names of values; "" for one that is left out.
+        outputs: likewise.
+        within: values that graphs inside the node read or make.
+    """
+
+    whole: memoryview
+    op: str
+    inputs: list[str]
+    outputs: list[str]
+    within: frozenset[str]
+
+    @property
+    def reads(self) -> set[str]:
+        """Every value it may read."""
+        return {*self.inputs, *self.within} - {""}
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview, int]]:
@@ -85,6 +108,66 @@ def rank_of(value: memoryview) -> int | None:
     return None
 
 
+def tensor_name(tensor: memoryview) -> str:
+    """Return the name of a value that a graph holds.
+
+    Raises:
+        StopIteration: it has none.
+    """
+    return next(
+        str(content, "utf-8") for number, _, content, _ in fields(tensor) if number == _TENSOR_NAME
+    )
+
+
+def taken_in(whole: memoryview, content: memoryview) -> Node:
+    """Return a node.
+
+    Args:
+        whole: its field.
+        content: of the field.
+    """
+    op, inputs, outputs, within = "", list[str](), list[str](), set[str]()
+    for number, _, part, _ in fields(content):
+        if number == _READS:
+            inputs.append(str(part, "utf-8"))
+        elif number == _GIVES:
+            outputs.append(str(part, "utf-8"))
+        elif number == _OP:
+            op = str(part, "utf-8")
+        elif number == _ATTRIBUTE:
+            within |= _names_within(part)
+    return Node(whole, op, inputs, outputs, frozenset(within))
+
+
+def _names_within(attribute: memoryview) -> set[str]:
+    names: set[str] = set()
+    for number, _, graph, _ in fields(attribute):
+        if number not in (_SUBGRAPH, _SUBGRAPHS):
+            continue
+        for part, whole, content, _ in fields(graph):
+            if part == NODE:
+                node = taken_in(whole, content)
+                names |= {*node.reads, *node.outputs}
+            elif part == OUTPUT:
+                names.add(name_of(content))
+    return names
+
+
+def reading(node: Node, names: Mapping[str, str]) -> bytes | memoryview:
+    """Return a node's field that reads some values under other names.
+
+    Raises:
+        ValueError: a graph inside the node reads one of them.
+    """
+    if not node.within.isdisjoint(names):
+        raise ValueError(f"{node.op} reads {', '.join(sorted(node.within & names.keys()))} inside")
+    if names.keys().isdisjoint(node.inputs):
+        return node.whole
+    ((_, _, content, _),) = fields(node.whole)
+    kept: Pieces = [whole for number, whole, *_ in fields(content) if number != _READS]
+    return b"".join(framed(NODE, [*(string(_READS, names.get(n, n)) for n in node.inputs), *kept]))
+
+
 def _tensor_type(value: memoryview) -> Iterator[tuple[int, memoryview, memoryview, int]]:
     type_ = next(content for number, _, content, _ in fields(value) if number == 2)
     return fields(next(content for number, _, content, _ in fields(type_) if number == 1))
@@ -121,9 +204,9 @@ def node(
         graphs: attributes that are graphs.
         integers: attributes that are integers.
     """
-    content: Pieces = [string(1, name) for name in inputs]
-    content += [string(2, name) for name in outputs]
-    content.append(string(4, op))
+    content: Pieces = [string(_READS, name) for name in inputs]
+    content += [string(_GIVES, name) for name in outputs]
+    content.append(string(_OP, op))
     for name, graph in (graphs or {}).items():
         attribute = [string(1, name), *framed(_SUBGRAPH, graph), _number(_KIND, _IS_GRAPH)]
         content += framed(_ATTRIBUTE, attribute)
@@ -136,10 +219,11 @@ def node(
     return framed(NODE, content)
 
 
-def constant(name: str, array: NDArray[np.int64] | NDArray[np.float32]) -> bytes:
+def constant(name: str, array: NDArray[Any]) -> bytes:
     """Return a graph's field that is a value it holds."""
     dims = b"".join(_number(_DIMS, size) for size in array.shape)
-    data_type = _number(_DATA_TYPE, _ELEMENTS[array.dtype])
+    element = next(element for element, kind in KINDS.items() if kind == array.dtype)
+    data_type = _number(_DATA_TYPE, element)
     data = field(_RAW_DATA, array.astype(array.dtype.newbyteorder("<")).tobytes())
     return field(INITIALIZER, dims + data_type + string(_TENSOR_NAME, name) + data)
 
@@ -155,13 +239,6 @@ def value(number: int, name: str, element: int, rank: int | None = None) -> byte
     """
     shape = b"" if rank is None else field(2, field(1, b"") * rank)
     return field(number, string(1, name) + field(2, field(1, _number(1, element) + shape)))
-
-
-def renamed(output: memoryview, name: str) -> bytes:
-    """Return an input's or output's field under another name."""
-    ((number, _, content, _),) = fields(output)
-    rest = b"".join(bytes(whole) for n, whole, *_ in fields(content) if n != 1)
-    return field(number, string(1, name) + rest)
 
 
 def left_in(file: str, tensor: memoryview, tensor_at: int) -> Pieces:

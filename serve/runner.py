@@ -1,7 +1,7 @@
 """What the engine needs of whatever runs the segments."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 Ids: TypeAlias = NDArray[np.int64]  # (rows, tokens)
 Hidden: TypeAlias = Any  # (rows, tokens, width), wherever the runner keeps it
 Gaps: TypeAlias = NDArray[np.float32]  # (exits,)
+
+# The gap of an exit that is to say something, but does not end the run: no logits lie so far apart.
+ASKED: Final = np.finfo(np.float32).max
 
 
 class Step(NamedTuple):
@@ -18,25 +21,22 @@ class Step(NamedTuple):
         hidden: hidden states for the next segment; None after the last.
         logits: (rows, labels) float32; of token classification (rows, tokens, labels).
         uncertainty: (rows,) float32, the heads' own predicted error, if they give it.
-        passed: (exits passed, rows, ...) the logits of the exits before that one which the rows
-            have come by in this call; None if there is none.
+        exits: how many exits the rows have come by in this call, that of the logits included.
+        passed: (exits asked, rows, ...) the logits of those before it which were asked; None if
+            there is none.
     """
 
     hidden: Hidden
     logits: NDArray[np.float32]
     uncertainty: NDArray[np.float32] | None = None
+    exits: int = 1
     passed: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, hidden: Hidden, said: Iterable[NDArray[np.float32]]) -> "Step":
-        """Return a step with what the heads' outputs are, logits first."""
+        """Return a step of one segment with what the head's outputs are, logits first."""
         logits, *more = said
         return cls(hidden, logits, more[0] if more else None)
-
-    @property
-    def exits(self) -> int:
-        """How many exits the rows have come by."""
-        return 1 if self.passed is None else 1 + len(self.passed)
 
 
 class Runner(Protocol):
@@ -92,7 +92,8 @@ class PassingRunner(Runner, Protocol):
             attention_mask: (rows, tokens).
             token_type_ids: (rows, tokens).
             gaps: it goes on after an exit if the two largest logits of every row lie closer
-                together than this; not with 0, as it must be at the last. None is 0 everywhere.
+                together than this; never with 0, as it must be at the last. With infinity it
+                always does, and the exit is not even asked; see `ASKED`. None is 0 everywhere.
         """
         ...
 

@@ -1,7 +1,8 @@
 """A bundle's segments in ONNX Runtime, from exit to exit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -10,18 +11,20 @@ from numpy.typing import NDArray
 from serve.bundle import Bundle
 from serve.manifest import (
     ATTENTION_MASK,
-    HIDDEN,
     INPUT_IDS,
-    KEEP,
     LOGITS,
     TOKEN_TYPE_IDS,
     UNCERTAINTY,
     Manifest,
     Precision,
 )
+from serve.one_graph import FIRST_HIDDEN, FIRST_KEEP
 from serve.process_memory import settle_memory
 from serve.runner import Gaps, Hidden, Ids, Step
-from serve.sessions import Segments
+from serve.sessions import Course, Segments
+
+# Lengths of lone rows, and rules: few of either at a time.
+_MOST_COURSES = 2048
 
 
 class SegmentChain:
@@ -56,9 +59,7 @@ class SegmentChain:
 
     def _present(self, active: Sequence[int]) -> None:
         self._active = list(active)
-        self._starts = [run.start for run in runs_between(active)]
-        self._to_next = np.full(len(self._segments), np.inf, np.float32)
-        self._to_next[self._active] = 0
+        self._course = _courses(self._segments, self._active)
 
     def __len__(self) -> int:
         return len(self._active)
@@ -83,27 +84,40 @@ class SegmentChain:
         attention_mask: Ids,
         gaps: Gaps | None = None,
     ) -> Step:
-        inputs = {HIDDEN: hidden, KEEP: keep, ATTENTION_MASK: attention_mask}
+        inputs = {FIRST_HIDDEN: hidden, FIRST_KEEP: keep, ATTENTION_MASK: attention_mask}
         return self._run(index, inputs, gaps)
 
     def _run(self, index: int, inputs: Mapping[str, NDArray[Any]], gaps: Gaps | None) -> Step:
-        ends, first = self._to_next, self._starts[index]
-        if gaps is not None:
-            ends = ends.copy()
-            ends[self._active] = gaps
-        hidden, said = self._segments.run(first, inputs, ends)
-        while (last := first + len(said[0]) - 1) not in self._active:
-            # Where a logit is no number, an exit ends the run although nobody asks it.
-            mask = inputs[ATTENTION_MASK]
-            rows = {HIDDEN: hidden, KEEP: np.arange(len(mask)), ATTENTION_MASK: mask}
-            hidden, more = self._segments.run(last + 1, rows, ends)
-            said = [np.concatenate(both) for both in zip(said, more, strict=True)]
-        step = Step.of(None if last == len(self._segments) - 1 else hidden, [s[-1] for s in said])
-        passed = [s - first for s in self._active[index : self._active.index(last)]]
-        return step._replace(passed=said[0][passed]) if passed else step
+        rows, tokens = inputs[ATTENTION_MASK].shape
+        given = None if gaps is None else gaps.tobytes()
+        course = self._course(index, given, tokens if rows == 1 else 0)
+        segment, hidden, said = self._segments.run(course, inputs)
+        logits = said[0]
+        return Step(
+            hidden,
+            logits[-1],
+            said[1][-1] if len(said) > 1 else None,
+            1 + self._active.index(segment, index) - index,
+            logits[:-1] if len(logits) > 1 else None,
+        )
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)
+
+
+def _courses(
+    segments: Segments, active: Sequence[int]
+) -> Callable[[int, bytes | None, int], Course]:
+    """Return what finds a course by the index of the first exit, gaps as bytes, and lone tokens."""
+    starts = [run.start for run in runs_between(active)]
+
+    @lru_cache(maxsize=_MOST_COURSES)
+    def course(index: int, gaps: bytes | None, lone_tokens: int) -> Course:
+        to_next = np.full(len(segments), np.inf, np.float32)
+        to_next[active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
+        return segments.course(starts[index], to_next, lone_tokens)
+
+    return course
 
 
 def join_on_host(parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> NDArray[np.float32]:

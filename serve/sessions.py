@@ -1,9 +1,10 @@
 """ONNX Runtime sessions on the CPU: one file's, and that of all segments of a bundle."""
 
+import math
 from collections.abc import Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime as ort
@@ -11,23 +12,44 @@ from numpy.typing import NDArray
 
 from serve.bundle import Bundle
 from serve.errors import InvalidBundle
-from serve.manifest import ATTENTION_MASK, HIDDEN, INPUT_IDS, KEEP, TOKEN_TYPE_IDS, Precision
+from serve.manifest import (
+    ATTENTION_MASK,
+    INPUT_IDS,
+    TOKEN_TYPE_IDS,
+    Precision,
+)
 from serve.one_graph import (
-    EVERY_ROW,
     FIRST,
-    FIRST_HIDDEN,
-    FIRST_KEEP,
     GAPS,
-    LAST_HIDDEN,
     every,
+    hidden_after,
     one_graph,
 )
 from serve.ort_environment import session_options
-from serve.runner import Hidden
+from serve.runner import ASKED, Gaps, Hidden
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
 _AWAKE_S = 0.0005
-_OWN_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
+_TYPES = {"tensor(int64)": np.int64, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+# A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
+# what that saves is not seen.
+_LAID_OUT = 128
+
+
+class Course(NamedTuple):
+    """What one call of `Segments` is to do, whatever the rows; worked out once for many.
+
+    Attributes:
+        ends: segments after which it may end.
+        num_hidden: how many of them give hidden states: all but the model's last.
+        outputs: these hidden states, and what heads say.
+        feeds: inputs of the session that do not depend on the rows.
+    """
+
+    ends: list[int]
+    num_hidden: int
+    outputs: list[str]
+    feeds: dict[str, NDArray[Any]]
 
 
 class Segments:
@@ -54,46 +76,88 @@ class Segments:
         paths, manifest = bundle.segment_paths(precision), bundle.manifest
         traits = manifest.traits
         num_labels = len(traits.labels) if traits.task == "single_label" else 0
-        self._session = _open_all(paths, num_labels, session_options(num_threads, _AWAKE_S))
+        options = session_options(num_threads, _AWAKE_S)
+        options.enable_mem_pattern = True
+        self._session = _open_all(paths, num_labels, options)
         self._num_segments = len(paths)
         self._said = [every(name) for name in said]
-        none = np.zeros((1, 1), np.int64)
-        kind = np.float16 if precision == "fp16" else np.float32
-        # What a segment does not read must be there all the same.
-        self._blanks: dict[str, NDArray[Any]] = {
-            INPUT_IDS: none,
-            FIRST_HIDDEN: np.zeros((1, 1, manifest.width), kind),
-            FIRST_KEEP: none[0],
-        } | ({TOKEN_TYPE_IDS: none} if manifest.token_types else {})
+        self._nothing = _nothing(self._session)
+        self._lay_out_little(manifest.token_types)
 
     def __len__(self) -> int:
         return self._num_segments
 
-    def run(
-        self, first: int, inputs: Mapping[str, NDArray[Any]], gaps: NDArray[np.float32]
-    ) -> tuple[Hidden, list[NDArray[np.float32]]]:
-        """Run a segment, and those after it while the gaps allow it.
+    def _lay_out_little(self, token_types: bool) -> None:
+        """Run one token as if it were a wave, so that waves share the smallest layout of all."""
+        one = np.ones((1, 1), np.int64)
+        inputs = {INPUT_IDS: one, ATTENTION_MASK: one}
+        if token_types:
+            inputs[TOKEN_TYPE_IDS] = np.zeros_like(one)
+        self.run(self.course(0, np.full(self._num_segments, ASKED)), inputs)
+
+    def course(self, first: int, gaps: Gaps, lone_tokens: int = 0) -> Course:
+        """Return what a run is to do that begins with a segment.
+
+        ONNX Runtime lays memory out as needed by the first run of those whose inputs' dimensions
+        have the same exclusive or, and for as long as it lives; what does not fit is fetched
+        piece by piece. In a segment's branch, rows and tokens cancel out. So waves share one
+        layout, and only that the gaps are longer than the segments gives lone rows their own.
 
         Args:
             first: the segment, counted from 0.
-            inputs: its inputs.
-            gaps: (segments,) the loop goes on after a segment if the two largest logits of
-                every row lie closer together than this: never with 0, and with infinity if they
-                are numbers.
+            gaps: (segments,) the run ends after a segment unless the two largest logits of every
+                row lie closer together than this: always with 0, never with infinity, where its
+                head does not run. At the last, it is finite.
+            lone_tokens: of a row that is alone; 0 for others.
+        """
+        ends = _where_it_may_end(first, gaps)
+        if 0 < lone_tokens <= _LAID_OUT:
+            gaps = np.concatenate([gaps, np.zeros(2 * lone_tokens, np.float32)])
+        hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
+        feeds = {**self._nothing, FIRST: np.array(first, np.int64), GAPS: gaps}
+        return Course(ends, len(hidden), [*hidden, *self._said], feeds)
+
+    def run(
+        self, course: Course, inputs: Mapping[str, NDArray[Any]]
+    ) -> tuple[int, Hidden, list[NDArray[np.float32]]]:
+        """Run a segment, and those after it while the gaps allow it.
+
+        Args:
+            course: which, and where to end.
+            inputs: ids of the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the
+                attention mask in any case.
 
         Returns:
-            Hidden states, None if the last segment was the first, and what heads say, each
-            (segments that have run, rows, ...).
+            The last segment that has run, hidden states after it, None if it is the model's last,
+            and what heads say, each (heads that have run, rows, ...).
         """
-        feeds = {_OWN_NAMES.get(name, name): array for name, array in inputs.items()}
-        feeds[FIRST] = np.array(first, np.int64)
-        feeds[EVERY_ROW] = np.arange(len(inputs[ATTENTION_MASK]))
-        feeds[GAPS] = gaps
-        feeds = {**self._blanks, **feeds}
-        if first == self._num_segments - 1:
-            return None, self._session.run(self._said, feeds)
-        hidden, *said = self._session.run([LAST_HIDDEN, *self._said], feeds)
-        return hidden, said
+        values = self._session.run(course.outputs, {**course.feeds, **inputs})
+        said: list[NDArray[np.float32]] = values[course.num_hidden :]
+        rows = len(inputs[ATTENTION_MASK])
+        heads = len(said[0]) // rows
+        hidden = values[heads - 1] if heads <= course.num_hidden else None
+        stacked = [value.reshape(heads, rows, *value.shape[1:]) for value in said]
+        return course.ends[heads - 1], hidden, stacked
+
+
+def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
+    """Return the segments whose exits are asked, to the first that ends the run anyhow."""
+    ends: list[int] = []
+    for segment, gap in enumerate(gaps[first:].tolist(), first):
+        if gap < math.inf:
+            ends.append(segment)
+        if gap == 0:
+            break
+    return ends
+
+
+def _nothing(session: ort.InferenceSession) -> dict[str, NDArray[Any]]:
+    """Return no rows for each input, for those that a run does not read."""
+    return {
+        value.name: np.zeros([0, *[1] * (len(value.shape) - 1)], _TYPES[value.type])
+        for value in session.get_inputs()
+        if value.shape
+    }
 
 
 def _open_all(

@@ -53,12 +53,12 @@ class Steps(Protocol):
 
         Args:
             wave: to be run.
-            gaps: from `gaps`, to go on where the row surely stays.
+            gaps: from `gaps`, to go on where rows surely stay.
         """
         ...
 
     def gaps(self, wave: Wave) -> Gaps | None:
-        """Return what lets a wave of one row pass exits by itself, see `runner.PassingRunner`.
+        """Return what lets a wave pass exits by itself, see `runner.PassingRunner`.
 
         None if it must be looked at after every segment.
         """

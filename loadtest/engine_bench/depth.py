@@ -24,8 +24,8 @@ Report = Callable[[str], None]
 def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measured:
     """Run the segments and the one graph in turns, shape by shape.
 
-    Judged against the one graph with its last head alone. The one with every head is shown
-    beside it: what is left against that one is the price of cutting, the rest that of heads.
+    Judged against the one graph with its last head alone. Beside it stand the segments with every
+    exit asked, against the one graph with every head.
     """
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
@@ -45,9 +45,10 @@ def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measur
                 "tokens": shape.tokens,
                 "one_graph_ms": found.one_graph_ms,
                 "segments_ms": found.segments_ms,
+                "asked_ms": found.asked_ms,
                 "by_host_ms": found.by_host_ms,
                 "ratio": found.ratio,
-                "ratio_to_one_graph_with_every_head": found.price_of_cutting,
+                "asked_ratio_to_one_graph_with_every_head": found.price_of_cutting,
                 "exit_shares": list(found.exit_shares),
             }
         )

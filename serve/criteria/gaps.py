@@ -112,3 +112,5 @@ _LEAST: dict[int, Callable[[float, int], float]] = {
     KINDS.index(LayerRule): _of_none,
     NEVER: _of_none,
 }
+# Kinds of rules that need nothing of exits at which they let no row leave.
+COUNT_NOTHING = frozenset(_LEAST)

@@ -1,4 +1,4 @@
-"""At which exits a row that is alone surely stays, known before they are reached.
+"""At which exits rows surely stay, known before they are reached.
 
 There a runner may go on by itself (`serve.runner.PassingRunner`). Where the rule counts what exits
 say, it is told afterwards.
@@ -7,11 +7,13 @@ say, it is told afterwards.
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.columns import KINDS, RuleColumns
+from serve.carry import THRESHOLDS
+from serve.columns import KINDS, NEVER, RuleColumns
+from serve.criteria.gaps import COUNT_NOTHING
 from serve.criteria.glance import count_on, gaps_at, tells_labels
 from serve.judge import Said, judge
 from serve.rules import ExitRule, PatienceRule
-from serve.runner import Gaps
+from serve.runner import ASKED, Gaps
 from serve.traits import Traits
 
 _PATIENCE = KINDS.index(PatienceRule)
@@ -24,17 +26,19 @@ def gaps_from(
     traits: Traits,
     temperatures: tuple[float, ...],
 ) -> Gaps | None:
-    """Return (exits,) the gaps below which the row stays, for exits from this one on.
+    """Return (exits,) the gaps below which all rows stay, for exits from this one on.
 
-    None if it must be looked at in any case.
+    None if they must be looked at in any case. Several rows pass only what none of them asks.
 
     Args:
         depth: index of the next exit.
-        rule: the row's, checked against the model.
-        columns: its state.
+        rule: the first row's, checked against the model.
+        columns: all rows' rules and state.
         traits: of the model.
         temperatures: one per exit.
     """
+    if len(columns.kind) > 1:
+        return _where_nobody_asks(depth, columns, len(traits.exits))
     if not isinstance(rule, PatienceRule):
         return gaps_at(rule, traits, temperatures)
     return _before_patience_ends(depth, columns, traits) if tells_labels(traits) else None
@@ -47,7 +51,7 @@ def come_by(
 
     Args:
         columns: the row's; by `PatienceRule` it counts on, other rules here have nothing to count.
-        passed: (exits, 1, labels) their logits.
+        passed: (exits, 1, labels) their logits, of each that it has passed.
         depth: index of the first of them.
         temperatures: one per exit of the model.
     """
@@ -59,11 +63,23 @@ def come_by(
             judge(columns, said, exit_index, len(temperatures), temperature)
 
 
+def _where_nobody_asks(depth: int, columns: RuleColumns, num_exits: int) -> Gaps | None:
+    """Return that no exit is asked before the first at which one of several rows may leave."""
+    if not (columns.bounded or NEVER in columns.kinds):
+        return None
+    if not COUNT_NOTHING.issuperset(columns.kinds) or columns.carry.keys() - {THRESHOLDS}:
+        return None
+    first_look = int(np.where(columns.kind == NEVER, columns.last, columns.first).min())
+    if first_look <= depth:
+        return None
+    return np.where(np.arange(num_exits) < first_look, np.inf, 0).astype(np.float32)
+
+
 def _before_patience_ends(depth: int, columns: RuleColumns, traits: Traits) -> Gaps | None:
-    """Return no gap where even agreement everywhere would not be enough, or is too early."""
+    """Return that exits only say something while agreement of all would be too little or early."""
     agreed = -1 if columns.label[0] < 0 else int(columns.streak[0])
     enough = depth + int(columns.patience[0]) - 1 - agreed
     first_look = min(max(enough, int(columns.first[0])), int(columns.last[0]))
     if first_look <= depth:
         return None
-    return np.where(np.arange(len(traits.exits)) < first_look, np.inf, 0).astype(np.float32)
+    return np.where(np.arange(len(traits.exits)) < first_look, ASKED, 0).astype(np.float32)

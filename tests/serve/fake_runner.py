@@ -116,12 +116,14 @@ class PassingFakeRunner(FakeRunner):
         assert gaps.dtype == np.float32
         assert gaps[-1] == 0, "nothing comes after the last"
         index, passed = first, []
-        while _widest_gap(step.logits) < gaps[index]:
+        while gaps[index] == np.inf or _widest_gap(step.logits) < gaps[index]:
+            if gaps[index] < np.inf:
+                passed.append(step.logits)
             index += 1
-            passed.append(step.logits)
             step = super().advance(index, step.hidden, np.arange(len(mask)), mask)
-        self.calls.append(Call(first, 1 + len(passed), gaps.tolist()))
-        return step._replace(passed=np.stack(passed)) if passed else step
+        exits = 1 + index - first
+        self.calls.append(Call(first, exits, gaps.tolist()))
+        return step._replace(exits=exits, passed=np.stack(passed) if passed else None)
 
 
 def _widest_gap(logits: NDArray[np.float32]) -> np.float32:

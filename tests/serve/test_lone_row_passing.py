@@ -1,4 +1,4 @@
-"""A row that is alone passes exits in one call, and fares as if it had come by each."""
+"""Rows pass exits in one call where they surely stay, and fare as if they had come by each."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -176,12 +176,56 @@ def test_nothing_is_passed_while_others_are_in_flight() -> None:
     assert bench.runner.calls[-1].gaps is not None, "in the end, one row is alone"
 
 
-def test_rows_that_run_together_are_judged_after_every_segment() -> None:
-    bench = Bench()
-    outcomes = bench.turn(fake_row(1), fake_row(2))
+def answers_of(bench: Bench, *rules: ExitRule) -> list[tuple[int, Reason]]:
+    """Return how rows fare that run together."""
+    outcomes = bench.turn(*[fake_row(key + 1, rule=rule) for key, rule in enumerate(rules)])
     while bench.core:
         outcomes += bench.turn()
-    assert len(outcomes) == 2
+    answers = {outcome.row.tag: outcome.result for outcome in outcomes}
+    return [(answers[key + 1].exit_index, answers[key + 1].reason) for key in range(len(rules))]
+
+
+def test_rows_together_that_may_leave_are_judged_after_every_segment() -> None:
+    bench = Bench()
+    unsure = EntropyRule(threshold=0.3)
+    assert answers_of(bench, unsure, NeverRule()) == [(5, Reason.FINAL)] * 2
+    assert [(call.exits, call.gaps) for call in bench.runner.calls] == [(1, None)] * len(EXITS)
+
+
+@pytest.mark.parametrize(
+    ("rules", "calls", "ends"),
+    [
+        ((NeverRule(), NeverRule()), [(0, 6)], [(5, Reason.FINAL)] * 2),
+        (
+            (LayerRule(layer=3), NeverRule(), LayerRule(layer=5)),
+            [(0, 3), (3, 2), (5, 1)],
+            [(2, Reason.LAYER), (5, Reason.FINAL), (4, Reason.LAYER)],
+        ),
+        (
+            (EntropyRule(threshold=0.3, min_layer=4), ConfidenceRule(threshold=0.9, min_layer=5)),
+            [(0, 4), (4, 1), (5, 1)],
+            [(5, Reason.FINAL)] * 2,
+        ),
+        ((NeverRule(max_layer=2), NeverRule(max_layer=2)), [(0, 2)], [(1, Reason.MAX_LAYER)] * 2),
+        ((PatienceRule(patience=9), NeverRule()), [(k, 1) for k in range(6)], None),
+        ((VotingRule(votes=9), NeverRule()), [(k, 1) for k in range(6)], None),
+    ],
+)
+def test_rows_together_pass_what_none_of_them_asks(
+    rules: tuple[ExitRule, ...],
+    calls: list[tuple[int, int]],
+    ends: list[tuple[int, Reason]] | None,
+) -> None:
+    bench = Bench()
+    found = answers_of(bench, *rules)
+    assert bench.calls == calls
+    assert ends is None or found == ends
+
+
+def test_rows_together_pass_nothing_while_somebody_waits() -> None:
+    bench = Bench()
+    bench.awaited = lambda: True
+    answers_of(bench, NeverRule(), NeverRule())
     assert [(call.exits, call.gaps) for call in bench.runner.calls] == [(1, None)] * len(EXITS)
 
 

@@ -10,14 +10,31 @@ import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
-from serve.one_graph import EVERY_ROW, FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, LAST_HIDDEN, one_graph
+from serve.one_graph import (
+    FIRST,
+    FIRST_HIDDEN,
+    FIRST_KEEP,
+    GAPS,
+    every,
+    hidden_after,
+    one_graph,
+)
+from serve.runner import ASKED
 from serve.segments import SegmentChain
 
 # Adds its number to what it is given, and says the sum: how far logits are apart stays as it was.
+FIRST_SEGMENT = """
+    <ir_version: 10, opset_import: ["" : 18]>
+    segment (float[rows{axes}] begin)
+    => (float[rows{axes}] hidden_out, float[rows{axes}] logits)
+    <float[1] own = {{{number}.0}}>
+    {{ hidden_out = Add(begin, own)
+       logits = {head}(hidden_out) }}
+"""
 SEGMENT = """
     <ir_version: 10, opset_import: ["" : 18]>
     segment (float[rows_in{axes}] hidden, int64[rows] keep)
@@ -25,15 +42,21 @@ SEGMENT = """
     <float[1] own = {{{number}.0}}>
     {{ kept = Gather(hidden, keep)
        hidden_out = Add(kept, own)
-       logits = Identity(hidden_out) }}
+       logits = {head}(hidden_out) }}
 """
 # What a segment's author may well call a value.
-LIKELY = ("segment", "first", "last", "next", "gap", "gaps", "turn", "two", "largest")
+LIKELY = ("segment", "first", "last", "next", "gap", "gaps", "unasked", "two", "largest")
 Models = dict[str, memoryview]
 
 
-def models(number: int, axes: str = ", labels", text: str = SEGMENT) -> Models:
-    parsed = [parser.parse_model(text.format(number=k, axes=axes)) for k in range(number)]
+def models(
+    number: int,
+    axes: str = ", labels",
+    texts: tuple[str, str] = (FIRST_SEGMENT, SEGMENT),
+    head: str = "Identity",
+) -> Models:
+    filled = [texts[min(k, 1)].format(number=k, axes=axes, head=head) for k in range(number)]
+    parsed = [parser.parse_model(text) for text in filled]
     return {f"{k}.onnx": memoryview(m.SerializeToString()) for k, m in enumerate(parsed)}
 
 
@@ -49,42 +72,89 @@ def run(
     hidden: object,
     gaps: Sequence[float],
     keep: Sequence[int] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last hidden states, and what every segment that has run has said."""
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """Return the hidden states of each segment that ran, and what each head said that ran."""
     states = np.array(hidden, np.float32)
     kept = np.array(range(len(states)) if keep is None else keep, np.int64)
+    rows = len(kept) if first else len(states)
     feeds = {
+        "begin": states,
         FIRST: np.array(first, np.int64),
         FIRST_HIDDEN: states,
         FIRST_KEEP: kept,
-        EVERY_ROW: np.arange(len(kept)),
         GAPS: np.array(gaps, np.float32),
     }
-    last, said = session.run([LAST_HIDDEN, "every logits"], feeds)
-    np.testing.assert_array_equal(last, said[-1])
-    return last, said
+    known = [output.name for output in session.get_outputs()]
+    names = [name for name in known if name != every("logits")]
+    *after, said = session.run([*names, every("logits")], feeds)
+    ran = {k: one for k, one in enumerate(after) if len(one)}
+    assert all(names[k] == hidden_after(k) for k in ran)
+    return ran, said.reshape(-1, rows, *said.shape[1:])
 
 
 def num_run(session: ort.InferenceSession, hidden: object, gaps: Sequence[float]) -> int:
+    """Return how many segments have run from the first on, if every exit is asked."""
     return len(run(session, 0, hidden, gaps)[1])
+
+
+def sums(first: int, number: int) -> list[int]:
+    return np.cumsum(range(first, number)).tolist()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
 def test_graph_runs_the_segment_that_it_is_asked_for(number: int) -> None:
     session, rows = opened(models(number)), [[10, 11], [20, 22], [30, 33]]
     for first in range(number):
-        last, said = run(session, first, rows, [0] * number, keep=[2, 0])
-        assert last.tolist() == [[30 + first, 33 + first], [10 + first, 11 + first]]
-        assert said.tolist() == [last.tolist()]
+        ran, said = run(session, first, rows, [0] * number, keep=[2, 0])
+        alone = [[30 + first, 33 + first], [10 + first, 11 + first]] if first else rows
+        assert said.tolist() == [alone]
+        here = {k: one.tolist() for k, one in ran.items() if k >= first}
+        assert here == ({first: alone} if first < number - 1 else {})
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
 def test_graph_runs_on_from_any_segment_to_the_last(number: int) -> None:
-    session, gaps = opened(models(number)), [math.inf] * (number - 1) + [0]
-    for first in range(number):
-        _, said = run(session, first, [[10, 11], [20, 22], [30, 33]], gaps, keep=[2, 0])
-        sums = np.cumsum(range(first, number))
-        assert said.tolist() == [[[30 + s, 33 + s], [10 + s, 11 + s]] for s in sums.tolist()]
+    session, gaps = opened(models(number)), [ASKED] * (number - 1) + [0]
+    for first in range(1, number):
+        ran, said = run(session, first, [[10, 11], [20, 22], [30, 33]], gaps, keep=[2, 0])
+        expected = [[[30 + s, 33 + s], [10 + s, 11 + s]] for s in sums(first, number)]
+        assert said.tolist() == expected
+        assert [ran[k].tolist() for k in range(first, number - 1)] == expected[:-1]
+
+
+@pytest.mark.parametrize("unasked", [(0,), (1, 2), (0, 1, 2, 3), (0, 2)])
+def test_heads_that_nobody_asks_do_not_run_and_end_nothing(unasked: tuple[int, ...]) -> None:
+    session = opened(models(5))
+    gaps = [math.inf if k in unasked else ASKED for k in range(4)]
+    # However far apart, and whether they are numbers or none.
+    for row in ([1, 2], [0, 1e30], [math.nan, 0]):
+        ran, said = run(session, 0, [row], [*(math.inf for _ in gaps), 0])
+        assert len(said) == 1
+        assert list(ran) == [0, 1, 2, 3]
+    ran, said = run(session, 0, [[1, 2]], [*gaps, 0])
+    asked = [s for k, s in enumerate(sums(0, 5)) if k not in unasked]
+    assert said.tolist() == [[[1 + s, 2 + s]] for s in asked]
+    assert list(ran) == [0, 1, 2, 3]
+
+
+def test_heads_that_fail_are_not_heard_of_where_nobody_asks_them() -> None:
+    failing = models(2)
+    broken = onnx.load_from_string(bytes(failing["0.onnx"]))
+    broken.graph.node[-1].op_type = "Reshape"
+    broken.graph.node[-1].input.append("five")
+    broken.graph.initializer.append(numpy_helper.from_array(np.array([5]), "five"))
+    failing["0.onnx"] = memoryview(broken.SerializeToString())
+    session = ort.InferenceSession(one_graph(failing, 2), providers=["CPUExecutionProvider"])
+    _, said = run(session, 0, [[1, 2]], [math.inf, 0])
+    assert said.tolist() == [[[2, 3]]]
+    with pytest.raises(Exception, match="Reshape"):
+        run(session, 0, [[1, 2]], [0, 0])
+
+
+def test_gaps_beyond_the_last_segment_are_not_looked_at() -> None:
+    session = opened(models(3))
+    for more in ([], [0], [math.inf] * 9):
+        assert num_run(session, [[1, 2]], [ASKED, ASKED, 0, *more]) == 3
 
 
 NEAR = [float(np.nextafter(np.float32(2), np.float32(end))) for end in (0, 9)]
@@ -93,7 +163,7 @@ NEAR = [float(np.nextafter(np.float32(2), np.float32(end))) for end in (0, 9)]
 @settings(deadline=None)
 @given(
     rows=st.lists(st.sampled_from([[5, 3], [1, 3], [4, 4], [0, 1]]), min_size=1, max_size=4),
-    gaps=st.lists(st.sampled_from([0, 1, 2, *NEAR, 3, math.inf]), min_size=5, max_size=5),
+    gaps=st.lists(st.sampled_from([0, 1, 2, *NEAR, 3, ASKED]), min_size=5, max_size=5),
     first=st.integers(0, 5),
     session=st.shared(st.builds(lambda: opened(models(6)))),
 )
@@ -116,25 +186,25 @@ def test_of_many_labels_the_two_largest_count() -> None:
     "strange", [[math.nan, 0], [0, math.nan], [math.inf, 0], [math.inf, math.inf], [-math.inf] * 2]
 )
 def test_logits_that_tell_nothing_go_back_to_the_host(strange: list[float]) -> None:
-    assert num_run(opened(models(2)), [strange], [math.inf, 0]) == 1
+    assert num_run(opened(models(2)), [strange], [ASKED, 0]) == 1
 
 
 @pytest.mark.parametrize("axes", ["", ", tokens, labels"])
 @pytest.mark.parametrize("sign", [-1, 0, 1])
-def test_where_labels_are_not_told_apart_a_gap_of_0_ends_the_loop_and_infinity_does_not(
+def test_where_labels_are_not_told_apart_a_gap_of_0_ends_the_run_and_a_wide_one_does_not(
     axes: str, sign: int
 ) -> None:
     session = opened(models(3, axes), num_labels=0)
     hidden = sign * np.full((2, 3, 4) if axes else 2, 7)
-    for gaps in ([0, 0, 0], [math.inf, 0, 0], [math.inf, math.inf, 0]):
+    for gaps in ([0, 0, 0], [ASKED, 0, 0], [ASKED, ASKED, 0]):
         assert num_run(session, hidden, gaps) == gaps.index(0) + 1
 
 
 @pytest.mark.parametrize("name", LIKELY)
 def test_a_segments_names_are_its_own(name: str) -> None:
     for value in ("own", "kept"):
-        session = opened(models(3, text=SEGMENT.replace(value, name)))
-        assert num_run(session, [[1, 2]], [2, 2, 0]) == 3
+        texts = FIRST_SEGMENT.replace(value, name), SEGMENT.replace(value, name)
+        assert num_run(opened(models(3, texts=texts)), [[1, 2]], [2, 2, 0]) == 3
 
 
 def test_operator_sets_of_any_segment_are_there() -> None:
@@ -153,7 +223,8 @@ def test_weights_stay_in_their_files(bundle: Bundle) -> None:
 
 
 def other_outputs(name: str) -> memoryview:
-    return models(1, text=SEGMENT.replace(name, "odd"))["0.onnx"]
+    texts = FIRST_SEGMENT.replace(name, "odd"), SEGMENT.replace(name, "odd")
+    return models(2, texts=texts)["1.onnx"]
 
 
 def test_segments_with_other_outputs_are_no_chain() -> None:

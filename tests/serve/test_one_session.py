@@ -14,10 +14,11 @@ from onnx import helper, numpy_helper
 
 from serve.bundle import Bundle, load_bundle
 from serve.manifest import Precision
+from serve.one_graph import FIRST
 from serve.ort_environment import session_options
 from serve.runner import Step
 from serve.segments import SegmentChain
-from serve.sessions import Segments, open_session
+from serve.sessions import Course, Segments, open_session
 from serve.traits import Task
 from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 
@@ -133,12 +134,12 @@ def test_neighbours_run_back_to_back_where_an_exit_is_not_active(
 def test_neighbours_run_in_one_call(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, run = [], Segments.run
 
-    def count(self: Segments, first: int, *inputs: Any) -> Any:
-        calls.append(first)
-        return run(self, first, *inputs)
+    def count(self: Segments, course: Course, inputs: Any) -> Any:
+        calls.append(int(course.feeds[FIRST]))
+        return run(self, course, inputs)
 
-    monkeypatch.setattr(Segments, "run", count)
     chain = SegmentChain(bundle, "fp32", 1).presenting((1, 3))
+    monkeypatch.setattr(Segments, "run", count)
     assert len([*walk(chain, [4, 9])]) == 2
     assert calls == [0, 2]
 

@@ -14,7 +14,8 @@ from serve.criteria.glance import gaps_at
 from serve.criteria.passing import come_by, gaps_from
 from serve.judge import Reason, Said, judge
 from serve.rules import EntropyRule, ExitRule, PatienceRule
-from serve.runner import Gaps
+from serve.runner import ASKED, Gaps
+from serve.traits import Task
 from tests.serve.rule_strategies import EXITS, rules_of, traits_of
 from tests.serve.test_glance import TEMPERATURES, THOROUGH, some_logits
 
@@ -31,11 +32,11 @@ def stays(columns: RuleColumns, logits: Logits, index: int) -> bool:
 
 
 def passed_from(depth: int, logits: Logits, gaps: Gaps) -> list[int]:
-    """Return the exits that a row passes; a runner may take what is no number for near."""
+    """Return the exits that a row passes, be it unasked; what is no number may be near."""
     passed: list[int] = []
     ordered = np.sort(logits[:, 0], axis=1)
     with np.errstate(all="ignore"):
-        ends = ordered[:, -1] - ordered[:, -2] >= gaps
+        ends = (ordered[:, -1] - ordered[:, -2] >= gaps) & (gaps < math.inf)
     ends |= gaps == 0
     for index in range(depth, len(EXITS)):
         if ends[index]:
@@ -64,8 +65,10 @@ def test_rows_that_pass_would_have_stayed_and_their_rules_know_it(
     if gaps is None:
         return
     passed = passed_from(depth, logits, gaps)
-    with np.errstate(all="ignore"):
-        come_by(told, logits[passed], depth, TEMPERATURES)
+    # Whoever passes an exit unasked has nothing to count.
+    if not any(gaps[passed] == math.inf):
+        with np.errstate(all="ignore"):
+            come_by(told, logits[passed], depth, TEMPERATURES)
     assert all([stays(judged, logits, index) for index in passed])
     assert (told.label, told.streak) == (judged.label, judged.streak)
 
@@ -87,7 +90,7 @@ def test_patience_passes_the_exits_at_which_it_cannot_end(
     gaps = gaps_from(0, rule, columns, TRAITS, TEMPERATURES)
     assert gaps is not None
     assert gaps.dtype == np.float32
-    assert gaps.tolist() == [math.inf] * num_passed + [0] * (len(EXITS) - num_passed)
+    assert gaps.tolist() == [ASKED] * num_passed + [0] * (len(EXITS) - num_passed)
 
 
 @pytest.mark.parametrize(("streak", "num_passed"), [(0, 3), (1, 2)])
@@ -97,7 +100,7 @@ def test_what_has_agreed_already_is_not_waited_for_again(streak: int, num_passed
     columns.label[0], columns.streak[0] = 1, streak
     gaps = gaps_from(1, rule, columns, TRAITS, TEMPERATURES)
     assert gaps is not None
-    assert gaps.tolist() == [math.inf] * num_passed + [0] * (len(EXITS) - num_passed)
+    assert gaps.tolist() == [ASKED] * num_passed + [0] * (len(EXITS) - num_passed)
 
 
 def test_patience_that_may_end_at_the_next_exit_is_looked_at_there() -> None:
@@ -119,3 +122,42 @@ def test_patience_of_other_tasks_is_looked_at_everywhere(task: str) -> None:
     tolerance = 0.5 if task == "regression" else None
     rule = PatienceRule(patience=3, tolerance=tolerance)
     assert gaps_from(0, rule, RuleColumns.of([rule], traits), traits, TEMPERATURES) is None
+
+
+@THOROUGH
+@given(
+    task=st.sampled_from(["single_label", "multi_label", "token", "regression"]),
+    data=st.data(),
+    seed=st.integers(0, 2**32),
+)
+def test_rows_together_that_skip_what_nobody_asks_fare_as_if_they_had_been_judged(
+    task: Task, data: st.DataObject, seed: int
+) -> None:
+    random, traits = Random(seed), traits_of(task)
+    rules = data.draw(
+        st.lists(rules_of(task).filter(lambda rule: rule.rule != "learned"), min_size=2, max_size=3)
+    )
+    shape = (len(rules), 2) if task == "token" else (len(rules),)
+    some = [some_logits(random, len(traits.labels)) for _ in range(len(EXITS) * math.prod(shape))]
+    logits = np.array(some, np.float32).reshape(len(EXITS), *shape, -1)
+    counted = np.ones(shape, np.bool_) if task == "token" else None
+    skipping, judged = RuleColumns.of(rules, traits), RuleColumns.of(rules, traits)
+    index = 0
+    while index < len(EXITS):
+        gaps = gaps_from(index, rules[0], skipping, traits, TEMPERATURES)
+        asked = index if gaps is None else index + gaps[index:].tolist().index(0)
+        for passed in range(index, asked):
+            assert not verdict_at(judged, logits, passed, counted).any()
+        reasons = verdict_at(judged, logits, asked, counted)
+        np.testing.assert_array_equal(verdict_at(skipping, logits, asked, counted), reasons)
+        if reasons.any():
+            return
+        index = asked + 1
+
+
+def verdict_at(
+    columns: RuleColumns, logits: Logits, index: int, counted: NDArray[np.bool_] | None
+) -> NDArray[np.int8]:
+    with np.errstate(all="ignore"):
+        said = Said(logits[index], None, counted)
+        return judge(columns, said, index, len(EXITS), TEMPERATURES[index]).reasons

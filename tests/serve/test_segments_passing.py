@@ -19,7 +19,7 @@ from serve.engine import Engine
 from serve.manifest import Precision
 from serve.row import Answer, Row
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from serve.runner import Gaps, Step, passes_exits
+from serve.runner import ASKED, Gaps, Step, passes_exits
 from serve.scheduler import WaveLimits
 from serve.segments import SegmentChain
 from serve.steps import ModelShape
@@ -36,7 +36,8 @@ GAPS: dict[str, Callable[[np.float32], float]] = {
     "less": lambda widest: float(widest) / 2,
     "as much": float,
     "a little more": lambda widest: float(np.nextafter(widest, np.float32(np.inf))),
-    "everything": lambda widest: math.inf,
+    "everything": lambda widest: float(ASKED),
+    "unasked": lambda widest: math.inf,
 }
 
 
@@ -82,12 +83,13 @@ def check(chain: SegmentChain, rows: Way, gaps: Sequence[float], exits: int) -> 
     step = rows.run(chain, np.array(gaps, np.float32))
     assert step.exits == exits
     check_step(step, rows.steps[exits - 1])
-    if exits == 1:
+    came_by = zip(rows.steps[: exits - 1], gaps[rows.first :], strict=False)
+    asked = [before.logits for before, gap in came_by if gap < math.inf]
+    if not asked:
         assert step.passed is None
     else:
         assert step.passed is not None
-        passed = np.stack([before.logits for before in rows.steps[: exits - 1]])
-        np.testing.assert_array_equal(step.passed, passed)
+        np.testing.assert_array_equal(step.passed, np.stack(asked))
 
 
 @dataclass
@@ -129,7 +131,8 @@ def test_passing_gives_what_step_by_step_gives_to_the_last_bit(
     rows = way(pair.apart, first, lengths, seed)
     own = [GAPS[pick](widest) for pick, widest in zip(picks, rows.widest, strict=False)]
     gaps = [*own[:-1], 0.0]
-    stops = [not widest < np.float32(gap) for widest, gap in zip(rows.widest, gaps, strict=True)]
+    near = zip(rows.widest, gaps, strict=True)
+    stops = [gap < math.inf and not widest < np.float32(gap) for widest, gap in near]
     check(pair.chain, rows, [math.inf] * first + gaps, stops.index(True) + 1)
 
 
@@ -152,7 +155,7 @@ def test_no_gaps_are_gaps_of_0(bundle: Bundle) -> None:
 
 def test_half_precision_passes_exits(half_bundle: Bundle) -> None:
     chain, apart = SegmentChain(half_bundle, "fp16", 2), OwnSessions(half_bundle, "fp16", 2)
-    check(chain, way(apart, 1, [5, 2]), [0, math.inf, math.inf, 0], 3)
+    check(chain, way(apart, 1, [5, 2]), [0, ASKED, math.inf, 0], 3)
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -162,8 +165,9 @@ def test_models_of_every_task_pass_exits(task: Task, learned: bool, tmp_path: Pa
     chain, apart = SegmentChain(made, "fp32", 1), OwnSessions(made, "fp32", 1)
     for first, lengths in ((0, [6, 2, 4]), (1, [7]), (2, [1, 1])):
         rows = way(apart, first, lengths)
-        check(chain, rows, [math.inf, math.inf, 0], 3 - first)
-        check(chain, rows, [math.inf, 0, 0], max(1, 2 - first))
+        for far in (math.inf, ASKED):
+            check(chain, rows, [far, far, 0], 3 - first)
+            check(chain, rows, [far, 0, 0], max(1, 2 - first))
 
 
 @pytest.mark.parametrize("logits", NO_NUMBERS, ids=str)
@@ -177,7 +181,8 @@ def test_passing_goes_on_over_an_exit_that_is_not_active_whatever_its_head_says(
     active = tuple(index for index in range(DEPTH) if index not in strange)
     chain = SegmentChain(made, "fp32", 1).presenting(active)
     rows = way(OwnSessions(made, "fp32", 1, active), 0, [4, 9])
-    check(chain, rows, [math.inf] * (len(active) - 1) + [0], len(active))
+    for far in (math.inf, ASKED):
+        check(chain, rows, [far] * (len(active) - 1) + [0], len(active))
     check(chain, rows, [0] * len(active), 1)
 
 

@@ -1,0 +1,94 @@
+"""What a call of the session of all segments is to do: where it may end, whose memory it shares."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from serve.bundle import Bundle
+from serve.one_graph import FIRST, GAPS, hidden_after
+from serve.runner import ASKED
+from serve.segments import SegmentChain
+from serve.sessions import Course, Segments
+from tests.tiny import DEPTH
+
+FAR = float(ASKED)
+
+
+@pytest.fixture(scope="module")
+def segments(bundle: Bundle) -> Segments:
+    return Segments(bundle, "fp32", 1, ["logits"])
+
+
+def course_of(
+    segments: Segments, first: int, gaps: Sequence[float], lone_tokens: int = 0
+) -> Course:
+    return segments.course(first, np.array(gaps, np.float32), lone_tokens)
+
+
+@pytest.mark.parametrize(
+    ("first", "gaps", "ends"),
+    [
+        (0, [0, 0, 0, 0], [0]),
+        (2, [0, 0, 0, 0], [2]),
+        (0, [1, 0, 0, 0], [0, 1]),
+        (1, [1, FAR, 2, 0], [1, 2, 3]),
+        (0, [math.inf, math.inf, 0, 0], [2]),
+        (0, [math.inf, 1, math.inf, 0], [1, 3]),
+        (3, [0, 0, 0, 0], [3]),
+    ],
+)
+def test_hidden_states_are_fetched_where_the_run_may_end(
+    segments: Segments, first: int, gaps: list[float], ends: list[int]
+) -> None:
+    course = course_of(segments, first, gaps)
+    assert course.ends == ends
+    hidden = [hidden_after(end) for end in ends if end < DEPTH - 1]
+    assert course.outputs == [*hidden, "every logits"]
+    assert course.num_hidden == len(hidden)
+    assert course.feeds[FIRST] == first
+
+
+def layout_of(course: Course, tokens: int, with_tokens: int) -> int:
+    """Return what ONNX Runtime tells layouts apart by: the exclusive or of all dimensions.
+
+    Args:
+        course: of a lone row.
+        tokens: its length.
+        with_tokens: how many inputs are as long as it.
+    """
+    own = tokens if with_tokens % 2 else 0
+    return own ^ len(course.feeds[GAPS])
+
+
+@pytest.mark.parametrize("with_tokens", [2, 3])
+def test_lone_rows_have_a_layout_for_each_length(segments: Segments, with_tokens: int) -> None:
+    layouts = {
+        layout_of(course_of(segments, 0, [0] * DEPTH, tokens), tokens, with_tokens)
+        for tokens in range(1, 129)
+    }
+    assert len(layouts) == 128
+    assert len(course_of(segments, 0, [0] * DEPTH).feeds[GAPS]) not in layouts
+
+
+def test_long_lone_rows_share_the_layout_of_waves(segments: Segments) -> None:
+    for tokens in (129, 512):
+        assert len(course_of(segments, 0, [0] * DEPTH, tokens).feeds[GAPS]) == DEPTH
+
+
+def test_a_course_is_worked_out_once(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, worked_out = SegmentChain(bundle, "fp32", 1), list[tuple[int, int]]()
+    course = Segments.course
+
+    def count(self: Segments, first: int, gaps: object, lone_tokens: int = 0) -> Course:
+        worked_out.append((first, lone_tokens))
+        return course(self, first, gaps, lone_tokens)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Segments, "course", count)
+    for rows in (1, 1, 3, 3):
+        ids = np.ones((rows, 7), np.int64)
+        for _ in range(2):
+            step = chain.start(ids, ids, 0 * ids)
+        chain.advance(1, step.hidden, np.arange(rows), ids)
+    assert worked_out == [(0, 7), (1, 7), (0, 0), (1, 0)]
