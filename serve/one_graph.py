@@ -26,19 +26,13 @@ from serve.onnx_wire import (
     GRAPH,
     INPUT,
     INT64,
-    KINDS,
     NAME,
     OUTPUT,
-    Pieces,
-    constant,
     element_of,
     fields,
-    framed,
-    node,
     rank_of,
-    string,
-    value,
 )
+from serve.onnx_writing import NUMPY_TYPES, Pieces, constant, framed, node, string, value
 from serve.segment_model import SegmentModel, taken_apart
 
 # No value of a segment has a space in its name, and all here have, lest they be mixed up.
@@ -156,7 +150,7 @@ class _Outputs:
         """Return a graph's output that has no rows."""
         element, rank = self._kinds[output]
         shape = [0, *[1] * ((rank or 1) - 1)]
-        nothing = constant(name, np.zeros(shape, KINDS[element]))
+        nothing = constant(name, np.zeros(shape, NUMPY_TYPES[element]))
         return [nothing, self.like(output, OUTPUT, name)]
 
 

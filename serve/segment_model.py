@@ -14,15 +14,13 @@ from serve.onnx_wire import (
     OUTPUT,
     VALUE_INFO,
     Node,
-    Pieces,
     element_of,
     fields,
-    left_in,
     name_of,
-    reading,
     taken_in,
     tensor_name,
 )
+from serve.onnx_writing import Pieces, left_in, reading
 
 
 class SegmentModel(NamedTuple):
@@ -93,6 +91,9 @@ def taken_apart(
     of_layers = set(map(id, layers))
     head = _leading_to(outputs, [node for node in nodes if id(node) not in of_layers])
     names = {} if carried is None else {entered: carried}
+    for node in nodes:
+        if not node.within.isdisjoint(names):
+            raise ValueError(f"{file}: {node.op} reads the hidden states from a graph inside it")
     held = _read_by(layers)
     return SegmentModel(
         rest,

@@ -1,0 +1,122 @@
+"""Segments taken apart: what is done on entering, in the layers, in the head; what is refused."""
+
+import math
+from collections.abc import Sequence
+
+import onnx
+import pytest
+from onnx import ModelProto, parser
+
+from serve.bundle import Bundle
+from serve.one_graph import one_graph
+from serve.runner import ASKED
+from tests.serve.test_one_graph import FIRST_SEGMENT, num_run, opened, run
+
+SEGMENT = """
+    <ir_version: 10, opset_import: ["" : 18]>
+    segment (float[rows_in, labels] hidden, int64[rows] keep)
+    => (float[rows, labels] hidden_out, float[rows, labels] logits)
+    <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, float[1] more = {{1.0}},
+     bool yes = {{1}}>
+    {{ {nodes} }}
+"""
+BEGIN = "kept = Gather(hidden, keep)"
+END = "hidden_out = Add(kept, more)  logits = Identity(hidden_out)"
+CUT = (
+    "size = Shape<start: int = 1, end: int = 2>(attention_mask)  kept = Slice(all, zero, size, one)"
+)
+
+
+def chain_of(nodes: str) -> dict[str, memoryview]:
+    texts = [FIRST_SEGMENT.format(number=0, axes=", labels", head="Identity")]
+    texts.append(SEGMENT.format(nodes=nodes))
+    models = [parser.parse_model(text).SerializeToString() for text in texts]
+    return {f"{k}.onnx": memoryview(model) for k, model in enumerate(models)}
+
+
+def operators(model: ModelProto | onnx.GraphProto) -> list[str]:
+    """Return the operators of a graph and of those inside, in order."""
+    graph = model.graph if isinstance(model, ModelProto) else model
+    found: list[str] = []
+    for node in graph.node:
+        found.append(node.op_type)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found += operators(attribute.g)
+    return found
+
+
+def test_rows_are_chosen_on_entering_and_at_no_other_time(bundle: Bundle) -> None:
+    for precision in ("fp32", "int8"):
+        paths = bundle.segment_paths(precision)  # type: ignore[arg-type]
+        files = {path.name: memoryview(path.read_bytes()) for path in paths}
+        joined = onnx.load_from_string(one_graph(files, 3))
+        segments = [node for node in joined.graph.node if node.op_type == "If"]
+        assert len(segments) == len(paths)
+        for node in segments[1:]:
+            branches = {attribute.name: attribute.g for attribute in node.attribute}
+            assert "Slice" not in operators(branches["then_branch"])
+            reads = [name for inner in branches["then_branch"].node for name in inner.input]
+            assert not {"hidden", "keep", "first hidden", "first keep"}.intersection(reads)
+        entered = [node for node in segments[0].attribute if node.name == "else_branch"]
+        assert operators(entered[0].g).count("Slice") == 1
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        f"{BEGIN} {END} again = Gather(hidden, keep)",
+        f"kept = Gather(hidden, keep) late = Identity(hidden) {END}",
+        f"first = Identity(hidden) kept = Gather(first, keep) {END}",
+        f"chosen = Identity(keep) kept = Gather(hidden, chosen) {END}",
+        "hidden_out = Identity(hidden)  logits = Identity(hidden_out)",
+    ],
+)
+def test_segment_must_begin_by_choosing_rows(nodes: str) -> None:
+    with pytest.raises(ValueError, match=r"^1\.onnx: it must begin with Gather\(hidden, keep\)"):
+        one_graph(chain_of(nodes), 2)
+
+
+def branch_reads_hidden() -> Sequence[str]:
+    branch = "branch () => (float[rows, labels] {name}) {{ {name} = Identity(kept) }}"
+    then, other = branch.format(name="a"), branch.format(name="b")
+    return (
+        f"{BEGIN} same = If(yes) <then_branch: graph = {then}, else_branch: graph = {other}>",
+        "hidden_out = Add(same, more)  logits = Identity(hidden_out)",
+    )
+
+
+def test_graph_within_that_reads_the_hidden_states_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^1\.onnx: If reads the hidden states from a graph"):
+        one_graph(chain_of(" ".join(branch_reads_hidden())), 2)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # It cuts to a width of its own, which is done every time.
+        "all = Gather(hidden, keep) kept = Slice(all, zero, two, one)",
+        # As wide as another input than the mask.
+        "all = Gather(hidden, keep) size = Shape(more) kept = Slice(all, zero, size, zero)",
+    ],
+)
+def test_what_is_no_compaction_is_part_of_the_layers(nodes: str) -> None:
+    joined = onnx.load_from_string(one_graph(chain_of(f"{nodes} {END}"), 2))
+    last = joined.graph.node[-2]
+    branches = {attribute.name: attribute.g for attribute in last.attribute}
+    assert "Slice" in operators(branches["then_branch"])
+
+
+def test_heads_may_say_what_the_layers_give() -> None:
+    nodes = f"{BEGIN} logits = Add(kept, more)  hidden_out = Add(logits, more)"
+    session = opened({**chain_of(nodes), "2.onnx": chain_of(nodes)["1.onnx"]})
+    for asked in (ASKED, math.inf):
+        _, said = run(session, 0, [[1, 2]], [asked, asked, 0])
+        assert said[-1].tolist() == [[4, 5]]
+        assert len(said) == (1 if asked == math.inf else 3)
+
+
+def test_what_leads_nowhere_is_left_out() -> None:
+    nodes = f"{BEGIN} {END} nowhere = Tanh(kept)"
+    assert "Tanh" not in operators(onnx.load_from_string(one_graph(chain_of(nodes), 2)))
+    assert num_run(opened(chain_of(nodes)), [[1, 2]], [2, 0]) == 2
