@@ -49,6 +49,7 @@ GAPS: Final = "all gaps"
 
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
 _UNASKED, _UNASKED_HERE = "exits unasked", "unasked here"
+_AGAIN, _OWN = "input again", "own number"
 _GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"
 
 
@@ -101,6 +102,8 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
         constant("the first", np.array(0, np.int64)),
         *node("Equal", [FIRST, "the first"], [_runs(0)]),
     ]
+    if len(segments[0].inputs) % 2:
+        parts += node("Identity", [next(iter(segments[0].inputs))], [_AGAIN])
     for number, after in enumerate([*segments[1:], None]):
         parts += _segment(number, segments[number], after, outputs, num_labels)
     for name in outputs.said:
@@ -194,10 +197,28 @@ def _asking(
         nothing += node("Identity", [_UNASKED_HERE], ["goes on unasked"])
         nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
     return [
-        constant("own number", np.array(number, np.int64)),
-        *node("Gather", [_UNASKED, "own number"], [_UNASKED_HERE]),
+        *_own_number(number, evened=number == 0 and len(segment.inputs) % 2 == 1),
+        *node("Gather", [_UNASKED, _OWN], [_UNASKED_HERE]),
         *_either(_UNASKED_HERE, given, nothing, head),
         *said,
+    ]
+
+
+def _own_number(number: int, evened: bool) -> Pieces:
+    """Return the number of a segment.
+
+    Args:
+        number: it.
+        evened: whether an input is to be read once more for it: of segments that read rows and
+            tokens an even number of times, both cancel out where layouts of memory are told
+            apart, see `serve.sessions`.
+    """
+    if not evened:
+        return [constant(_OWN, np.array(number, np.int64))]
+    return [
+        constant("the number", np.array(number, np.int64)),
+        *node("Size", [_AGAIN], ["no less"]),
+        *node("Min", ["the number", "no less"], [_OWN]),
     ]
 
 

@@ -62,6 +62,33 @@ def test_rows_are_chosen_on_entering_and_at_no_other_time(bundle: Bundle) -> Non
         assert operators(entered[0].g).count("Slice") == 1
 
 
+def outer_reads(graph: onnx.GraphProto) -> set[str]:
+    """Return what a graph reads, and those inside, that is not its own."""
+    reads: set[str] = set()
+    for node in graph.node:
+        reads.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                reads |= outer_reads(attribute.g)
+    given = {name for node in graph.node for name in node.output}
+    return reads - given - {tensor.name for tensor in graph.initializer}
+
+
+@pytest.mark.parametrize("num_inputs", [1, 2, 3])
+def test_first_segment_reads_rows_and_tokens_an_even_number_of_times(num_inputs: int) -> None:
+    names = ["begin", "second", "third"][:num_inputs]
+    text = FIRST_SEGMENT.format(number=0, axes=", labels", head="Identity")
+    inputs = ", ".join(f"float[rows, labels] {name}" for name in names)
+    text = text.replace("float[rows, labels] begin", inputs)
+    text = text.replace("Add(begin, own)", f"Sum({', '.join(names)}, own)")
+    chain = {**chain_of(f"{BEGIN} {END}"), "0.onnx": memoryview(b"")}
+    chain["0.onnx"] = memoryview(parser.parse_model(text).SerializeToString())
+    joined = onnx.load_from_string(one_graph(chain, 2))
+    first = next(node for node in joined.graph.node if node.op_type == "If")
+    runs = next(attribute.g for attribute in first.attribute if attribute.name == "then_branch")
+    assert len(outer_reads(runs) & {*names, "input again"}) % 2 == 0
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
