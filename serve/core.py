@@ -194,7 +194,7 @@ class EngineCore:
         gaps, depth, began = self._gaps(wave), wave.depth, perf_counter()
         self._steps.advance(wave, gaps)
         took_s = perf_counter() - began
-        if wave.depth - depth == 1 or self._shared:
+        if wave.depth - depth == 1:
             return Ran(wave.depth - 1, *figures, took_s)
         *passed, last = self.costs.shares(depth, wave.depth, figures[0], figures[2])
         for index, share in enumerate(passed, depth):

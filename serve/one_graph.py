@@ -48,7 +48,7 @@ FIRST_KEEP: Final = "first keep"
 GAPS: Final = "all gaps"
 
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
-_UNASKED, _UNASKED_HERE = "exits unasked", "unasked here"
+_OWN_GAP, _UNASKED_HERE = "own gap", "unasked here"
 _AGAIN, _OWN = "input again", "own number"
 _GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"
 
@@ -83,13 +83,19 @@ def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
         ValueError: they cannot be joined; the message begins with the file that is wrong.
     """
     segments: list[SegmentModel] = []
+    operators: dict[str, bytes] = {}
     for number, (file, model) in enumerate(models.items()):
         carried = hidden_after(number - 1) if number else None
         segments.append(taken_apart(model, file, carried, _ENTRY_NAMES))
         if list(segments[-1].outputs) != list(segments[0].outputs):
             raise ValueError(f"{file}: not the outputs of the segments before")
-    needs = dict.fromkeys(need for segment in segments for need in segment.needs)
-    return b"".join([*segments[0].model, *needs, *framed(GRAPH, _chain(segments, num_labels))])
+        for domain, version in segments[-1].operators.items():
+            if operators.setdefault(domain, version) != version:
+                named = domain or "ai.onnx"
+                raise ValueError(f"{file}: another version of {named} than the segments before")
+    functions = dict.fromkeys(function for segment in segments for function in segment.functions)
+    graph = framed(GRAPH, _chain(segments, num_labels))
+    return b"".join([*segments[0].model, *operators.values(), *functions, *graph])
 
 
 def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
@@ -98,7 +104,6 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
     parts: Pieces = [
         string(NAME, "segments"),
-        *node("IsInf", [GAPS], [_UNASKED]),
         constant("the first", np.array(0, np.int64)),
         *node("Equal", [FIRST, "the first"], [_runs(0)]),
     ]
@@ -193,12 +198,13 @@ def _asking(
     if not is_last:
         given.append(_GOES_ON)
         said.append(value(OUTPUT, _GOES_ON, BOOL, 0))
-        head += _going_on(number, num_labels)
+        head += _going_on(num_labels)
         nothing += node("Identity", [_UNASKED_HERE], ["goes on unasked"])
         nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
     return [
         *_own_number(number, evened=number == 0 and len(segment.inputs) % 2 == 1),
-        *node("Gather", [_UNASKED, _OWN], [_UNASKED_HERE]),
+        *node("Gather", [GAPS, _OWN], [_OWN_GAP]),
+        *node("IsInf", [_OWN_GAP], [_UNASKED_HERE]),
         *_either(_UNASKED_HERE, given, nothing, head),
         *said,
     ]
@@ -232,7 +238,7 @@ def _head(segment: SegmentModel, outputs: _Outputs) -> Pieces:
     return parts
 
 
-def _going_on(number: int, num_labels: int) -> Pieces:
+def _going_on(num_labels: int) -> Pieces:
     """Return whether every row surely stays, told by logits."""
     two_largest = [
         constant("two of them", np.array([2], np.int64)),
@@ -244,9 +250,7 @@ def _going_on(number: int, num_labels: int) -> Pieces:
         # No less than 0 either way: an exit whose gap is 0 ends the run.
         *(two_largest if num_labels else node("Abs", [LOGITS], ["between them"])),
         *node("ReduceMax", ["between them"], ["widest gap"], integers={"keepdims": 0}),
-        constant("number of the exit", np.array(number, np.int64)),
-        *node("Gather", [GAPS, "number of the exit"], ["own gap"]),
-        *node("Less", ["widest gap", "own gap"], ["goes on asked"]),
+        *node("Less", ["widest gap", _OWN_GAP], ["goes on asked"]),
         value(OUTPUT, "goes on asked", BOOL, 0),
     ]
 

@@ -67,6 +67,8 @@ def fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview, i
             length = _FIXED_BYTES[wire_type]
         else:
             raise ValueError(f"unknown wire type {wire_type}")
+        if at + length > len(message):
+            raise IndexError("the message ends within a field")
         yield number, message[begin : at + length], message[at : at + length], at
         at += length
 
@@ -78,6 +80,11 @@ def name_of(value: memoryview) -> str:
         StopIteration: it has none.
     """
     return next(str(content, "utf-8") for number, _, content, _ in fields(value) if number == 1)
+
+
+def domain_of(operators: memoryview) -> str:
+    """Return the domain of an operator set; "" is ONNX's own."""
+    return next((str(part, "utf-8") for number, _, part, _ in fields(operators) if number == 1), "")
 
 
 def element_of(value: memoryview) -> int:

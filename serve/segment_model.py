@@ -14,6 +14,7 @@ from serve.onnx_wire import (
     OUTPUT,
     VALUE_INFO,
     Node,
+    domain_of,
     element_of,
     fields,
     name_of,
@@ -28,7 +29,8 @@ class SegmentModel(NamedTuple):
 
     Attributes:
         model: all but its graph and what it needs.
-        needs: versions of operator sets, functions.
+        operators: versions of operator sets, by domain.
+        functions: that nodes may name as operators.
         inputs: by name.
         outputs: by name; that of hidden states is among them.
         entry: of a later segment, what chooses rows and cuts padding.
@@ -39,7 +41,8 @@ class SegmentModel(NamedTuple):
     """
 
     model: Pieces
-    needs: list[bytes]
+    operators: dict[str, bytes]
+    functions: list[bytes]
     inputs: dict[str, memoryview]
     outputs: dict[str, memoryview]
     entry: Pieces
@@ -49,10 +52,17 @@ class SegmentModel(NamedTuple):
     said_by_head: frozenset[str]
 
 
-class _Graph(NamedTuple):
+class _Model(NamedTuple):
+    """What a model's file holds, by kind."""
+
+    rest: Pieces
+    operators: dict[str, bytes]
+    functions: list[bytes]
     nodes: list[Node]
     tensors: dict[str, Pieces]
     notes: dict[str, memoryview]  # what is known of values
+    inputs: dict[str, memoryview]
+    outputs: dict[str, memoryview]
 
 
 def taken_apart(
@@ -70,64 +80,62 @@ def taken_apart(
     Raises:
         ValueError: it is no segment; the message begins with the file.
     """
-    rest: Pieces = []
-    needs: list[bytes] = []
-    graph, inputs, outputs = _Graph([], {}, {}), dict[str, memoryview](), dict[str, memoryview]()
+    read = _Model([], {}, [], [], {}, {}, {}, {})
     try:
-        for number, whole, content, at in fields(model):
-            if number == GRAPH:
-                _read(content, at, file, graph, inputs, outputs)
-            elif number in (OPSET, FUNCTION):
-                needs.append(bytes(whole))
-            else:
-                rest.append(whole)
+        _read_model(model, file, read)
     except (IndexError, StopIteration, ValueError) as error:
         raise ValueError(f"{file}: no ONNX model") from error
-    if HIDDEN_OUT not in outputs:
+    if HIDDEN_OUT not in read.outputs:
         raise ValueError(f"{file}: no output {HIDDEN_OUT}, so that it is no segment")
-    entry, entered = ([], "") if carried is None else _entry(graph.nodes, file)
-    nodes = [node for node in graph.nodes if entered not in node.outputs]
+    entry, entered = ([], "") if carried is None else _entry(read.nodes, file)
+    nodes = [node for node in read.nodes if entered not in node.outputs]
     layers = _leading_to({HIDDEN_OUT}, nodes)
     of_layers = set(map(id, layers))
-    head = _leading_to(outputs, [node for node in nodes if id(node) not in of_layers])
+    head = _leading_to(read.outputs, [node for node in nodes if id(node) not in of_layers])
     names = {} if carried is None else {entered: carried}
     for node in nodes:
         if not node.within.isdisjoint(names):
             raise ValueError(f"{file}: {node.op} reads the hidden states from a graph inside it")
     held = _read_by(layers)
     return SegmentModel(
-        rest,
-        needs,
-        inputs,
-        outputs,
-        entry=_part(graph, entry, entry_names, _read_by(entry)),
+        read.rest,
+        read.operators,
+        read.functions,
+        read.inputs,
+        read.outputs,
+        entry=_part(read, entry, entry_names, _read_by(entry)),
         entered=entered,
-        layers=_part(graph, layers, names, held),
-        head=_part(graph, head, names, _read_by(head) - held),
+        layers=_part(read, layers, names, held),
+        head=_part(read, head, names, _read_by(head) - held),
         said_by_head=frozenset(name for node in head for name in node.outputs),
     )
 
 
-def _read(
-    content: memoryview,
-    begin: int,
-    file: str,
-    graph: _Graph,
-    inputs: dict[str, memoryview],
-    outputs: dict[str, memoryview],
-) -> None:
-    for number, whole, field, at in fields(content):
+def _read_model(model: memoryview, file: str, read: _Model) -> None:
+    for number, whole, content, at in fields(model):
+        if number == GRAPH:
+            _read_graph(content, at, file, read)
+        elif number == OPSET:
+            read.operators[domain_of(content)] = bytes(whole)
+        elif number == FUNCTION:
+            read.functions.append(bytes(whole))
+        else:
+            read.rest.append(whole)
+
+
+def _read_graph(graph: memoryview, begin: int, file: str, read: _Model) -> None:
+    for number, whole, content, at in fields(graph):
         if number == NODE:
-            graph.nodes.append(taken_in(whole, field))
+            read.nodes.append(taken_in(whole, content))
         elif number == INITIALIZER:
-            graph.tensors[tensor_name(field)] = left_in(file, field, begin + at)
+            read.tensors[tensor_name(content)] = left_in(file, content, begin + at)
         elif number == INPUT:
-            inputs[name_of(field)] = whole
+            read.inputs[name_of(content)] = whole
         elif number == OUTPUT:
-            element_of(field)  # it must have a type
-            outputs[name_of(field)] = whole
+            element_of(content)  # it must have a type
+            read.outputs[name_of(content)] = whole
         elif number == VALUE_INFO:
-            graph.notes[name_of(field)] = whole
+            read.notes[name_of(content)] = whole
 
 
 def _entry(nodes: Sequence[Node], file: str) -> tuple[list[Node], str]:
@@ -171,11 +179,11 @@ def _read_by(nodes: Iterable[Node]) -> set[str]:
 
 
 def _part(
-    graph: _Graph, nodes: Sequence[Node], names: Mapping[str, str], held: Iterable[str]
+    read: _Model, nodes: Sequence[Node], names: Mapping[str, str], held: Iterable[str]
 ) -> Pieces:
     """Return nodes that read some values under other names, and the values they hold."""
     pieces: Pieces = [reading(node, names) for node in nodes]
     for name in held:
-        pieces += graph.tensors.get(name, [])
+        pieces += read.tensors.get(name, [])
     given = [name for node in nodes for name in node.outputs]
-    return pieces + [graph.notes[name] for name in given if name in graph.notes]
+    return pieces + [read.notes[name] for name in given if name in read.notes]

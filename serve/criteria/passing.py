@@ -7,7 +7,6 @@ say, it is told afterwards.
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.carry import THRESHOLDS
 from serve.columns import KINDS, NEVER, RuleColumns
 from serve.criteria.gaps import COUNT_NOTHING
 from serve.criteria.glance import count_on, gaps_at, tells_labels
@@ -28,7 +27,8 @@ def gaps_from(
 ) -> Gaps | None:
     """Return (exits,) the gaps below which all rows stay, for exits from this one on.
 
-    None if they must be looked at in any case. Several rows pass only what none of them asks.
+    None if they must be looked at in any case. Several rows, and those without one label each,
+    pass only what none of them asks.
 
     Args:
         depth: index of the next exit.
@@ -37,11 +37,12 @@ def gaps_from(
         traits: of the model.
         temperatures: one per exit.
     """
-    if len(columns.kind) > 1:
-        return _where_nobody_asks(depth, columns, len(traits.exits))
-    if not isinstance(rule, PatienceRule):
-        return gaps_at(rule, traits, temperatures)
-    return _before_patience_ends(depth, columns, traits) if tells_labels(traits) else None
+    if len(columns.kind) == 1 and tells_labels(traits):
+        if isinstance(rule, PatienceRule):
+            return _before_patience_ends(depth, columns, traits)
+        if (gaps := gaps_at(rule, traits, temperatures)) is not None:
+            return gaps
+    return _where_nobody_asks(depth, columns, len(traits.exits))
 
 
 def come_by(
@@ -67,7 +68,7 @@ def _where_nobody_asks(depth: int, columns: RuleColumns, num_exits: int) -> Gaps
     """Return that no exit is asked before the first at which one of several rows may leave."""
     if not (columns.bounded or NEVER in columns.kinds):
         return None
-    if not COUNT_NOTHING.issuperset(columns.kinds) or columns.carry.keys() - {THRESHOLDS}:
+    if not COUNT_NOTHING.issuperset(columns.kinds):
         return None
     first_look = int(np.where(columns.kind == NEVER, columns.last, columns.first).min())
     if first_look <= depth:

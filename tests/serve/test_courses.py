@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
 from serve.bundle import Bundle
@@ -60,6 +62,33 @@ def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:
 def test_long_lone_rows_share_the_layout_of_waves(segments: Segments) -> None:
     for tokens in (129, 512):
         assert len(course_of(segments, 0, [0] * DEPTH, tokens).feeds[GAPS]) == DEPTH
+
+
+def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, run = list[tuple[object, ...]](), Segments.run
+
+    def note(self: Segments, course: Course, inputs: Any) -> Any:
+        end, *rest = run(self, course, inputs)
+        calls.append((inputs["input_ids"].shape, len(course.feeds[GAPS]), end))
+        return end, *rest
+
+    monkeypatch.setattr(Segments, "run", note)
+    Segments(bundle, "fp32", 1, ["logits"])
+    assert calls == [((1, 1), DEPTH, DEPTH - 1)]
+
+
+def test_memory_is_laid_out(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out, session = list[bool](), ort.InferenceSession
+
+    def note(model: object, options: ort.SessionOptions, **kwargs: Any) -> ort.InferenceSession:
+        laid_out.append(options.enable_mem_pattern)
+        return session(model, options, **kwargs)
+
+    monkeypatch.setattr(ort, "InferenceSession", note)
+    Segments(bundle, "fp32", 1, ["logits"])
+    assert laid_out == [True]
 
 
 def test_a_course_is_worked_out_once(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from serve.judge import Reason
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.rules import (
     ConfidenceRule,
+    ConfidentPatienceRule,
     EntropyRule,
     ExitRule,
     LayerRule,
@@ -207,6 +208,22 @@ def test_rows_together_that_may_leave_are_judged_after_every_segment() -> None:
             [(5, Reason.FINAL)] * 2,
         ),
         ((NeverRule(max_layer=2), NeverRule(max_layer=2)), [(0, 2)], [(1, Reason.MAX_LAYER)] * 2),
+        (
+            (EntropyRule(threshold=(0.3,) * 6, min_layer=5), NeverRule()),
+            [(0, 5), (5, 1)],
+            [(5, Reason.FINAL)] * 2,
+        ),
+        # They may not leave before layer 5, but count from the first exit on.
+        (
+            (PatienceRule(patience=3, min_layer=5), NeverRule()),
+            [(k, 1) for k in range(6)],
+            [(4, Reason.PATIENCE), (5, Reason.FINAL)],
+        ),
+        (
+            (ConfidentPatienceRule(threshold=1, patience=3, min_layer=5), NeverRule()),
+            [(k, 1) for k in range(6)],
+            [(4, Reason.PATIENCE), (5, Reason.FINAL)],
+        ),
         ((PatienceRule(patience=9), NeverRule()), [(k, 1) for k in range(6)], None),
         ((VotingRule(votes=9), NeverRule()), [(k, 1) for k in range(6)], None),
     ],
@@ -243,6 +260,17 @@ def test_nobody_waits_longer_than_a_call_may_take(segment_s: float, exits: list[
     bench = Bench(segment_s=segment_s)
     assert bench.answer(fake_row(1)).exit_index == 5
     assert [exits for _, exits in bench.calls] == exits
+
+
+def test_longer_rows_and_more_of_them_take_a_call_less_far() -> None:
+    costs = [SegmentCost(fixed_s=0, per_token_s=UNDISTURBED_S / 15)] * len(EXITS)
+    for num_rows, num_tokens, exits in ((2, 3, [2, 2, 2]), (2, 1, [6]), (1, 3, [5, 1])):
+        bench = Bench()
+        bench.core.costs._publish(costs)
+        bench.turn(*[fake_row(key + 1, num_tokens) for key in range(num_rows)])
+        while bench.core:
+            bench.turn()
+        assert [exits for _, exits in bench.calls] == exits
 
 
 def test_call_ends_before_the_rows_deadline() -> None:
@@ -314,6 +342,20 @@ def test_books_hold_every_segment_of_a_call_and_their_times_add_up(
     expected_s = [cost.seconds(1, 7) for cost in costs]
     assert times_s == pytest.approx([s / sum(expected_s) for s in expected_s])
     assert [stats.judge_s > 0 for stats in bench.seen] == [False] * 5 + [True]
+
+
+def test_books_share_a_calls_time_as_so_many_rows_would_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, bench = ticks(1.0), Bench()
+    monkeypatch.setattr("serve.core.perf_counter", lambda: next(clock))
+    costs = [SegmentCost(fixed_s=1e-4 * index, per_token_s=1e-6) for index in range(6)]
+    bench.core.costs._publish(costs)
+    answers_of(bench, *[NeverRule()] * 4)
+    bench.core.write_books()
+    expected_s = [cost.seconds(4, 3) for cost in costs]
+    times_s = [stats.segment_s for stats in bench.seen]
+    assert times_s == pytest.approx([s / sum(expected_s) for s in expected_s])
 
 
 def test_call_that_is_left_early_is_booked_as_far_as_it_went() -> None:

@@ -176,6 +176,10 @@ def test_it_goes_on_exactly_while_the_widest_gap_of_all_rows_is_below_the_exits(
     assert len(said) == ends[0] - first + 1
 
 
+def test_exit_that_is_only_asked_ends_nothing_however_far_apart_its_logits_are() -> None:
+    assert num_run(opened(models(2)), [[0, 3e38]], [ASKED, 0]) == 2
+
+
 def test_of_many_labels_the_two_largest_count() -> None:
     session = opened(models(3), num_labels=4)
     assert num_run(session, [[-50, 5, 1, 3]], [2, 2, 0]) == 1
@@ -216,6 +220,15 @@ def test_operator_sets_of_any_segment_are_there() -> None:
     assert {o.domain: o.version for o in joined.opset_import} == {"": 18, "com.microsoft": 1}
 
 
+def test_segments_with_other_versions_of_operators_are_no_chain() -> None:
+    chain = models(2)
+    odd = onnx.load_from_string(bytes(chain["1.onnx"]))
+    odd.opset_import[0].version = 17
+    chain["1.onnx"] = memoryview(odd.SerializeToString())
+    with pytest.raises(ValueError, match=r"^1\.onnx: another version of ai\.onnx than"):
+        one_graph(chain, 2)
+
+
 def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     paths = bundle.segment_paths("fp32")
     files = {path.name: memoryview(path.read_bytes()) for path in paths}
@@ -240,7 +253,15 @@ def test_segment_that_passes_nothing_on_is_none(before: int) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff" * 100, b"\x0f", b"not a model", b"\x3a\x02\x0a\x00", b"\x3a\x02\x62\x00"],
+    [
+        b"",
+        b"\xff" * 100,
+        b"\x0f",
+        b"not a model",
+        b"\x3a\x02\x0a\x00",
+        b"\x3a\x02\x62\x00",
+        bytes(models(1)["0.onnx"])[:-1],
+    ],
 )
 def test_what_is_no_model_is_refused_by_its_files_name(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"^odd\.onnx: no "):

@@ -13,7 +13,7 @@ from serve.columns import RuleColumns
 from serve.criteria.glance import gaps_at
 from serve.criteria.passing import come_by, gaps_from
 from serve.judge import Reason, Said, judge
-from serve.rules import EntropyRule, ExitRule, PatienceRule
+from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 from serve.runner import ASKED, Gaps
 from serve.traits import Task
 from tests.serve.rule_strategies import EXITS, rules_of, traits_of
@@ -116,6 +116,15 @@ def test_other_rules_have_the_gaps_of_a_glance() -> None:
     assert gaps is gaps_at(rule, TRAITS, TEMPERATURES)
 
 
+def test_exits_at_which_none_of_several_rows_may_leave_are_not_even_asked() -> None:
+    rules: list[ExitRule] = [EntropyRule(threshold=0.3, min_layer=6), NeverRule()]
+    columns = RuleColumns.of(rules, TRAITS)
+    gaps = gaps_from(0, rules[0], columns, TRAITS, TEMPERATURES)
+    assert gaps is not None
+    assert gaps.dtype == np.float32
+    assert gaps.tolist() == [math.inf] * 3 + [0] * (len(EXITS) - 3)
+
+
 @pytest.mark.parametrize("task", ["multi_label", "token", "regression"])
 def test_patience_of_other_tasks_is_looked_at_everywhere(task: str) -> None:
     traits = traits_of(task)  # type: ignore[arg-type]
@@ -161,3 +170,13 @@ def verdict_at(
     with np.errstate(all="ignore"):
         said = Said(logits[index], None, counted)
         return judge(columns, said, index, len(EXITS), TEMPERATURES[index]).reasons
+
+
+@pytest.mark.parametrize("task", ["multi_label", "token", "regression"])
+@pytest.mark.parametrize("num_rows", [1, 2])
+def test_rows_of_any_task_pass_what_their_rules_do_not_ask(task: Task, num_rows: int) -> None:
+    traits, rule = traits_of(task), NeverRule()
+    columns = RuleColumns.of([rule] * num_rows, traits)
+    gaps = gaps_from(0, rule, columns, traits, TEMPERATURES)
+    assert gaps is not None
+    assert gaps.tolist() == [math.inf] * (len(EXITS) - 1) + [0]

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, parser
 
 from serve.bundle import Bundle
-from serve.one_graph import one_graph
+from serve.one_graph import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, one_graph
 from serve.runner import ASKED
 from tests.serve.test_one_graph import FIRST_SEGMENT, num_run, opened, run
 
@@ -27,9 +28,13 @@ CUT = (
 )
 
 
-def chain_of(nodes: str) -> dict[str, memoryview]:
+MASK = "int64[rows, labels] attention_mask"
+
+
+def chain_of(nodes: str, reads_mask: bool = False) -> dict[str, memoryview]:
     texts = [FIRST_SEGMENT.format(number=0, axes=", labels", head="Identity")]
-    texts.append(SEGMENT.format(nodes=nodes))
+    segment = SEGMENT.replace("int64[rows] keep", f"int64[rows] keep, {MASK}")
+    texts.append((segment if reads_mask else SEGMENT).format(nodes=nodes))
     models = [parser.parse_model(text).SerializeToString() for text in texts]
     return {f"{k}.onnx": memoryview(model) for k, model in enumerate(models)}
 
@@ -89,6 +94,21 @@ def test_first_segment_reads_rows_and_tokens_an_even_number_of_times(num_inputs:
     assert len(outer_reads(runs) & {*names, "input again"}) % 2 == 0
 
 
+def test_gaps_are_read_an_odd_number_of_times_so_that_their_length_tells_layouts_apart(
+    bundle: Bundle,
+) -> None:
+    """Of what is read twice, the dimensions cancel out; see `Segments.course`."""
+    paths = bundle.segment_paths("fp32")
+    files = {path.name: memoryview(path.read_bytes()) for path in paths}
+    joined = onnx.load_from_string(one_graph(files, 3))
+    made_of_gaps = [n for n in joined.graph.node if n.op_type != "If" and GAPS in n.input]
+    as_long = {GAPS, *(name for node in made_of_gaps for name in node.output)}
+    for node in joined.graph.node:
+        if node.op_type == "If":
+            runs = next(a.g for a in node.attribute if a.name == "then_branch")
+            assert len(outer_reads(runs) & as_long) % 2 == 1
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
@@ -118,6 +138,13 @@ def test_graph_within_that_reads_the_hidden_states_is_refused() -> None:
         one_graph(chain_of(" ".join(branch_reads_hidden())), 2)
 
 
+def test_graph_within_may_read_what_the_layers_give() -> None:
+    nodes = " ".join(branch_reads_hidden()).replace("Identity(kept)", "Identity(other)")
+    chain = chain_of(nodes.replace(BEGIN, f"{BEGIN} other = Add(kept, more)"))
+    _, said = run(opened(chain), 0, [[1, 2]], [math.inf, 0])
+    assert said.tolist() == [[[3, 4]]]
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
@@ -125,13 +152,51 @@ def test_graph_within_that_reads_the_hidden_states_is_refused() -> None:
         "all = Gather(hidden, keep) kept = Slice(all, zero, two, one)",
         # As wide as another input than the mask.
         "all = Gather(hidden, keep) size = Shape(more) kept = Slice(all, zero, size, zero)",
+        # To a width of its own, though it looks at the mask's too.
+        "all = Gather(hidden, keep) size = Shape(attention_mask) kept = Slice(all, zero, two, one)",
+        # What it cuts off is read too.
+        f"all = Gather(hidden, keep) {CUT.replace('kept', 'cut')} "
+        "most = ReduceMax(all) kept = Max(cut, most)",
     ],
 )
 def test_what_is_no_compaction_is_part_of_the_layers(nodes: str) -> None:
-    joined = onnx.load_from_string(one_graph(chain_of(f"{nodes} {END}"), 2))
-    last = joined.graph.node[-2]
-    branches = {attribute.name: attribute.g for attribute in last.attribute}
-    assert "Slice" in operators(branches["then_branch"])
+    chain = chain_of(f"{nodes} {END}", reads_mask="attention_mask" in nodes)
+    assert "Slice" in operators(then_branch(onnx.load_from_string(one_graph(chain, 2))))
+
+
+def then_branch(joined: ModelProto) -> onnx.GraphProto:
+    """Return the graph in which the last segment runs."""
+    last = [node for node in joined.graph.node if node.op_type == "If"][-1]
+    branches: dict[str, onnx.GraphProto] = {branch.name: branch.g for branch in last.attribute}
+    return branches["then_branch"]
+
+
+def test_padding_is_cut_on_entering() -> None:
+    chain = chain_of(f"all = Gather(hidden, keep) {CUT} {END}", reads_mask=True)
+    assert "Slice" not in operators(then_branch(onnx.load_from_string(one_graph(chain, 2))))
+    feeds = {
+        "begin": np.zeros((0, 1), np.float32),
+        "attention_mask": np.ones((1, 2), np.int64),
+        FIRST: np.array(1, np.int64),
+        FIRST_HIDDEN: np.array([[1, 2, 3], [4, 5, 6]], np.float32),
+        FIRST_KEEP: np.array([1], np.int64),
+        GAPS: np.zeros(2, np.float32),
+    }
+    (said,) = opened(chain).run([every("logits")], feeds)
+    assert said.tolist() == [[5, 6]]
+
+
+def test_heads_may_read_what_the_layers_begin_with() -> None:
+    nodes = f"{BEGIN} hidden_out = Add(kept, more)  logits = Sub(kept, more)"
+    session = opened({**chain_of(nodes), "2.onnx": chain_of(nodes)["1.onnx"]})
+    _, said = run(session, 0, [[1, 2]], [ASKED, ASKED, 0])
+    assert said.tolist() == [[[1, 2]], [[0, 1]], [[1, 2]]]
+
+
+def test_values_that_layers_and_head_read_are_held_once() -> None:
+    nodes = f"{BEGIN} hidden_out = Add(kept, more)  logits = Add(hidden_out, more)"
+    joined = one_graph(chain_of(nodes), 2)
+    assert joined.count(b"more") == 1 + 2  # where it is held, and its readers
 
 
 def test_heads_may_say_what_the_layers_give() -> None:
