@@ -125,7 +125,9 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    pretrained = AutoModelForSequenceClassification.from_config(CONFIGS[family]).half()
+    # A config of its own: saving notes in it that the weights are halves.
+    config = with_depth(CONFIGS[family], 3)
+    pretrained = AutoModelForSequenceClassification.from_config(config).half()
     pretrained.save_pretrained(tmp_path)
     if form == "pytorch_model.bin":
         (tmp_path / "model.safetensors").unlink()
