@@ -28,7 +28,7 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
     else:
         options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # A pattern would be kept for every shape of wave that ever ran.
+    # Patterns would be kept for many shapes of waves; `serve.sessions` has its own use for them.
     options.enable_mem_pattern = False
     if not has_vnni():
         # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.

@@ -1,6 +1,6 @@
 """A segment's ONNX model, taken apart: what it begins with, its layers, its head."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from serve.manifest import ATTENTION_MASK, HIDDEN, HIDDEN_OUT, KEEP
@@ -179,11 +179,13 @@ def _read_by(nodes: Iterable[Node]) -> set[str]:
 
 
 def _part(
-    read: _Model, nodes: Sequence[Node], names: Mapping[str, str], held: Iterable[str]
+    read: _Model, nodes: Sequence[Node], names: Mapping[str, str], held: Collection[str]
 ) -> Pieces:
     """Return nodes that read some values under other names, and the values they hold."""
     pieces: Pieces = [reading(node, names) for node in nodes]
-    for name in held:
-        pieces += read.tensors.get(name, [])
+    # In the file's order, so that weights lie in memory alike in every process.
+    for name, tensor in read.tensors.items():
+        if name in held:
+            pieces += tensor
     given = [name for node in nodes for name in node.outputs]
     return pieces + [read.notes[name] for name in given if name in read.notes]

@@ -1,6 +1,9 @@
 """Segments taken apart: what is done on entering, in the layers, in the head; what is refused."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -212,3 +215,17 @@ def test_what_leads_nowhere_is_left_out() -> None:
     nodes = f"{BEGIN} {END} nowhere = Tanh(kept)"
     assert "Tanh" not in operators(onnx.load_from_string(one_graph(chain_of(nodes), 2)))
     assert num_run(opened(chain_of(nodes)), [[1, 2]], [2, 0]) == 2
+
+
+def test_a_bundle_gives_the_same_graph_in_every_process(bundle: Bundle) -> None:
+    folder = bundle.segment_paths("fp32")[0].parent
+    script = (
+        "import hashlib, pathlib, sys; from serve.one_graph import one_graph;"
+        "paths = sorted(pathlib.Path(sys.argv[1]).glob('*.onnx'));"
+        "files = {path.name: memoryview(path.read_bytes()) for path in paths};"
+        "print(hashlib.sha256(one_graph(files, 3)).hexdigest())"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    seeds = [dict(os.environ, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")]
+    said = [subprocess.run(command, env=env, check=True, capture_output=True) for env in seeds]
+    assert len({done.stdout for done in said}) == 1
