@@ -1,14 +1,21 @@
-"""What a process does with its memory once a model has been loaded."""
+"""Where a process's memory lies when it loads a model, and what it does with it then."""
 
 import ctypes
+import mmap
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 _HUGE_PAGE = 2 << 20
-# Thread stacks are smaller; they are mostly empty, and would be filled up.
-_WORTH_IT = 16 << 20
+# Collapsing fills up what a huge page lacks.
+_NEARLY_FULL = 0.75
+# The C library's default on 64 bits is up to 32 MiB, as large as the largest block so far.
+_LARGE_BLOCK = 31 << 20
 # madvise(2)
 _MADV_DONTNEED = 4
 _MADV_COLLAPSE = 25  # Linux 6.1
@@ -26,10 +33,27 @@ class _Mapping(NamedTuple):
     own_kib: int
 
 
+@contextmanager
+def loading_weights() -> Iterator[None]:
+    """Let what is loaded meanwhile lie together, and settle it (`settle_memory`) at the end.
+
+    Weights of a few MB would lie alone between files, where few huge pages find room. Once the C
+    library has freed a large block it takes others as large from what it has in one piece.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # glibc
+        library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        library.free.argtypes = [ctypes.c_void_p]
+        library.free(library.malloc(_LARGE_BLOCK))
+    yield
+    settle_memory()
+
+
 def settle_memory() -> None:
     """Give back what loading needed for a while, and put what stays into huge pages."""
     give_back_memory()
-    madvise = getattr(ctypes.CDLL(None), "madvise", None)
+    library = ctypes.CDLL(None)
+    madvise = getattr(library, "madvise", None)
     if not madvise or not Path("/proc/self/smaps").exists():
         return
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -38,11 +62,11 @@ def settle_memory() -> None:
             # The kernels hold what they have made of most of them. Who reads the rest (word
             # embeddings) finds them in the system's cache of the file.
             madvise(mapping.begin, mapping.end - mapping.begin, _MADV_DONTNEED)
-        elif _is_large_and_own(mapping):
+        elif _is_own(mapping):
             # A short text's time is that of reading weights, and over pages of 4 KiB a good part
             # of it goes into finding them. A refusal changes nothing.
-            first = -(-mapping.begin // _HUGE_PAGE) * _HUGE_PAGE
-            madvise(first, mapping.end // _HUGE_PAGE * _HUGE_PAGE - first, _MADV_COLLAPSE)
+            for begin in _nearly_full(mapping, library).tolist():
+                madvise(begin, _HUGE_PAGE, _MADV_COLLAPSE)
 
 
 def give_back_memory() -> None:
@@ -60,9 +84,23 @@ def _is_weights(mapping: _Mapping) -> bool:
     return mapping.name.endswith(".onnx") and not mapping.own_kib
 
 
-def _is_large_and_own(mapping: _Mapping) -> bool:
-    own = not mapping.inode and mapping.name in ("", "[heap]") and mapping.rights == "rw-p"
-    return own and mapping.end - mapping.begin >= _WORTH_IT
+def _is_own(mapping: _Mapping) -> bool:
+    return not mapping.inode and mapping.name in ("", "[heap]") and mapping.rights == "rw-p"
+
+
+def _nearly_full(mapping: _Mapping, library: ctypes.CDLL) -> NDArray[np.int64]:
+    """Return where huge pages could begin of which little is not in memory."""
+    first, last = -(-mapping.begin // _HUGE_PAGE), mapping.end // _HUGE_PAGE
+    if last <= first:
+        return np.empty(0, np.int64)
+    begins = np.arange(first, last) * _HUGE_PAGE
+    present = np.zeros((len(begins), _HUGE_PAGE // mmap.PAGESIZE), np.uint8)
+    library.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    if library.mincore(int(begins[0]), len(begins) * _HUGE_PAGE, present.ctypes.data):
+        return np.empty(0, np.int64)
+    # The other bits mean nothing.
+    enough: NDArray[np.bool_] = (present & 1).mean(axis=1) >= _NEARLY_FULL
+    return begins[enough]
 
 
 def _mappings() -> Iterator[_Mapping]:

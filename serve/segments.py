@@ -19,7 +19,7 @@ from serve.manifest import (
     Precision,
 )
 from serve.one_graph import FIRST_HIDDEN, FIRST_KEEP
-from serve.process_memory import settle_memory
+from serve.process_memory import loading_weights
 from serve.runner import Gaps, Hidden, Ids, Step
 from serve.sessions import Course, Segments
 
@@ -43,8 +43,8 @@ class SegmentChain:
         self.precision = precision
         self._token_types = bundle.manifest.token_types
         said = said_by_heads(bundle.manifest)
-        self._segments = Segments(bundle, precision, num_threads, said)
-        settle_memory()
+        with loading_weights():
+            self._segments = Segments(bundle, precision, num_threads, said)
         self._present(active_segments(bundle.manifest, precision))
 
     def presenting(self, active: Sequence[int]) -> "SegmentChain":

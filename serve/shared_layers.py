@@ -19,7 +19,7 @@ from serve.manifest import (
     Precision,
 )
 from serve.ort_environment import session_options
-from serve.process_memory import settle_memory
+from serve.process_memory import loading_weights
 from serve.runner import Hidden, Ids, Step
 from serve.segments import join_on_host, said_by_heads
 from serve.sessions import open_session
@@ -51,11 +51,11 @@ class SharedLayers:
         def load(file: str) -> ort.InferenceSession:
             return open_session(bundle.folder / file, options)
 
-        self._embed = load(graphs.embed.file)
-        self._layer = load(graphs.layer.file)
-        active = [head for head in graphs.heads if head.exit_layer in self.exits]
-        self._heads = {head.exit_layer: load(head.file) for head in active}
-        settle_memory()
+        with loading_weights():
+            self._embed = load(graphs.embed.file)
+            self._layer = load(graphs.layer.file)
+            active = [head for head in graphs.heads if head.exit_layer in self.exits]
+            self._heads = {head.exit_layer: load(head.file) for head in active}
 
     def __len__(self) -> int:
         return self.exits[-1]

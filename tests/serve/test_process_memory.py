@@ -3,6 +3,8 @@
 import ctypes
 import mmap
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from serve import process_memory
-from serve.process_memory import settle_memory
+from serve.process_memory import loading_weights, settle_memory
 
 _MIB = 1 << 20
 
@@ -56,6 +58,50 @@ def test_large_blocks_move_into_huge_pages_and_keep_their_content(block: mmap.mm
     assert in_huge_pages(block) >= 32 * _MIB
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells of huge pages")
+def test_blocks_that_are_mostly_empty_are_not_filled_up() -> None:
+    with mmap.mmap(-1, 64 * _MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+        pages = np.frombuffer(block, np.uint8).reshape(-1, mmap.PAGESIZE)
+        pages[: len(pages) // 2 : 2] = 1
+        settle_memory()
+        assert in_huge_pages(block) == 0
+        assert pages[::2].sum() == pages[: len(pages) // 2 : 2].size
+        del pages
+
+
+_BLOCKS_BETWEEN_FILES = """
+import contextlib, ctypes, mmap, sys
+from serve.process_memory import loading_weights
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+file = open(sys.executable, "rb")
+with loading_weights() if "together" in sys.argv else contextlib.nullcontext():
+    blocks, files = [], []
+    for _ in range(8):
+        blocks.append(library.malloc(3 << 20))
+        files.append(mmap.mmap(file.fileno(), mmap.PAGESIZE, access=mmap.ACCESS_READ))
+print(max(blocks) - min(blocks) - 7 * (3 << 20))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="so glibc does it")
+def test_blocks_lie_together_although_files_are_mapped_between_them() -> None:
+    def bytes_between(*arguments: str) -> int:
+        command = [sys.executable, "-c", _BLOCKS_BETWEEN_FILES, *arguments]
+        return int(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+
+    assert bytes_between("together") < mmap.PAGESIZE
+    assert bytes_between() >= 7 * mmap.PAGESIZE
+
+
+def test_weights_are_settled_once_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: list[str] = []
+    monkeypatch.setattr(process_memory, "settle_memory", lambda: settled.append("settled"))
+    with loading_weights():
+        assert not settled
+    assert settled
+
+
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells of pages")
 @pytest.mark.parametrize("changed", [False, True])
 def test_pages_of_a_models_files_go_unless_they_have_been_changed(
@@ -80,5 +126,6 @@ def resident(path: Path) -> int:
 
 
 def test_a_system_without_either_call_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_memory.ctypes, "CDLL", lambda name: object())
-    settle_memory()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    with loading_weights():
+        pass
