@@ -7,6 +7,8 @@ from onnxscript.rewriter import pattern
 
 from export.attention_bias import ATTENTION_BIAS, hides_padding_only, unexpanded
 from export.convolution import multiply_convolutions
+from export.packed_attention import pack
+from export.positions import slice_positions
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
 
@@ -20,6 +22,7 @@ def suit_cpu(model: ir.Model) -> None:
     pass_mask_to_attention(model)
     fix_order_of_pooling(model)
     multiply_convolutions(model)
+    slice_positions(model)
     RemoveUnusedNodesPass()(model)
 
 
@@ -61,6 +64,18 @@ def pass_mask_to_attention(model: ir.Model) -> None:
         node.replace_input_with(ATTENTION_BIAS, None)
         node.replace_input_with(_KEY_PADDING_MASK, padding)
         node.attributes["mask_filter_value"] = ir.AttrFloat32("mask_filter_value", lowest)
+
+
+def pack_attention(model: ir.Model) -> None:
+    """Let attention compute queries, keys and values, where it is given the mask. In place.
+
+    3 to 5 % of a whole model's time with two threads, in fp32. Once it is done, the products can
+    no longer be made int8.
+    """
+    attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
+    masks = {node: node.inputs[_KEY_PADDING_MASK] for node in attentions}
+    pack(model, {node: mask for node, mask in masks.items() if mask is not None})
+    RemoveUnusedNodesPass()(model)
 
 
 class _Pooling(pattern.RewriteRuleClassBase):

@@ -1,29 +1,13 @@
 """Rewrites of a fused graph for the kernels of ONNX Runtime's CUDA provider."""
 
-from typing import NamedTuple
-
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from export.attention_bias import hides_padding_only
+from export.packed_attention import pack, packed_linear
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
-
-
-class _Linear(NamedTuple):
-    """A product with constant weights and a constant bias.
-
-    Attributes:
-        source: what is multiplied.
-        weights: (inputs, outputs).
-        bias: (outputs,).
-    """
-
-    source: ir.Value
-    weights: NDArray[np.float32]
-    bias: NDArray[np.float32]
 
 
 def suit_gpu(model: ir.Model) -> None:
@@ -37,30 +21,15 @@ def suit_gpu(model: ir.Model) -> None:
 
 
 def pack_attention(model: ir.Model) -> None:
-    """Make of three products, three sums and MultiHeadAttention one Attention operator.
+    """Let attention compute queries, keys and values, where it hides padding alone. In place.
 
     It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
     then does ONNX Runtime choose its fused fp16 kernels. A length cannot overflow, either.
-    Attention that is not of this kind stays as it is: local, rotary, or between different states.
     """
-    packed = {n: _packed(n) for n in model.graph if n.op_type == "MultiHeadAttention"}
-    found = {node: linear for node, linear in packed.items() if linear is not None}
-    lengths = _lengths(model) if found else None
-    for node, (source, weights, biases) in found.items():
-        splice = Splice(model, node)
-        attributes = {"num_heads": node.attributes["num_heads"].as_int()}
-        if "scale" in node.attributes:
-            attributes["scale"] = node.attributes["scale"].as_float()
-        attended = splice.op(
-            "Attention",
-            source,
-            splice.constant("weights", weights),
-            splice.constant("biases", biases),
-            lengths,
-            attributes=attributes,
-            domain=CONTRIB,
-        )
-        splice.replace(attended)
+    attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
+    found = [n for n in attentions if hides_padding_only(n) and packed_linear(n) is not None]
+    if found:
+        pack(model, dict.fromkeys(found, _lengths(model)))
 
 
 def drop_unread_sums(model: ir.Model) -> None:
@@ -84,36 +53,3 @@ def _lengths(model: ir.Model) -> ir.Value:
     lengths = splice.op("ReduceSum", real, axis, attributes={"keepdims": 0})
     splice.insert()
     return lengths
-
-
-def _packed(attention: ir.Node) -> _Linear | None:
-    """Return one Linear for queries, keys and values, or None if there can be none."""
-    linears = [_linear(value) for value in attention.inputs[:3]]
-    if None in linears or not hides_padding_only(attention):
-        return None
-    sources, weights, biases = zip(*linears, strict=True)
-    if len(set(sources)) > 1:
-        return None
-    return _Linear(sources[0], np.concatenate(weights, axis=1), np.concatenate(biases))
-
-
-def _linear(value: ir.Value | None) -> _Linear | None:
-    """Return the Linear that a value is the result of, if it is."""
-    added = value.producer() if value is not None else None
-    if added is None or added.op_type != "Add":
-        return None
-    product, bias = added.inputs
-    node = product.producer() if product is not None else None
-    if node is None or node.op_type != "MatMul":
-        return None
-    source, weights = node.inputs
-    weight, offset = _array(weights), _array(bias)
-    if source is None or weight is None or offset is None:
-        return None
-    return _Linear(source, weight, offset)
-
-
-def _array(value: ir.Value | None) -> NDArray[np.float32] | None:
-    """Return a constant's value."""
-    constant = value.const_value if value is not None else None
-    return constant.numpy() if constant is not None else None

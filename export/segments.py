@@ -14,7 +14,7 @@ from export.contract import (
     first_inputs,
     segment_outputs,
 )
-from export.cpu_kernels import suit_cpu
+from export.cpu_kernels import pack_attention, suit_cpu
 from export.gpu_kernels import suit_gpu
 from export.half import halve
 from export.quantize import quantize
@@ -59,4 +59,7 @@ def variant(segment: ir.Model, precision: Precision) -> ir.Model:
         suit_gpu(model)
         return halve(model)
     suit_cpu(model)
-    return quantize(model) if precision == "int8" else model
+    if precision == "int8":
+        return quantize(model)
+    pack_attention(model)
+    return model

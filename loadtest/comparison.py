@@ -13,7 +13,7 @@ from loadtest.one_graph import write_one_graph
 from loadtest.race import Contenders, Finding, OneGraph, Shape, race
 from serve.bundle import Bundle
 from serve.manifest import Precision
-from serve.ort_environment import session_options
+from serve.ort_environment import plain_options, session_options
 from serve.process_memory import settle_memory
 from serve.segments import SegmentChain
 
@@ -82,10 +82,7 @@ def fair_options(num_threads: int) -> list[ort.SessionOptions]:
     ours = session_options(num_threads)
     if num_threads == 1:
         return [ours]
-    default = ort.SessionOptions()
-    default.intra_op_num_threads = num_threads
-    default.log_severity_level = 3
-    return [ours, default]
+    return [ours, plain_options(num_threads)]
 
 
 def _entry(finding: Finding) -> Document:

@@ -199,7 +199,7 @@ def _asking(
         given.append(_GOES_ON)
         said.append(value(OUTPUT, _GOES_ON, BOOL, 0))
         head += _going_on(num_labels)
-        nothing += node("Identity", [_UNASKED_HERE], ["goes on unasked"])
+        nothing.append(constant("goes on unasked", np.array(True)))
         nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
     return [
         *_own_number(number, evened=number == 0 and len(segment.inputs) % 2 == 1),
@@ -238,17 +238,26 @@ def _head(segment: SegmentModel, outputs: _Outputs) -> Pieces:
     return parts
 
 
-def _going_on(num_labels: int) -> Pieces:
-    """Return whether every row surely stays, told by logits."""
-    two_largest = [
+def _between_largest(num_labels: int) -> Pieces:
+    """Return how far apart a row's two largest logits are: no less than 0."""
+    if not num_labels:
+        return node("Abs", [LOGITS], ["between them"])
+    if num_labels == 2:
+        # Each way round; TopK would take longer than all else that is done here.
+        each_way = constant("each way", np.array([[1, -1], [-1, 1]], np.float32))
+        return [each_way, *node("MatMul", [LOGITS, "each way"], ["between them"])]
+    return [
         constant("two of them", np.array([2], np.int64)),
         constant("plus, minus", np.array([1, -1], np.float32)),
         *node("TopK", [LOGITS, "two of them"], ["two largest", "their labels"]),
         *node("MatMul", ["two largest", "plus, minus"], ["between them"]),
     ]
+
+
+def _going_on(num_labels: int) -> Pieces:
+    """Return whether every row surely stays, told by logits; not where the gap is 0."""
     return [
-        # No less than 0 either way: an exit whose gap is 0 ends the run.
-        *(two_largest if num_labels else node("Abs", [LOGITS], ["between them"])),
+        *_between_largest(num_labels),
         *node("ReduceMax", ["between them"], ["widest gap"], integers={"keepdims": 0}),
         *node("Less", ["widest gap", _OWN_GAP], ["goes on asked"]),
         value(OUTPUT, "goes on asked", BOOL, 0),

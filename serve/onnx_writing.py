@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from serve.onnx_wire import (
     ATTRIBUTE,
+    BOOL,
     DATA_TYPE,
     DIMS,
     EXTERNAL,
@@ -33,7 +34,7 @@ from serve.onnx_wire import (
     fields,
 )
 
-NUMPY_TYPES = {FLOAT: np.float32, INT64: np.int64, FLOAT16: np.float16}
+NUMPY_TYPES = {FLOAT: np.float32, INT64: np.int64, FLOAT16: np.float16, BOOL: np.bool_}
 
 _IS_INTEGER, _IS_GRAPH = 2, 5  # kinds of attributes
 _FEW_BYTES = 256

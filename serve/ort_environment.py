@@ -19,8 +19,7 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
             that runs. A wake-up costs 0.1 ms and more.
     """
     _share_memory()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = num_threads
+    options = plain_options(num_threads)
     options.inter_op_num_threads = 1
     if awake_s:
         awake_us = f"{1e6 * awake_s:.0f}"
@@ -30,6 +29,17 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
     options.add_session_config_entry("session.use_env_allocators", "1")
     # Patterns would be kept for many shapes of waves; `serve.sessions` has its own use for them.
     options.enable_mem_pattern = False
+    return options
+
+
+def plain_options(num_threads: int) -> ort.SessionOptions:
+    """Return ONNX Runtime's own options, but for kernels that do not compute what they should.
+
+    Args:
+        num_threads: of the session's own pool, the caller's thread included.
+    """
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = num_threads
     if not has_vnni():
         # Without VNNI the fast int8 kernels saturate; this chooses exact, slower ones.
         options.add_session_config_entry("session.x64quantprecision", "1")

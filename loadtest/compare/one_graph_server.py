@@ -16,15 +16,14 @@ from loadtest.compare.apps import serve
 from loadtest.compare.batching import Batcher, Ids
 from serve.bundle import load_bundle
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.ort_environment import plain_options
 
 
 class WholeModel:
     """One session with ONNX Runtime's own settings, but for the number of threads."""
 
     def __init__(self, graph: Path, num_threads: int, pad_id: int) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        options.log_severity_level = 3
+        options = plain_options(num_threads)
         self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {value.name for value in self._session.get_inputs()}
         self._pad_id = pad_id

@@ -8,6 +8,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from serve.ort_environment import plain_options
+
 Array = NDArray[np.float32]
 
 
@@ -22,9 +24,7 @@ class Chain:
     """Bare sessions over a bundle's segments, each run for all rows."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 2
-        options.log_severity_level = 3
+        options = plain_options(num_threads=2)
         self.sessions = [
             ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             for path in paths

@@ -26,12 +26,12 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # How many of these there are in a segment of one layer, for the CPU.
 FUSED = {
     "deberta-v2": {"BiasGelu": 1, "Softmax": 1, "LayerNormalization": 2},
-    "distilbert": {"MultiHeadAttention": 1, "BiasGelu": 1, "LayerNormalization": 2},
-    "electra": {"MultiHeadAttention": 1, "BiasGelu": 1, "LayerNormalization": 2},
+    "distilbert": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
+    "electra": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "mobilebert": {"MultiHeadAttention": 1, "Relu": 2, "LayerNormalization": 0},
     "modernbert": {"MultiHeadAttention": 1, "Gelu": 1, "LayerNormalization": 3},
-    "roberta": {"MultiHeadAttention": 1, "BiasGelu": 1, "LayerNormalization": 2},
-    "xlm-roberta": {"MultiHeadAttention": 1, "BiasGelu": 1, "LayerNormalization": 2},
+    "roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
+    "xlm-roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
 }
 # How many products with weights a later segment has: layer and pooler.
 PRODUCTS = {"mobilebert": 12, "modernbert": 5}

@@ -20,6 +20,7 @@ from models.families import build_encoder
 from models.heads import AttentionHeadConfig, HeadConfig
 from models.multi_exit import ExitConfig, MultiExitModel
 from serve.manifest import Precision
+from serve.ort_environment import plain_options
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -75,8 +76,7 @@ def make_model(kind: str, family: str = "bert") -> MultiExitModel:
 
 def open_graph(graph: ir.Model, precision: Precision = "fp32") -> ort.InferenceSession:
     content = ir.to_proto(variant(graph, precision)).SerializeToString()
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options = plain_options(num_threads=2)
     return ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 

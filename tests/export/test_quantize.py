@@ -7,6 +7,7 @@ from onnx import numpy_helper
 
 from export.quantize import per_column, quantize
 from serve.bundle import Bundle
+from serve.ort_environment import plain_options
 from tests.export.conftest import OpenChain
 
 
@@ -100,7 +101,8 @@ def activated_product(operator: str) -> ir.Model:
 
 def run(model: ir.Model, activation: np.ndarray) -> np.ndarray:
     content = ir.to_proto(model).SerializeToString()
-    session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+    options = plain_options(num_threads=1)
+    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     return session.run(None, {"x": activation})[0]
 
 

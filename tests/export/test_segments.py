@@ -16,10 +16,17 @@ def ops(bundle: Bundle, precision: Precision, index: int) -> Counter[str]:
 def test_each_layer_runs_fused_operators(bundle: Bundle) -> None:
     for index in range(4):
         found = ops(bundle, "fp32", index)
-        assert found["MultiHeadAttention"] == 1
-        assert found["BiasGelu"] == 1
+        assert found["Attention"] == found["BiasGelu"] == 1
         assert found["LayerNormalization"] == (2 if index else 3), "and the embeddings' own"
-        assert found["Sum"] == 2
+        assert found["Sum"] == (2 if index else 3), "and the embeddings' own"
+        assert found["MatMul"] == 3, "queries, keys and values are Attention's"
+        assert found["Add"] == 0
+        assert found["Gather"] == (1 if index else 2), "no positions, they are counted"
+
+
+def test_int8_multiplies_queries_keys_and_values_itself(bundle: Bundle) -> None:
+    found = ops(bundle, "int8", 1)
+    assert (found["MultiHeadAttention"], found["Attention"]) == (1, 0)
 
 
 def test_nothing_of_the_unfused_graph_is_left(bundle: Bundle) -> None:

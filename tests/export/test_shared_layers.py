@@ -52,7 +52,7 @@ def test_one_graph_per_kind_and_one_head_per_exit(
 
 def test_the_layer_runs_fused_operators(shared_bundle: Bundle) -> None:
     found = ops(shared_bundle, "fp32", "layer")
-    assert found["MultiHeadAttention"] == found["FastGelu"] == found["LpNormalization"] == 1
+    assert found["Attention"] == found["FastGelu"] == found["LpNormalization"] == 1
     assert found["LayerNormalization"] == found["Sum"] == 2
     left = {"Softmax", "Tanh", "Pow", "Transpose", "Expand", "SkipLayerNormalization", "Where"}
     assert not left & found.keys()

@@ -1,0 +1,44 @@
+"""Embeddings of positions that are counted: the first rows of a table."""
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript.rewriter import pattern
+
+
+class _Counted(pattern.RewriteRuleClassBase):
+    """Cut the table to the number of tokens, instead of counting them and looking each up.
+
+    All that is added up there is one `Sum`.
+    """
+
+    def pattern(self, op, words, table, numbers, tokens):
+        counted = op.Slice(numbers, [0], tokens, [1], [1])  # (1, tokens)
+        return op.Add(words, op.Gather(table, counted, axis=0))
+
+    def check(self, context, table, numbers, **_values):
+        result = pattern.MatchResult()
+        if table.const_value is None or numbers.const_value is None:
+            return result.fail("no constant", table)
+        array = numbers.const_value.numpy()
+        rows = table.const_value.shape[0]
+        if array.ndim != 2 or array.tolist() != [list(range(rows - array.size, rows))]:
+            return result.fail("these are not the table's last rows", numbers)
+        return result
+
+    def rewrite(self, op, words, table, numbers, tokens):
+        array = table.const_value.numpy()
+        unused = len(array) - numbers.const_value.size
+        if unused:
+            table = op.initializer(ir.tensor(array[unused:].copy(), name=f"{table.name}.counted"))
+        zero = op.Constant(value=ir.tensor(np.array([0])))
+        added = words.producer()
+        terms = added.inputs if added is not None and added.op_type == "Add" else [words]
+        return op.Sum(*terms, op.Slice(table, zero, tokens, zero))
+
+
+_RULES = pattern.RewriteRuleSet([_Counted.rule()])
+
+
+def slice_positions(model: ir.Model) -> None:
+    """Look no positions up that are counted from the first token. In place."""
+    _RULES.apply_to_model(model)
