@@ -37,7 +37,8 @@ from serve.segment_model import SegmentModel, taken_apart
 
 # No value of a segment has a space in its name, and all here have, lest they be mixed up.
 
-# Inputs beside the segments' own. The segment to begin with, counted from 0: int64, a scalar.
+# Inputs beside the segments' own. The segment to begin with, counted from 0: int64, a scalar; 0 if
+# it is left out.
 FIRST: Final = "first segment"
 # The hidden states it begins with, and which rows of them go on.
 FIRST_HIDDEN: Final = "first hidden"
@@ -69,9 +70,9 @@ def hidden_after(segment: int) -> str:
 def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     """Return the model of a whole chain.
 
-    Its inputs are those named above and those of the segments, but for `HIDDEN` and `KEEP`; what a
-    segment does not read may be anything. Its outputs are `hidden_after` each segment, and `every`
-    other output of the segments.
+    Its inputs are those named above and those of the segments, but for `HIDDEN` and `KEEP`; those
+    that no segment reads which runs may be left out: each that is given costs a microsecond or
+    more. Its outputs are `hidden_after` each segment, and `every` other output of the segments.
 
     Args:
         models: ONNX models with the same outputs, first to last; by their files, from which the
@@ -114,13 +115,15 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     for name in outputs.said:
         said = [_said_by(number, name) for number in range(len(segments))]
         parts += node("Concat", said, [every(name)], integers={"axis": 0})
+    own = [(name, *_kind(whole)) for name, whole in inputs.items() if name not in _ENTRY_NAMES]
+    hidden = FIRST_HIDDEN, *outputs.kinds[HIDDEN_OUT]
+    for name, element, rank in (*own, hidden, (FIRST_KEEP, INT64, 1)):
+        parts += [_no_rows(name, element, rank), value(INPUT, name, element, rank)]
     return [
         *parts,
+        constant(FIRST, np.array(0, np.int64)),
         value(INPUT, FIRST, INT64, 0),
-        outputs.like(HIDDEN_OUT, INPUT, FIRST_HIDDEN),
-        value(INPUT, FIRST_KEEP, INT64, 1),
         value(INPUT, GAPS, FLOAT, 1),
-        *(whole for name, whole in inputs.items() if name not in _ENTRY_NAMES),
         *(outputs.like(HIDDEN_OUT, OUTPUT, hidden_after(n)) for n in range(len(segments) - 1)),
         *(outputs.like(name, OUTPUT, every(name)) for name in outputs.said),
     ]
@@ -134,18 +137,16 @@ class _Outputs:
 
     Attributes:
         said: what heads say.
+        kinds: type and number of dimensions of each.
     """
 
     def __init__(self, segment: SegmentModel) -> None:
         self.said = [name for name in segment.outputs if name != HIDDEN_OUT]
-        self._kinds: dict[str, tuple[int, int | None]] = {}
-        for name, whole in segment.outputs.items():
-            ((_, _, content, _),) = fields(whole)
-            self._kinds[name] = element_of(content), rank_of(content)
+        self.kinds = {name: _kind(whole) for name, whole in segment.outputs.items()}
 
     def like(self, output: str, field: int, name: str) -> bytes:
         """Return an input or output that is like one of the segments'."""
-        return value(field, name, *self._kinds[output])
+        return value(field, name, *self.kinds[output])
 
     def no_rows(self, where: str) -> Pieces:
         """Return what a graph says in which no head runs."""
@@ -156,10 +157,18 @@ class _Outputs:
 
     def nothing_like(self, output: str, name: str) -> Pieces:
         """Return a graph's output that has no rows."""
-        element, rank = self._kinds[output]
-        shape = [0, *[1] * ((rank or 1) - 1)]
-        nothing = constant(name, np.zeros(shape, NUMPY_TYPES[element]))
-        return [nothing, self.like(output, OUTPUT, name)]
+        return [_no_rows(name, *self.kinds[output]), self.like(output, OUTPUT, name)]
+
+
+def _kind(whole: memoryview) -> tuple[int, int | None]:
+    """Return type and number of dimensions of a model's input or output."""
+    ((_, _, content, _),) = fields(whole)
+    return element_of(content), rank_of(content)
+
+
+def _no_rows(name: str, element: int, rank: int | None) -> bytes:
+    """Return a value of no rows."""
+    return constant(name, np.zeros([0, *[1] * ((rank or 1) - 1)], NUMPY_TYPES[element]))
 
 
 def _segment(

@@ -30,7 +30,6 @@ from serve.runner import ASKED, Gaps, Hidden
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
 _AWAKE_S = 0.0005
-_TYPES = {"tensor(int64)": np.int64, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
 _LAID_OUT = 128
@@ -81,7 +80,6 @@ class Segments:
         self._session = _open_all(paths, num_labels, options)
         self._num_segments = len(paths)
         self._said = [every(name) for name in said]
-        self._nothing = _nothing(self._session)
         self._lay_out_little(manifest.token_types)
 
     def __len__(self) -> int:
@@ -114,7 +112,9 @@ class Segments:
         if 0 < lone_tokens <= _LAID_OUT:
             gaps = np.concatenate([gaps, np.zeros(2 * lone_tokens, np.float32)])
         hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
-        feeds = {**self._nothing, FIRST: np.array(first, np.int64), GAPS: gaps}
+        feeds: dict[str, NDArray[Any]] = {GAPS: gaps}
+        if first:
+            feeds[FIRST] = np.array(first, np.int64)
         return Course(ends, len(hidden), [*hidden, *self._said], feeds)
 
     def run(
@@ -149,15 +149,6 @@ def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
         if gap == 0:
             break
     return ends
-
-
-def _nothing(session: ort.InferenceSession) -> dict[str, NDArray[Any]]:
-    """Return no rows for each input, for those that a run does not read."""
-    return {
-        value.name: np.zeros([0, *[1] * (len(value.shape) - 1)], _TYPES[value.type])
-        for value in session.get_inputs()
-        if value.shape
-    }
 
 
 def _open_all(

@@ -49,7 +49,7 @@ def test_hidden_states_are_fetched_where_the_run_may_end(
     hidden = [hidden_after(end) for end in ends if end < DEPTH - 1]
     assert course.outputs == [*hidden, "every logits"]
     assert course.num_hidden == len(hidden)
-    assert course.feeds[FIRST] == first
+    assert course.feeds.get(FIRST, 0) == first
 
 
 def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:

@@ -112,6 +112,16 @@ def test_graph_runs_the_segment_that_it_is_asked_for(number: int) -> None:
         assert here == ({first: alone} if first < number - 1 else {})
 
 
+def test_what_nobody_reads_may_be_left_out() -> None:
+    session, gaps = opened(models(3)), np.array([ASKED, ASKED, 0], np.float32)
+    rows = np.array([[10, 11], [20, 22]], np.float32)
+    (said,) = session.run([every("logits")], {"begin": rows, GAPS: gaps})
+    assert said.reshape(3, 2, 2).tolist() == [(rows + s).tolist() for s in sums(0, 3)]
+    later = {FIRST: np.array(1), FIRST_HIDDEN: rows, FIRST_KEEP: np.array([1]), GAPS: gaps}
+    (said,) = session.run([every("logits")], later)
+    assert said.tolist() == [(rows[1] + s).tolist() for s in sums(1, 3)]
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
 def test_graph_runs_on_from_any_segment_to_the_last(number: int) -> None:
     session, gaps = opened(models(number)), [ASKED] * (number - 1) + [0]

@@ -135,7 +135,7 @@ def test_neighbours_run_in_one_call(bundle: Bundle, monkeypatch: pytest.MonkeyPa
     calls, run = [], Segments.run
 
     def count(self: Segments, course: Course, inputs: Any) -> Any:
-        calls.append(int(course.feeds[FIRST]))
+        calls.append(int(course.feeds.get(FIRST, 0)))
         return run(self, course, inputs)
 
     chain = SegmentChain(bundle, "fp32", 1).presenting((1, 3))
