@@ -9,7 +9,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from export.quantize import quantize
 from export.segments import build_segment, variant
 from export.stages import Span
 from loadtest.bench import bench
@@ -25,8 +24,8 @@ from tests.tiny import DEPTH, tiny_model
 
 @pytest.fixture(scope="module")
 def direct() -> ir.Model:
-    """Return the model exported in one go, with the last head alone."""
-    return variant(build_segment(tiny_model(), Span(start=0, stop=DEPTH, head=DEPTH - 1)), "fp32")
+    """Return the model traced in one go, with the last head alone."""
+    return build_segment(tiny_model(), Span(start=0, stop=DEPTH, head=DEPTH - 1))
 
 
 def operators(model: onnx.ModelProto) -> Counter[str]:
@@ -45,10 +44,10 @@ def joined(bundle: Bundle, precision: Precision) -> onnx.ModelProto:
 def test_the_one_graph_is_what_a_direct_export_gives(
     bundle: Bundle, direct: ir.Model, precision: Precision
 ) -> None:
-    expected = direct if precision == "fp32" else quantize(direct)
+    expected = ir.to_proto(variant(direct, precision))
     found = joined(bundle, precision)
-    assert operators(found) == operators(ir.to_proto(expected))
-    assert matrices(found) == matrices(ir.to_proto(expected))
+    assert operators(found) == operators(expected)
+    assert matrices(found) == matrices(expected)
 
 
 def test_the_one_graph_takes_ids_and_gives_logits_alone(bundle: Bundle) -> None:
