@@ -5,7 +5,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from export.attention_bias import hides_padding_only
-from export.packed_attention import pack, packed_linear
+from export.packed_attention import pack
 from export.splice import CONTRIB, Splice
 from serve.manifest import ATTENTION_MASK
 
@@ -27,7 +27,7 @@ def pack_attention(model: ir.Model) -> None:
     then does ONNX Runtime choose its fused fp16 kernels. A length cannot overflow, either.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
-    found = [n for n in attentions if hides_padding_only(n) and packed_linear(n) is not None]
+    found = [n for n in attentions if hides_padding_only(n)]
     if found:
         pack(model, dict.fromkeys(found, _lengths(model)))
 

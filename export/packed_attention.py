@@ -12,7 +12,7 @@ from export.splice import CONTRIB, Splice
 _KEPT = ("num_heads", "scale", "mask_filter_value")
 
 
-class Linear(NamedTuple):
+class _Linear(NamedTuple):
     """A product with constant weights and a constant bias.
 
     Attributes:
@@ -26,20 +26,6 @@ class Linear(NamedTuple):
     bias: NDArray[np.float32]
 
 
-def packed_linear(attention: ir.Node) -> Linear | None:
-    """Return one Linear for a MultiHeadAttention's queries, keys and values.
-
-    None if there can be none: between different states, rotary, or without a bias.
-    """
-    linears = [_linear(value) for value in attention.inputs[:3]]
-    if None in linears:
-        return None
-    sources, weights, biases = zip(*linears, strict=True)
-    if len(set(sources)) > 1:
-        return None
-    return Linear(sources[0], np.concatenate(weights, axis=1), np.concatenate(biases))
-
-
 def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
     """Make of three products, three sums and MultiHeadAttention one Attention, where it can be.
 
@@ -51,7 +37,7 @@ def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
             others stay as they are.
     """
     for node, told in padding.items():
-        linear = packed_linear(node)
+        linear = _packed(node)
         if linear is None:
             continue
         splice = Splice(model, node)
@@ -67,7 +53,21 @@ def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
         splice.replace(attended)
 
 
-def _linear(value: ir.Value | None) -> Linear | None:
+def _packed(attention: ir.Node) -> _Linear | None:
+    """Return one Linear for a MultiHeadAttention's queries, keys and values.
+
+    None if there can be none: between different states, rotary, or without a bias.
+    """
+    linears = [_linear(value) for value in attention.inputs[:3]]
+    if None in linears:
+        return None
+    sources, weights, biases = zip(*linears, strict=True)
+    if len(set(sources)) > 1:
+        return None
+    return _Linear(sources[0], np.concatenate(weights, axis=1), np.concatenate(biases))
+
+
+def _linear(value: ir.Value | None) -> _Linear | None:
     """Return the Linear that a value is the result of, if it is."""
     added = value.producer() if value is not None else None
     if added is None or added.op_type != "Add":
@@ -80,7 +80,7 @@ def _linear(value: ir.Value | None) -> Linear | None:
     weight, offset = _array(weights), _array(bias)
     if source is None or weight is None or offset is None:
         return None
-    return Linear(source, weight, offset)
+    return _Linear(source, weight, offset)
 
 
 def _array(value: ir.Value | None) -> NDArray[np.float32] | None:

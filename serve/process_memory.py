@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 _HUGE_PAGE = 2 << 20
 # Collapsing fills up what a huge page lacks.
 _NEARLY_FULL = 0.75
-# The C library's default on 64 bits is up to 32 MiB, as large as the largest block so far.
+# glibc maps each block for itself that is larger than the largest such block freed so far; it
+# learns that of blocks up to 32 MiB.
 _LARGE_BLOCK = 31 << 20
 # madvise(2)
 _MADV_DONTNEED = 4

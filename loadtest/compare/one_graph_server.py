@@ -20,7 +20,7 @@ from serve.ort_environment import plain_options
 
 
 class WholeModel:
-    """One session with ONNX Runtime's own settings, but for the number of threads."""
+    """One session with ONNX Runtime's own settings, exact in int8 as ours is."""
 
     def __init__(self, graph: Path, num_threads: int, pad_id: int) -> None:
         options = plain_options(num_threads)

@@ -50,6 +50,7 @@ def test_hidden_states_are_fetched_where_the_run_may_end(
     assert course.outputs == [*hidden, "every logits"]
     assert course.num_hidden == len(hidden)
     assert course.feeds.get(FIRST, 0) == first
+    assert course.feeds.keys() == ({FIRST, GAPS} if first else {GAPS}), "each feed takes time"
 
 
 def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:

@@ -1,0 +1,59 @@
+"""Times of the exits belong to the exits, in whatever order they were taken."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loadtest import race
+from loadtest.race import Contenders, OneGraph, Shape
+
+
+class CountingChain:
+    """Segments of which each takes a second of a clock of their own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.left: list[int] = []
+
+    def __len__(self) -> int:
+        return 4
+
+    def start(self, *_inputs: Any) -> Any:
+        *_, gaps = _inputs
+        last = int(np.argmin(gaps)) if isinstance(gaps, np.ndarray) and len(gaps) == 4 else 0
+        self.left.append(last)
+        self.now += 1 + last
+        return self
+
+    hidden = None
+
+    def advance(self, *_inputs: Any) -> Any:
+        self.now += 1
+        return self
+
+
+def test_exits_are_timed_in_random_order_and_keep_their_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(race, "_settle", lambda: None)
+    monkeypatch.setattr(race, "_WARM_UP_S", 0)
+    chain: Any = CountingChain()
+    graph: Any = CountingGraph(chain)
+    contenders = Contenders([graph], [graph], chain, None, lambda: chain.now)
+    finding = race.race(contenders, Shape(2, 3), vocabulary=9, budget_s=0)
+    assert finding.exit_shares == (0.25, 0.5, 0.75, 1)
+    assert finding.ratio == 2
+    assert any(earlier > later for earlier, later in pairwise(chain.left))
+    assert set(chain.left) == {0, 1, 2, 3}
+
+
+class CountingGraph(OneGraph):
+    """A whole model that takes two seconds of a chain's clock."""
+
+    def __init__(self, chain: CountingChain) -> None:
+        self._chain = chain
+
+    def run(self, _feeds: Any) -> Any:
+        self._chain.now += 2
