@@ -9,8 +9,9 @@ import onnxruntime as ort
 import pytest
 
 from serve.bundle import Bundle
-from serve.one_graph import FIRST, GAPS, hidden_after
+from serve.one_graph import FIRST, GAPS
 from serve.runner import ASKED
+from serve.segment_branch import hidden_after
 from serve.segments import SegmentChain
 from serve.sessions import Course, Segments
 from tests.tiny import DEPTH

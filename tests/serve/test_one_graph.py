@@ -20,10 +20,10 @@ from serve.one_graph import (
     FIRST_KEEP,
     GAPS,
     every,
-    hidden_after,
     one_graph,
 )
 from serve.runner import ASKED
+from serve.segment_branch import hidden_after
 from serve.segments import SegmentChain
 
 # Adds its number to what it is given, and says the sum: how far logits are apart stays as it was.
@@ -130,6 +130,24 @@ def test_graph_runs_on_from_any_segment_to_the_last(number: int) -> None:
         expected = [[[30 + s, 33 + s], [10 + s, 11 + s]] for s in sums(first, number)]
         assert said.tolist() == expected
         assert [ran[k].tolist() for k in range(first, number - 1)] == expected[:-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "stretches"),
+    [(1, [1]), (2, [1, 1]), (3, [1, 2]), (4, [1, 2, 1]), (12, [1, 2, 4, 5])],
+)
+def test_a_run_that_ends_passes_what_follows_its_stretch_in_one(
+    number: int, stretches: list[int]
+) -> None:
+    """Each branch that does not run takes time."""
+    graph = onnx.load_from_string(one_graph(models(number), 2)).graph
+    found = []
+    while graph:
+        *segments, last = [node for node in graph.node if node.op_type == "If"]
+        follows = last.input[0].startswith("stretch")
+        found.append(len(segments) + (not follows))
+        graph = next(a.g for a in last.attribute if a.name == "then_branch") if follows else None
+    assert found == stretches
 
 
 @pytest.mark.parametrize("unasked", [(0,), (1, 2), (0, 1, 2, 3), (0, 2)])

@@ -54,20 +54,31 @@ def operators(model: ModelProto | onnx.GraphProto) -> list[str]:
     return found
 
 
+def segment_nodes(graph: onnx.GraphProto) -> list[dict[str, onnx.GraphProto]]:
+    """Return the branches of the nodes that run segments, first to last."""
+    found: list[dict[str, onnx.GraphProto]] = []
+    for node in graph.node:
+        branches = {attribute.name: attribute.g for attribute in node.attribute}
+        if node.op_type == "If" and node.input[0].startswith("segment"):
+            found.append(branches)
+        elif node.op_type == "If":
+            found += segment_nodes(branches["then_branch"])
+    return found
+
+
 def test_rows_are_chosen_on_entering_and_at_no_other_time(bundle: Bundle) -> None:
     for precision in ("fp32", "int8"):
         paths = bundle.segment_paths(precision)  # type: ignore[arg-type]
         files = {path.name: memoryview(path.read_bytes()) for path in paths}
         joined = onnx.load_from_string(one_graph(files, 3))
-        segments = [node for node in joined.graph.node if node.op_type == "If"]
+        segments = segment_nodes(joined.graph)
         assert len(segments) == len(paths)
-        for node in segments[1:]:
-            branches = {attribute.name: attribute.g for attribute in node.attribute}
+        for branches in segments[1:]:
             assert "Slice" not in operators(branches["then_branch"])
             reads = [name for inner in branches["then_branch"].node for name in inner.input]
             assert not {"hidden", "keep", "first hidden", "first keep"}.intersection(reads)
-        entered = [node for node in segments[0].attribute if node.name == "else_branch"]
-        assert operators(entered[0].g).count("Slice") == 1
+        for branches in segments[:-1]:
+            assert operators(branches["else_branch"]).count("Slice") == 1
 
 
 def outer_reads(graph: onnx.GraphProto) -> set[str]:
@@ -106,10 +117,10 @@ def test_gaps_are_read_an_odd_number_of_times_so_that_their_length_tells_layouts
     joined = onnx.load_from_string(one_graph(files, 3))
     made_of_gaps = [n for n in joined.graph.node if n.op_type != "If" and GAPS in n.input]
     as_long = {GAPS, *(name for node in made_of_gaps for name in node.output)}
-    for node in joined.graph.node:
-        if node.op_type == "If":
-            runs = next(a.g for a in node.attribute if a.name == "then_branch")
-            assert len(outer_reads(runs) & as_long) % 2 == 1
+    segments = segment_nodes(joined.graph)
+    assert len(segments) == len(paths)
+    for branches in segments:
+        assert len(outer_reads(branches["then_branch"]) & as_long) % 2 == 1
 
 
 @pytest.mark.parametrize(
@@ -169,9 +180,7 @@ def test_what_is_no_compaction_is_part_of_the_layers(nodes: str) -> None:
 
 def then_branch(joined: ModelProto) -> onnx.GraphProto:
     """Return the graph in which the last segment runs."""
-    last = [node for node in joined.graph.node if node.op_type == "If"][-1]
-    branches: dict[str, onnx.GraphProto] = {branch.name: branch.g for branch in last.attribute}
-    return branches["then_branch"]
+    return segment_nodes(joined.graph)[-1]["then_branch"]
 
 
 def test_padding_is_cut_on_entering() -> None:
