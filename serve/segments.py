@@ -1,6 +1,6 @@
 """A bundle's segments in ONNX Runtime, from exit to exit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, Literal
@@ -87,19 +87,17 @@ class SegmentChain:
         inputs = {FIRST_HIDDEN: hidden, FIRST_KEEP: keep, ATTENTION_MASK: attention_mask}
         return self._run(index, inputs, gaps)
 
-    def _run(self, index: int, inputs: Mapping[str, NDArray[Any]], gaps: Gaps | None) -> Step:
+    def _run(self, index: int, inputs: dict[str, NDArray[Any]], gaps: Gaps | None) -> Step:
         rows, tokens = inputs[ATTENTION_MASK].shape
         given = None if gaps is None else gaps.tobytes()
-        course = self._course(index, given, tokens if rows == 1 else 0)
-        segment, hidden, said = self._segments.run(course, inputs)
-        logits = said[0]
-        return Step(
-            hidden,
-            logits[-1],
-            said[1][-1] if len(said) > 1 else None,
-            1 + self._active.index(segment, index) - index,
-            logits[:-1] if len(logits) > 1 else None,
-        )
+        course, exits = self._course(index, given, tokens if rows == 1 else 0)
+        hidden, said = self._segments.run(course, inputs)
+        heads = len(said[0]) // rows
+        if heads == 1:
+            return Step(hidden, said[0], said[1] if len(said) > 1 else None, exits[0])
+        logits, *more = (value.reshape(heads, rows, *value.shape[1:]) for value in said)
+        uncertainty = more[0][-1] if more else None
+        return Step(hidden, logits[-1], uncertainty, exits[heads - 1], logits[:-1])
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)
@@ -107,15 +105,19 @@ class SegmentChain:
 
 def _courses(
     segments: Segments, active: Sequence[int]
-) -> Callable[[int, bytes | None, int], Course]:
-    """Return what finds a course by the index of the first exit, gaps as bytes, and lone tokens."""
+) -> Callable[[int, bytes | None, int], tuple[Course, list[int]]]:
+    """Return what finds a course by the index of the first exit, gaps as bytes, and lone tokens.
+
+    It also gives how many exits rows have come by wherever it may end.
+    """
     starts = [run.start for run in runs_between(active)]
 
     @lru_cache(maxsize=_MOST_COURSES)
-    def course(index: int, gaps: bytes | None, lone_tokens: int) -> Course:
+    def course(index: int, gaps: bytes | None, lone_tokens: int) -> tuple[Course, list[int]]:
         to_next = np.full(len(segments), np.inf, np.float32)
         to_next[active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
-        return segments.course(starts[index], to_next, lone_tokens)
+        found = segments.course(starts[index], to_next, lone_tokens)
+        return found, [1 + active.index(end) - index for end in found.ends]
 
     return course
 

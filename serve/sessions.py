@@ -1,7 +1,7 @@
 """ONNX Runtime sessions on the CPU: one file's, and that of all segments of a bundle."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,8 +113,8 @@ class Segments:
         return Course(ends, len(hidden), [*hidden, *self._said], feeds)
 
     def run(
-        self, course: Course, inputs: Mapping[str, NDArray[Any]]
-    ) -> tuple[int, Hidden, list[NDArray[np.float32]]]:
+        self, course: Course, inputs: dict[str, NDArray[Any]]
+    ) -> tuple[Hidden, list[NDArray[np.float32]]]:
         """Run a segment, and those after it while the gaps allow it.
 
         Args:
@@ -123,16 +123,14 @@ class Segments:
                 attention mask in any case.
 
         Returns:
-            The last segment that has run, hidden states after it, None if it is the model's last,
-            and what heads say, each (heads that have run, rows, ...).
+            Hidden states after the last segment that has run, None if it is the model's last; and
+            what heads say, each (heads that have run * rows, ...), the first head first. So many
+            heads have run, so many of `course.ends` have been come by.
         """
-        values = self._session.run(course.outputs, {**course.feeds, **inputs})
+        values = self._session.run(course.outputs, course.feeds | inputs)
         said: list[NDArray[np.float32]] = values[course.num_hidden :]
-        rows = len(inputs[ATTENTION_MASK])
-        heads = len(said[0]) // rows
-        hidden = values[heads - 1] if heads <= course.num_hidden else None
-        stacked = [value.reshape(heads, rows, *value.shape[1:]) for value in said]
-        return course.ends[heads - 1], hidden, stacked
+        heads = len(said[0]) // len(inputs[ATTENTION_MASK])
+        return values[heads - 1] if heads <= course.num_hidden else None, said
 
 
 def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
