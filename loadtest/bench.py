@@ -18,7 +18,7 @@ def bench(
     threads: Annotated[
         int | None, typer.Option(help="All cores if absent; 1 measures CPU time.", min=1)
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Time for each shape.", min=0)] = 5,
+    seconds: Annotated[float, typer.Option(help="Time for each shape.", min=0)] = 10,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
@@ -26,7 +26,8 @@ def bench(
     """Compare a bundle's segments with the same model as one graph, in one run.
 
     Prints, per number of rows and tokens, the median time of the one graph and of all segments,
-    and after which share of a full run the answer of each exit is there.
+    the median of their ratios in each turn, and after which share of a full run the answer of
+    each exit is there.
     """
     from loadtest.comparison import compare
     from serve.bundle import load_bundle

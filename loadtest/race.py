@@ -1,4 +1,7 @@
-"""The chain of segments against the model as one graph, in turns, within one run."""
+"""The chain of segments against the model as one graph, in turns, within one run.
+
+Times are compared turn by turn, so that what slows the machine for a while slows both.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +30,8 @@ _FEWEST_TURNS = 5
 Feeds = dict[str, NDArray[np.int64]]  # each (rows, tokens)
 Clock = Callable[[], float]
 Timer = Callable[[], list[float]]
+# Seconds, (runs, exits): until each exit's logits were there; of what has none, (runs, 1).
+Turn = NDArray[np.float64]
 
 
 class Shape(NamedTuple):
@@ -51,6 +56,9 @@ class Finding(NamedTuple):
         by_host_ms: the same with every exit asked by the host, one call each.
         fp32_ms: as `segments_ms`, of the fp32 segments; None if they are not beside another
             variant.
+        ratio: time of the segments as a multiple of the one graph's with its last head alone, the
+            median over all turns.
+        price_of_cutting: the same of every exit asked, and of the one graph with every head.
         exit_shares: per exit, the median share of a full run after which its logits are there.
     """
 
@@ -61,17 +69,9 @@ class Finding(NamedTuple):
     asked_ms: float
     by_host_ms: float
     fp32_ms: float | None
+    ratio: float
+    price_of_cutting: float
     exit_shares: tuple[float, ...]
-
-    @property
-    def ratio(self) -> float:
-        """Time of the segments as a multiple of the one graph's with its last head alone."""
-        return self.segments_ms / self.one_graph_ms
-
-    @property
-    def price_of_cutting(self) -> float:
-        """Time of the segments, every exit asked, as a multiple of the one graph's with heads."""
-        return self.asked_ms / self.every_head_ms
 
 
 class OneGraph:
@@ -130,27 +130,33 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
     }
     if contenders.fp32:
         timers["fp32"] = [partial(_time_unasked, contenders.fp32, feeds, clock, generator)]
-    times_s: dict[Timer, list[list[float]]] = {t: [] for same in timers.values() for t in same}
-    turns, end = 0, time.perf_counter() + budget_s
-    while turns < _FEWEST_TURNS or time.perf_counter() < end:
-        turns += 1
-        for timer, runs in times_s.items():
-            runs.extend(_turn(timer))
-    exits_s = np.array(times_s[timers["segments"][0]])  # (runs, exits)
-    shares = np.median(exits_s / exits_s[:, -1:], axis=0)
-    best_ms = {
-        name: min(1e3 * float(np.median([run[-1] for run in times_s[timer]])) for timer in same)
-        for name, same in timers.items()
-    }
+    turns: dict[Timer, list[Turn]] = {timer: [] for same in timers.values() for timer in same}
+    end = time.perf_counter() + budget_s
+    while time.perf_counter() < end or len(turns[by_host]) < _FEWEST_TURNS:
+        for timer, taken in turns.items():
+            taken.append(_turn(timer))
+    return _finding(shape, {name: [turns[t] for t in same] for name, same in timers.items()})
+
+
+def _finding(shape: Shape, turns: dict[str, list[list[Turn]]]) -> Finding:
+    """Return what came of turns: of each contender, in each of its settings."""
+    full_s: dict[str, NDArray[np.float64]] = {}  # (turns,) in the setting that suits it best
+    for name, settings in turns.items():
+        each = [np.array([np.median(turn[:, -1]) for turn in taken]) for taken in settings]
+        full_s[name] = min(each, key=lambda times_s: float(np.median(times_s)))
+    ms = {name: 1e3 * float(np.median(times_s)) for name, times_s in full_s.items()}
+    runs_s = np.concatenate(turns["segments"][0])
     return Finding(
         shape,
-        one_graph_ms=best_ms["one_graph"],
-        every_head_ms=best_ms["every_head"],
-        segments_ms=best_ms["segments"],
-        asked_ms=best_ms["asked"],
-        by_host_ms=best_ms["by_host"],
-        fp32_ms=best_ms.get("fp32"),
-        exit_shares=tuple(shares.tolist()),
+        one_graph_ms=ms["one_graph"],
+        every_head_ms=ms["every_head"],
+        segments_ms=ms["segments"],
+        asked_ms=ms["asked"],
+        by_host_ms=ms["by_host"],
+        fp32_ms=ms.get("fp32"),
+        ratio=float(np.median(full_s["segments"] / full_s["one_graph"])),
+        price_of_cutting=float(np.median(full_s["asked"] / full_s["every_head"])),
+        exit_shares=tuple(np.median(runs_s / runs_s[:, -1:], axis=0).tolist()),
     )
 
 
@@ -160,13 +166,13 @@ def feeds_of(shape: Shape, vocabulary: int) -> Feeds:
     return {INPUT_IDS: ids, ATTENTION_MASK: np.ones_like(ids), TOKEN_TYPE_IDS: np.zeros_like(ids)}
 
 
-def _turn(timed_run: Timer) -> list[list[float]]:
+def _turn(timed_run: Timer) -> Turn:
     _settle()
     warm = time.perf_counter() + _WARM_UP_S
     timed_run()
     while time.perf_counter() < warm:
         timed_run()
-    return [timed_run() for _ in range(_RUNS_PER_TURN)]
+    return np.array([timed_run() for _ in range(_RUNS_PER_TURN)])
 
 
 def _settle() -> None:

@@ -49,6 +49,23 @@ def test_exits_are_timed_in_random_order_and_keep_their_places(
     assert set(chain.left) == {0, 1, 2, 3}
 
 
+def test_a_slow_minute_slows_both() -> None:
+    """Medians over all turns, divided, would be 0.2."""
+
+    def turns(*seconds: float) -> list[race.Turn]:
+        return [np.array([[0.5 * second, second]] * 3) for second in seconds]
+
+    slow, quick = turns(2, 20, 20, 2, 2), turns(1, 10, 10, 10, 1)
+    settings = {name: [quick] for name in ("asked", "by_host", "every_head")}
+    finding = race._finding(
+        Shape(1, 8), {**settings, "segments": [slow], "one_graph": [turns(*[30] * 5), quick]}
+    )
+    assert finding.ratio == 2
+    assert finding.price_of_cutting == 1
+    assert (finding.segments_ms, finding.one_graph_ms) == (2000, 10_000)
+    assert finding.exit_shares == (0.5, 1)
+
+
 class CountingGraph(OneGraph):
     """A whole model that takes two seconds of a chain's clock."""
 
