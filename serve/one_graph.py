@@ -18,46 +18,27 @@ layouts of memory, see `serve.sessions`, save it less.)
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
-from serve import segment_branch
 from serve.branches import SegmentOutputs, either, kind_of, no_rows
+from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, hidden_after
 from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP
 from serve.onnx_wire import FLOAT, GRAPH, INPUT, INT64, NAME, OUTPUT
 from serve.onnx_writing import Pieces, constant, framed, node, string, value
-from serve.segment_branch import AGAIN, Place, hidden_after, runs, said_by, stretch_runs
+from serve.segment_branch import AGAIN, Place, branch, runs, said_by, stretch_runs
 from serve.segment_model import SegmentModel, taken_apart
 
-# Inputs beside the segments' own. The segment to begin with, counted from 0: int64, a scalar; 0 if
-# it is left out.
-FIRST: Final = segment_branch.FIRST
-# The hidden states it begins with, and which rows of them go on.
-FIRST_HIDDEN: Final = "first hidden"
-FIRST_KEEP: Final = "first keep"
-# (segments or more,) float32: how far apart the two largest logits of some row must be, at least,
-# for the run to end after a segment. 0 ends it anyhow; infinity does not, and its head does not
-# run. More than one per segment are not looked at.
-GAPS: Final = segment_branch.GAPS
-
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
-
-
-def every(said: str) -> str:
-    """Return the output that holds what heads say under this name.
-
-    It is (heads that ran * rows, ...): what the first of them says of all rows, and so on.
-    """
-    return f"every {said}"
 
 
 def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     """Return the model of a whole chain.
 
-    Its inputs are those named above and those of the segments, but for `HIDDEN` and `KEEP`; those
-    that no segment reads which runs may be left out: each that is given costs a microsecond or
-    more. Its outputs are `hidden_after` each segment, and `every` other output of the segments.
+    Its inputs are those of `serve.graph_ports` and those of the segments, but for `HIDDEN` and
+    `KEEP`; those that no segment reads which runs may be left out: each that is given costs a
+    microsecond or more. Its outputs are `hidden_after` each segment, and `every` other output of
+    the segments.
 
     Args:
         models: ONNX models with the same outputs, first to last; by their files, from which the
@@ -127,7 +108,7 @@ def _stretch(
     for number in range(begin, end):
         after = segments[number + 1] if number + 1 < len(segments) else None
         place = Place(number, after, number + 1 == end)
-        parts += segment_branch.branch(segments[number], place, outputs, num_labels)
+        parts += branch(segments[number], place, outputs, num_labels)
     if end < len(segments):
         parts += _later_stretches(segments, end, outputs, num_labels)
     for name in outputs.said:

@@ -5,16 +5,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from serve.branches import SegmentOutputs, either
+from serve.graph_ports import FIRST, GAPS, hidden_after
 from serve.manifest import HIDDEN_OUT, LOGITS
 from serve.onnx_wire import BOOL, OUTPUT
 from serve.onnx_writing import Pieces, constant, node, value
 from serve.segment_model import SegmentModel
 
-# No value of a segment has a space in its name, and all here have, lest they be mixed up.
-
-# Inputs, see `serve.one_graph`.
-FIRST: Final = "first segment"
-GAPS: Final = "all gaps"
 # The first segment's first input, if it is to be read once more.
 AGAIN: Final = "input again"
 
@@ -34,11 +30,6 @@ class Place(NamedTuple):
     number: int
     after: SegmentModel | None
     ends_stretch: bool
-
-
-def hidden_after(segment: int) -> str:
-    """Return the output that holds the hidden states after a segment but the last; if it ran."""
-    return f"hidden after {segment}"
 
 
 def runs(number: int) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
+from serve.graph_ports import FIRST_HIDDEN, FIRST_KEEP
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
@@ -18,7 +19,6 @@ from serve.manifest import (
     Manifest,
     Precision,
 )
-from serve.one_graph import FIRST_HIDDEN, FIRST_KEEP
 from serve.process_memory import loading_weights
 from serve.runner import Gaps, Hidden, Ids, Step
 from serve.sessions import Course, Segments

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from serve.bundle import Bundle
 from serve.errors import InvalidBundle
+from serve.graph_ports import FIRST, GAPS, every, hidden_after
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.one_graph import FIRST, GAPS, every, one_graph
+from serve.one_graph import one_graph
 from serve.ort_environment import session_options
 from serve.runner import ASKED, Gaps, Hidden
-from serve.segment_branch import hidden_after
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
 _AWAKE_S = 0.0005

@@ -13,6 +13,8 @@ from loadtest.race import Contenders, OneGraph, Shape
 class CountingChain:
     """Segments of which each takes a second of a clock of their own."""
 
+    hidden = None
+
     def __init__(self) -> None:
         self.now = 0.0
         self.left: list[int] = []
@@ -20,18 +22,25 @@ class CountingChain:
     def __len__(self) -> int:
         return 4
 
-    def start(self, *_inputs: Any) -> Any:
-        *_, gaps = _inputs
-        last = int(np.argmin(gaps)) if isinstance(gaps, np.ndarray) and len(gaps) == 4 else 0
+    def start(self, _ids: Any, _mask: Any, _types: Any, gaps: Any = (0,)) -> Any:
+        last = int(np.argmin(gaps))
         self.left.append(last)
         self.now += 1 + last
         return self
 
-    hidden = None
-
     def advance(self, *_inputs: Any) -> Any:
         self.now += 1
         return self
+
+
+class CountingGraph(OneGraph):
+    """A whole model that takes two seconds of a chain's clock."""
+
+    def __init__(self, chain: CountingChain) -> None:
+        self._chain = chain
+
+    def run(self, _feeds: Any) -> Any:
+        self._chain.now += 2
 
 
 def test_exits_are_timed_in_random_order_and_keep_their_places(
@@ -64,13 +73,3 @@ def test_a_slow_minute_slows_both() -> None:
     assert finding.price_of_cutting == 1
     assert (finding.segments_ms, finding.one_graph_ms) == (2000, 10_000)
     assert finding.exit_shares == (0.5, 1)
-
-
-class CountingGraph(OneGraph):
-    """A whole model that takes two seconds of a chain's clock."""
-
-    def __init__(self, chain: CountingChain) -> None:
-        self._chain = chain
-
-    def run(self, _feeds: Any) -> Any:
-        self._chain.now += 2

@@ -9,9 +9,8 @@ import onnxruntime as ort
 import pytest
 
 from serve.bundle import Bundle
-from serve.one_graph import FIRST, GAPS
+from serve.graph_ports import FIRST, GAPS, hidden_after
 from serve.runner import ASKED
-from serve.segment_branch import hidden_after
 from serve.segments import SegmentChain
 from serve.sessions import Course, Segments
 from tests.tiny import DEPTH

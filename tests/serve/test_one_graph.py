@@ -14,16 +14,9 @@ from onnx import numpy_helper, parser
 
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
-from serve.one_graph import (
-    FIRST,
-    FIRST_HIDDEN,
-    FIRST_KEEP,
-    GAPS,
-    every,
-    one_graph,
-)
+from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, hidden_after
+from serve.one_graph import one_graph
 from serve.runner import ASKED
-from serve.segment_branch import hidden_after
 from serve.segments import SegmentChain
 
 # Adds its number to what it is given, and says the sum: how far logits are apart stays as it was.

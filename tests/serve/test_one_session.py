@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from serve.bundle import Bundle, load_bundle
+from serve.graph_ports import FIRST
 from serve.manifest import Precision
-from serve.one_graph import FIRST
 from serve.ort_environment import session_options
 from serve.runner import Step
 from serve.segments import SegmentChain

@@ -12,7 +12,8 @@ import pytest
 from onnx import ModelProto, parser
 
 from serve.bundle import Bundle
-from serve.one_graph import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, one_graph
+from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every
+from serve.one_graph import one_graph
 from serve.runner import ASKED
 from tests.serve.test_one_graph import FIRST_SEGMENT, num_run, opened, run
 
