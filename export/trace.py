@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -12,10 +13,10 @@ from onnxscript.rewriter.ort_fusions import optimize_for_ort
 from torch import Tensor, nn
 
 from export.activations import fuse_activations
-from export.contract import DYNAMIC_AXES, Port
+from export.contract import Port
+from export.translation import dynamic_axes, translate
 from export.weights import fold_weights
 
-OPSET = 18
 # The exporter specialises on sizes 0 and 1 and on sizes that coincide.
 _EXAMPLE_SIZES = {"rows": 2, "tokens": 7}
 
@@ -36,19 +37,15 @@ def trace(
     """
     arguments = tuple(_example(port, sizes | _EXAMPLE_SIZES) for port in inputs)
     with _quiet(), torch.no_grad():
-        program = torch.onnx.export(
+        captured = torch.export.export(
             module,
             arguments,
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=[port.name for port in inputs],
-            output_names=[port.name for port in outputs],
-            dynamic_shapes=tuple(_dynamic(port) for port in inputs),
-            verbose=False,
+            dynamic_shapes=tuple(_varying(port) for port in inputs),
+            strict=False,
         )
-        assert program is not None  # None only if it is told to write a file
-        fold_weights(program.model)
-        model, _ = optimize_for_ort(program.model)
+        model = translate(captured, inputs, outputs)
+        fold_weights(model)
+        model, _ = optimize_for_ort(model)
         fuse_activations(model)
     # Metadata holds stack traces, with the paths of the machine that exported.
     ClearMetadataAndDocStringPass()(model)
@@ -62,8 +59,8 @@ def _example(port: Port, sizes: dict[str, int]) -> Tensor:
     return torch.ones(shape, dtype=torch.int64)
 
 
-def _dynamic(port: Port) -> dict[int, torch.export.Dim]:
-    return {i: torch.export.Dim(a) for i, a in enumerate(port.axes) if a in DYNAMIC_AXES}
+def _varying(port: Port) -> dict[int, Any]:
+    return dict.fromkeys(dynamic_axes(port), torch.export.Dim.DYNAMIC)
 
 
 @contextmanager
