@@ -1,5 +1,6 @@
 """The tiny bundle, exported once per test run for all tests that only read it."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ from tests.tiny import write_tiny_bundle
 
 # `--hypothesis-profile soak`: for an hour with nothing better to do.
 settings.register_profile("soak", max_examples=20_000, deadline=None)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over a million objects that are there to stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -46,13 +46,21 @@ def run(page: str, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where bundles lie, or the first page that needs one puts it."""
+    made = ROOT / "bundles"
+    return made if made.exists() else tmp_path_factory.mktemp("bundles")
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, bundles: Path) -> Path:
     """Return a folder that stands for the project's own, so that nothing is written into that."""
-    for name in (".venv", "Makefile", "bundles", "helm", "models", "export", "constraints.txt"):
+    for name in (".venv", "Makefile", "helm", "models", "export", "constraints.txt"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    (tmp_path / "bundles").symlink_to(bundles)
     return tmp_path
 
 
