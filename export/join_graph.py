@@ -7,7 +7,7 @@ for every model.
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
-from export.trace import OPSET
+from export.translation import OPSET
 from serve.cuda_segments import GRAPHS, JOINED, PLACES
 from serve.manifest import HIDDEN
 

@@ -1,7 +1,11 @@
-"""The tiny bundle, exported once per test run for all tests that only read it."""
+"""The tiny bundles, exported once per test run for all tests that only read them."""
 
+import fcntl
 import gc
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,10 +23,30 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+Export = Callable[..., Path]
+
+
 @pytest.fixture(scope="session")
-def bundle_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def export_once(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """Export as `write_tiny_bundle` does, in that process of the test run which is first."""
+
+    def export(name: str, *arguments: Any, **options: Any) -> Path:
+        root = tmp_path_factory.getbasetemp()
+        folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "bundles"
+        folder.mkdir(exist_ok=True)
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / name).exists():
+                write_tiny_bundle(folder, name, *arguments, **options)
+        return folder / name
+
+    return export
+
+
+@pytest.fixture(scope="session")
+def bundle_folder(export_once: Export) -> Path:
     """Return a bundle of a random model: exits 1 to 4, three labels, fp32 and int8."""
-    return write_tiny_bundle(tmp_path_factory.mktemp("bundles"))
+    return export_once("tiny")
 
 
 @pytest.fixture(scope="session")
@@ -32,14 +56,12 @@ def bundle(bundle_folder: Path) -> Bundle:
 
 
 @pytest.fixture(scope="session")
-def half_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def half_bundle(export_once: Export) -> Bundle:
     """Return a bundle of the same model for GPUs: fp32 and fp16."""
-    folder = tmp_path_factory.mktemp("bundles")
-    return load_bundle(write_tiny_bundle(folder, "half", ("fp32", "fp16")))
+    return load_bundle(export_once("half", ("fp32", "fp16")))
 
 
 @pytest.fixture(scope="session")
-def shared_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def shared_bundle(export_once: Export) -> Bundle:
     """Return a bundle of a random ALBERT: exits 1 to 4, three labels, fp32 and int8."""
-    folder = tmp_path_factory.mktemp("bundles")
-    return load_bundle(write_tiny_bundle(folder, "shared", family="albert"))
+    return load_bundle(export_once("shared", family="albert"))

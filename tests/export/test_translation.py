@@ -47,9 +47,9 @@ def answer(model: ir.Model, hidden: Tensor) -> Tensor:
     return torch.from_numpy(session.run(None, {"hidden": hidden.numpy()})[0])
 
 
-@pytest.fixture
-def translated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Return what has been translated, programs in order, beginning with nothing."""
+@pytest.fixture(scope="module")
+def translated() -> Iterator[list[Any]]:
+    """Return the programs that have been translated: none of what these tests trace before."""
     programs: list[Any] = []
     export = torch.onnx.export
 
@@ -57,19 +57,22 @@ def translated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         programs.append(program)
         return export(program, **options)
 
-    monkeypatch.setattr(torch.onnx, "export", watched)
-    monkeypatch.setattr(translation, "_templates", {})
-    return programs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.onnx, "export", watched)
+        patch.setattr(translation, "_templates", {})
+        traced(Layer(0))
+        assert len(programs) == 1
+        yield programs
 
 
 def test_layers_that_are_alike_are_translated_once_and_keep_their_weights(
     translated: list[Any],
 ) -> None:
-    hidden = torch.randn(3, 4)
+    before, hidden = len(translated), torch.randn(3, 4)
     for layer in (Layer(0), Layer(1), Layer(2)):
         model = traced(layer)
         torch.testing.assert_close(answer(model, hidden), layer(hidden))
-    assert len(translated) == 1
+    assert len(translated) == before
 
 
 @pytest.mark.parametrize(
@@ -86,23 +89,23 @@ def test_layers_that_are_alike_are_translated_once_and_keep_their_weights(
 def test_a_layer_that_differs_in_more_than_weights_is_translated_for_itself(
     other: nn.Module, translated: list[Any]
 ) -> None:
-    traced(Layer(0))
+    before = len(translated)
     if next(other.parameters()).dtype == torch.float64:
         other = nn.Sequential(_Cast(torch.float64), other, _Cast(torch.float32))
     hidden = torch.randn(3, 4)
     torch.testing.assert_close(answer(traced(other), hidden), other(hidden))
-    assert len(translated) == 2
+    assert len(translated) == before + 1
 
 
 def test_weights_bear_their_own_names(translated: list[Any]) -> None:
+    before, names = len(translated), []
     layers = nn.ModuleList([Layer(0), Layer(1)])
-    names = []
     for index in range(2):
         model = traced(_Nth(layers, index))
         names.append({name for name in model.graph.initializers if name.endswith("bias")})
     assert names[0] == {"layers.0.inner.bias", "layers.0.outer.bias"}
     assert names[1] == {"layers.1.inner.bias", "layers.1.outer.bias"}
-    assert len(translated) == 1
+    assert len(translated) == before
 
 
 class _Cast(nn.Module):

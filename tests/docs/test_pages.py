@@ -16,7 +16,7 @@ from loadtest.server import free_port
 from serve.rules import EXIT_RULE
 from tests.tiny import LABELS, WORDS, tiny_tokenizer
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 TIMEOUT_S = 300.0
 
