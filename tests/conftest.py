@@ -1,14 +1,16 @@
 """The tiny bundles, exported once per test run for all tests that only read them."""
 
 import fcntl
+import functools
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from serve.bundle import Bundle, load_bundle
 from tests.tiny import write_tiny_bundle
@@ -24,6 +26,15 @@ def pytest_collection_finish() -> None:
 
 
 Export = Callable[..., Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _operators_listed_once() -> Iterator[None]:
+    """Spare every trace the fifth of its time in which PyTorch lists its operators anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        listed = functools.cache(ONNXRegistry.from_torchlib)
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(listed))
+        yield
 
 
 @pytest.fixture(scope="session")
