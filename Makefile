@@ -37,12 +37,13 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv with everything for development
 
+# Python compiles what it imports; compiling all that is installed would take a minute more.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 	  "Offramp needs Python 3.11 or later: make install PYTHON=python3.12")'
 	@echo "installing into .venv (the first time, this takes some minutes)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
 bundle: $(MANIFEST) ## export the shipped model to bundles/
