@@ -59,11 +59,10 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)
 
 # A file's tests share what takes long to make, so a file is run by one process; in their folders'
-# order, so that those of a minute (docs, export) are not the last. There is one process more than
-# cores, because many tests wait for servers; torch's threads that spin while they wait would take
-# the cores from the others.
+# order, so that those of a minute (docs, export) are not the last. Processes share the cores:
+# torch's threads that spin while they wait would take them from the others.
 test: $(INSTALLED) ## run all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $$(($$(nproc) < 4 ? $$(nproc) + 1 : 4)) --dist loadfile --no-loadscope-reorder $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(INSTALLED) ## style, types and the directions of imports
 	$(BIN)/ruff check .

@@ -186,7 +186,7 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
         assert statuses() == [200] * 8
         process.press_ctrl_c()
         process.press_ctrl_c()
-        assert process.exit_status() == 0
+        assert process.exit_status() == 0, process.output
     assert set(outcomes) <= {"200 application/json", "503 application/json", "refused"}
     assert outcomes["refused"]
     assert process.output.splitlines()[-1] == "stopped"
