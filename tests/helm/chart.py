@@ -1,5 +1,6 @@
 """Helm, or what stands in for it, and the chart as it renders."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -45,10 +46,14 @@ def helm() -> str:
     script = BUILDER / "build.sh"
     if not script.is_file():
         raise NoHelm("no helm on PATH, nor named by OFFRAMP_HELM")
-    if not BUILT.is_file():
-        made = subprocess.run([script, BUILT], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise NoHelm(f"no helm on PATH, and {script} failed: {made.stderr[-400:]}")
+    BUILT.parent.mkdir(parents=True, exist_ok=True)
+    # Of several test processes one builds: its installer takes no second.
+    with BUILT.with_name("lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not BUILT.is_file():
+            made = subprocess.run([script, BUILT], capture_output=True, text=True, check=False)
+            if made.returncode:
+                raise NoHelm(f"no helm on PATH, and {script} failed: {made.stderr[-400:]}")
     return str(BUILT)
 
 
