@@ -50,7 +50,8 @@ class Finding(NamedTuple):
             threading suits it better.
         every_head_ms: the same with every head, as the segments have.
         segments_ms: median time of all segments for rows that are to leave at the last exit; those
-            before it are not asked.
+            before it are not asked. As the one graph, after others of its kind: where the last
+            cache is shared with strangers, what has not run for a millisecond must be fetched anew.
         asked_ms: the same with every exit asked: of a row that is alone in passing, as when it
             surely stays at each (`serve.runner.PassingRunner`), of several by the host.
         by_host_ms: the same with every exit asked by the host, one call each.
@@ -59,7 +60,8 @@ class Finding(NamedTuple):
         ratio: time of the segments as a multiple of the one graph's with its last head alone, the
             median over all turns.
         price_of_cutting: the same of every exit asked, and of the one graph with every head.
-        exit_shares: per exit, the median share of a full run after which its logits are there.
+        exit_shares: per exit, the median share of a full run after which its logits are there; runs
+            to all exits take turns.
     """
 
     shape: Shape
@@ -122,14 +124,15 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
     by_host: Timer = partial(_time_chain, contenders.chain, feeds, clock)
     asked: Timer = partial(_time_asked, contenders.chain, feeds, clock)
     timers: dict[str, list[Timer]] = {
-        "segments": [partial(_time_unasked, contenders.chain, feeds, clock, generator)],
+        "segments": [partial(_time_unasked, contenders.chain, feeds, clock)],
+        "leaving": [partial(_time_leaving, contenders.chain, feeds, clock, generator)],
         "asked": [asked if shape.rows == 1 else by_host],
         "by_host": [by_host],
         "one_graph": [partial(_time_one, graph, feeds, clock) for graph in contenders.one_graphs],
         "every_head": [partial(_time_one, graph, feeds, clock) for graph in contenders.every_head],
     }
     if contenders.fp32:
-        timers["fp32"] = [partial(_time_unasked, contenders.fp32, feeds, clock, generator)]
+        timers["fp32"] = [partial(_time_unasked, contenders.fp32, feeds, clock)]
     turns: dict[Timer, list[Turn]] = {timer: [] for same in timers.values() for timer in same}
     end = time.perf_counter() + budget_s
     while time.perf_counter() < end or len(turns[by_host]) < _FEWEST_TURNS:
@@ -145,7 +148,7 @@ def _finding(shape: Shape, turns: dict[str, list[list[Turn]]]) -> Finding:
         each = [np.array([np.median(turn[:, -1]) for turn in taken]) for taken in settings]
         full_s[name] = min(each, key=lambda times_s: float(np.median(times_s)))
     ms = {name: 1e3 * float(np.median(times_s)) for name, times_s in full_s.items()}
-    runs_s = np.concatenate(turns["segments"][0])
+    runs_s = np.concatenate(turns["leaving"][0])
     return Finding(
         shape,
         one_graph_ms=ms["one_graph"],
@@ -191,7 +194,14 @@ def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:
     return [clock() - start]
 
 
-def _time_unasked(
+def _time_unasked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+    """Return the seconds that rows take which are to leave at the last exit."""
+    gaps = np.full(len(chain), np.inf, np.float32)
+    gaps[-1] = 0
+    return [_time_passing(chain, feeds, gaps, clock)]
+
+
+def _time_leaving(
     chain: SegmentChain, feeds: Feeds, clock: Clock, generator: np.random.Generator
 ) -> list[float]:
     """Return the seconds that rows take which are to leave at the first exit, the second, ...

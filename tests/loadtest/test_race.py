@@ -67,7 +67,8 @@ def test_a_slow_minute_slows_both() -> None:
     slow, quick = turns(2, 20, 20, 2, 2), turns(1, 10, 10, 10, 1)
     settings = {name: [quick] for name in ("asked", "by_host", "every_head")}
     finding = race._finding(
-        Shape(1, 8), {**settings, "segments": [slow], "one_graph": [turns(*[30] * 5), quick]}
+        Shape(1, 8),
+        {**settings, "segments": [slow], "leaving": [slow], "one_graph": [turns(*[30] * 5), quick]},
     )
     assert finding.ratio == 2
     assert finding.price_of_cutting == 1
