@@ -1,37 +1,51 @@
 """A convolution over tokens as one product (DeBERTa's, in large models of version 2)."""
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
-from onnxscript.rewriter import pattern
+from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
 _TO_CHANNELS = [0, 2, 1]
 _TO_THE_END = 2**62
 
 
-class _Convolution(pattern.RewriteRuleClassBase):
+class _Convolution(RewriteRuleClassBase):
     """Neighbours beside each other, times the weights.
 
     ONNX Runtime's Conv sums in an order that depends on the number of tokens, padding included;
     a product with constant weights always in the same. And it can be made int8.
     """
 
-    def pattern(self, op, hidden, weights, bias):
+    def pattern(self, op: Any, hidden: Any, weights: Any, bias: Any) -> Any:
         channels = op.Transpose(hidden, perm=_TO_CHANNELS)
         return op.Transpose(op.Conv(channels, weights, bias, _outputs=["conv"]), perm=_TO_CHANNELS)
 
-    def check(self, context, weights, conv, **_values):
-        found = pattern.MatchResult()
+    def check(
+        self,
+        context: object,
+        hidden: ir.Value,
+        weights: ir.Value,
+        bias: ir.Value,
+        conv: ir.Value,
+    ) -> MatchResult:
+        found = MatchResult()
         if weights.const_value is None:
             return found.fail("the weights are no constant", weights)
-        wide = weights.const_value.shape[2] // 2
+        wide = weights.const_value.numpy().shape[2] // 2
         wanted = {"group": [1], "strides": [1], "dilations": [1], "pads": [wide, wide]}
+        node = conv.producer()
+        assert node is not None
         for name, expected in wanted.items():
-            attribute = conv.producer().attributes.get(name)
+            attribute = node.attributes.get(name)
             if attribute is not None and np.atleast_1d(attribute.value).tolist() != expected:
                 return found.fail(f"{name} is not {expected}", conv)
         return found
 
-    def rewrite(self, op, hidden, weights, bias, **_values):
+    def rewrite(
+        self, op: Any, hidden: ir.Value, weights: ir.Value, bias: ir.Value, **_values: ir.Value
+    ) -> ir.Value:
+        assert weights.const_value is not None
         array = weights.const_value.numpy()  # (outputs, inputs, tokens)
         outputs, inputs, tokens = array.shape
         wide = tokens // 2
@@ -46,14 +60,14 @@ class _Convolution(pattern.RewriteRuleClassBase):
         return op.Add(product, bias)
 
 
-def _from(op, padded, first: int, dropped: int):
+def _from(op: Any, padded: ir.Value, first: int, dropped: int) -> ir.Value:
     """Return the tokens without the `first` first and the `dropped` last."""
     ends = -dropped if dropped else _TO_THE_END
     start, end, axis = (op.Constant(value_ints=[value]) for value in (first, ends, 1))
     return op.Slice(padded, start, end, axis)
 
 
-_RULES = pattern.RewriteRuleSet([_Convolution.rule()])
+_RULES = RewriteRuleSet([_Convolution.rule()])
 
 
 def multiply_convolutions(model: ir.Model) -> None:

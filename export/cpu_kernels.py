@@ -1,9 +1,11 @@
 """Rewrites of a fused graph for the kernels of ONNX Runtime's CPU provider."""
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
-from onnxscript.rewriter import pattern
+from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
 from export.attention_bias import ATTENTION_BIAS, hides_padding_only, unexpanded
 from export.convolution import multiply_convolutions
@@ -78,7 +80,7 @@ def pack_attention(model: ir.Model) -> None:
     RemoveUnusedNodesPass()(model)
 
 
-class _Pooling(pattern.RewriteRuleClassBase):
+class _Pooling(RewriteRuleClassBase):
     """A mean over tokens, in five nodes instead of seven and in one order of summing.
 
     A product with a single row on its left has a kernel of its own, whose order depends on the
@@ -86,20 +88,36 @@ class _Pooling(pattern.RewriteRuleClassBase):
     the general kernel, which sums in one order. The last bit of a mean is then free of padding.
     """
 
-    def pattern(self, op, mask, hidden, across, one, along):
+    def pattern(self, op: Any, mask: Any, hidden: Any, across: Any, one: Any, along: Any) -> Any:
         weights = op.Cast(op.Unsqueeze(mask, across), to=_FLOAT)  # (rows, 1, tokens)
         length = op.Max(op.ReduceSum(weights, along, keepdims=0), one)
         return op.Div(op.Squeeze(op.MatMul(weights, hidden), across), length)
 
-    def check(self, context, one, across, along, **_values):
+    def check(
+        self,
+        context: object,
+        mask: ir.Value,
+        hidden: ir.Value,
+        across: ir.Value,
+        one: ir.Value,
+        along: ir.Value,
+    ) -> MatchResult:
         wanted = ((one, 1), (across, [1]), (along, [2]))
-        found = pattern.MatchResult()
+        found = MatchResult()
         for value, expected in wanted:
             if value.const_value is None or value.const_value.numpy().tolist() != expected:
                 return found.fail(f"not {expected}", value)
         return found
 
-    def rewrite(self, op, mask, hidden, across, along, **_values):
+    def rewrite(
+        self,
+        op: Any,
+        mask: ir.Value,
+        hidden: ir.Value,
+        across: ir.Value,
+        along: ir.Value,
+        **_values: ir.Value,
+    ) -> ir.Value:
         # A row of nothing but padding stays 0.
         shares = op.LpNormalization(op.Cast(mask, to=_FLOAT), p=1, axis=-1)
         column = op.Unsqueeze(shares, along)
@@ -107,7 +125,7 @@ class _Pooling(pattern.RewriteRuleClassBase):
         return op.Squeeze(product, across)
 
 
-_POOLING = pattern.RewriteRuleSet([_Pooling.rule()])
+_POOLING = RewriteRuleSet([_Pooling.rule()])
 
 
 def fix_order_of_pooling(model: ir.Model) -> None:

@@ -80,7 +80,8 @@ def _half_copy(value: ir.Value) -> ir.Value:
     array = np.clip(value.const_value.numpy(), -_LARGEST, _LARGEST).astype(np.float16)
     name = f"{value.name}.half"
     tensor = ir.tensor(array, name=name)
-    return ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(_HALF), const_value=tensor)
+    shape, half = ir.Shape(array.shape), ir.TensorType(_HALF)
+    return ir.Value(name=name, shape=shape, type=half, const_value=tensor)
 
 
 def _narrow_for_layers(model: ir.Model, layers: set[ir.Node]) -> None:

@@ -13,7 +13,7 @@ from export.stages import Span
 from export.walks import Reading, walk
 from models.multi_exit import MultiExitModel
 from serve.manifest import Parity, Precision
-from serve.segments import SegmentChain
+from serve.runner import Runner
 from serve.shared_layers import SharedLayers
 
 # What int8 and fp16 cost is measured and recorded, not bounded; it must only be finite.
@@ -40,7 +40,7 @@ class ExitGap(NamedTuple):
 
 
 def compare(
-    runner: SegmentChain | SharedLayers,
+    runner: Runner | SharedLayers,
     model: MultiExitModel,
     spans: Iterable[Span],
     batches: Iterable[Batch],
@@ -102,7 +102,10 @@ class _Expected(NamedTuple):
 def _reference(model: MultiExitModel, batch: Batch) -> list[_Expected]:
     with torch.no_grad():
         return [
-            _Expected(*(None if tensor is None else tensor.numpy() for tensor in said))
+            _Expected(
+                logits=said.logits.numpy(),
+                uncertainty=None if said.uncertainty is None else said.uncertainty.numpy(),
+            )
             for said in model.hear(*map(torch.from_numpy, batch))
         ]
 

@@ -1,31 +1,44 @@
 """Embeddings of positions that are counted: the first rows of a table."""
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
-from onnxscript.rewriter import pattern
+from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
 
-class _Counted(pattern.RewriteRuleClassBase):
+class _Counted(RewriteRuleClassBase):
     """Cut the table to the number of tokens, instead of counting them and looking each up.
 
     All that is added up there is one `Sum`.
     """
 
-    def pattern(self, op, words, table, numbers, tokens):
+    def pattern(self, op: Any, words: Any, table: Any, numbers: Any, tokens: Any) -> Any:
         counted = op.Slice(numbers, [0], tokens, [1], [1])  # (1, tokens)
         return op.Add(words, op.Gather(table, counted, axis=0))
 
-    def check(self, context, table, numbers, **_values):
-        result = pattern.MatchResult()
+    def check(
+        self,
+        context: object,
+        words: ir.Value,
+        table: ir.Value,
+        numbers: ir.Value,
+        tokens: ir.Value,
+    ) -> MatchResult:
+        result = MatchResult()
         if table.const_value is None or numbers.const_value is None:
             return result.fail("no constant", table)
         array = numbers.const_value.numpy()
-        rows = table.const_value.shape[0]
+        rows = len(table.const_value.numpy())
         if array.ndim != 2 or array.tolist() != [list(range(rows - array.size, rows))]:
             return result.fail("these are not the table's last rows", numbers)
         return result
 
-    def rewrite(self, op, words, table, numbers, tokens):
+    def rewrite(
+        self, op: Any, words: ir.Value, table: ir.Value, numbers: ir.Value, tokens: ir.Value
+    ) -> ir.Value:
+        assert table.const_value is not None
+        assert numbers.const_value is not None
         array = table.const_value.numpy()
         unused = len(array) - numbers.const_value.size
         if unused:
@@ -36,7 +49,7 @@ class _Counted(pattern.RewriteRuleClassBase):
         return op.Sum(*terms, op.Slice(table, zero, tokens, zero))
 
 
-_RULES = pattern.RewriteRuleSet([_Counted.rule()])
+_RULES = RewriteRuleSet([_Counted.rule()])
 
 
 def slice_positions(model: ir.Model) -> None:

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.samples import Batch
-from serve.runner import Hidden
-from serve.segments import SegmentChain
+from serve.runner import Hidden, Runner
 from serve.shared_layers import SharedLayers
 
 Rows = NDArray[np.int64]  # (n,) numbers of rows in a batch
@@ -30,7 +29,7 @@ class Reading(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
 
 
-def walk(runner: SegmentChain | SharedLayers, batch: Batch, seed: int) -> Iterator[Reading]:
+def walk(runner: Runner | SharedLayers, batch: Batch, seed: int) -> Iterator[Reading]:
     """Run a batch through, as rows run while serving, and yield what every exit says.
 
     Between two layers rows are reordered and one is dropped; padding shrinks with those left.
@@ -41,9 +40,7 @@ def walk(runner: SegmentChain | SharedLayers, batch: Batch, seed: int) -> Iterat
     return _walk_down(runner, batch, generator)
 
 
-def _walk_down(
-    chain: SegmentChain, batch: Batch, generator: np.random.Generator
-) -> Iterator[Reading]:
+def _walk_down(chain: Runner, batch: Batch, generator: np.random.Generator) -> Iterator[Reading]:
     rows = np.arange(len(batch.input_ids))
     step = chain.start(*batch)
     yield Reading(0, rows, step.logits, step.uncertainty)

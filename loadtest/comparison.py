@@ -42,10 +42,12 @@ def compare(
     chain = SegmentChain(bundle, precision, num_threads)
     beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
     fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
-    graphs = [one_graphs(bundle, precision, num_threads, every) for every in (False, True)]
+    last_head, every_head = (
+        one_graphs(bundle, precision, num_threads, every) for every in (False, True)
+    )
     # One thread's own time is not disturbed by what else the machine does.
     clock = time.thread_time if num_threads == 1 else time.perf_counter
-    contenders = Contenders(*graphs, chain, fp32, clock)
+    contenders = Contenders(last_head, every_head, chain, fp32, clock)
     settle_memory()
     fitting = [shape for shape in shapes if shape.tokens <= bundle.manifest.max_tokens]
     findings = [race(contenders, shape, vocabulary, seconds) for shape in fitting]

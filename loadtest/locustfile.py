@@ -17,7 +17,6 @@ from loadtest.users import BatchUser, DefaultUser, PatienceUser, ThresholdUser, 
 __all__ = ["BatchUser", "ChosenShape", "DefaultUser", "PatienceUser", "ThresholdUser"]
 
 
-@events.init_command_line_parser.add_listener
 def add_options(parser: ArgumentParser) -> None:
     """Add our options to Locust's."""
     add_asking_options(parser)
@@ -25,9 +24,12 @@ def add_options(parser: ArgumentParser) -> None:
     add_shape_options(parser)
 
 
-@events.init.add_listener
 def choose_users(environment: Any, **_: object) -> None:
     """Let the users have the weights of the command line; a worker has its master's."""
     if not isinstance(environment.runner, WorkerRunner):
         used = weighted(environment.parsed_options.weights)
         environment.user_classes = [user for user in environment.user_classes if user in used]
+
+
+events.init_command_line_parser.add_listener(add_options)
+events.init.add_listener(choose_users)

@@ -3,14 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
 Labels: TypeAlias = frozenset[tuple[str, str]]
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True)
+class Spread:
     """A histogram's content.
 
     Attributes:

@@ -83,7 +83,7 @@ class Swarm:
         parsed = get_parser().parse_args(["--headless"])
         vars(parsed).update(vars(options), num_users=options.users, run_time=options.seconds)
         environment = Environment(
-            user_classes=weighted(options.weights),
+            user_classes=[*weighted(options.weights)],
             shape_class=self._shape,
             events=events,
             host=url,

@@ -55,7 +55,7 @@ def timeline(samples: Samples, users: Sequence[tuple[float, int]], seconds: floa
     )
     quantiles = _quantiles(samples.column("latency_ms")[~failed], place[~failed], num_bins)
     return Timeline(
-        starts_s=np.arange(num_bins) * bin_s,
+        starts_s=np.arange(num_bins, dtype=np.float64) * bin_s,
         bin_s=bin_s,
         sent=np.bincount(place, minlength=num_bins) / bin_s,
         answered=np.bincount(place_of_end[~failed], minlength=num_bins) / bin_s,

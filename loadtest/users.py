@@ -169,10 +169,12 @@ class BatchUser(ApiUser):
 USERS: tuple[type[ApiUser], ...] = (DefaultUser, ThresholdUser, PatienceUser, BatchUser)
 
 
-@events.test_stop.add_listener
 def finish(**_: object) -> None:
     """Wait for the answers that streams are still owed when they have ended."""
     ApiUser.outstanding.join(_FINISH_S)
+
+
+events.test_stop.add_listener(finish)
 
 
 def weighted(weights: dict[str, int]) -> list[type[ApiUser]]:
@@ -185,5 +187,6 @@ def weighted(weights: dict[str, int]) -> list[type[ApiUser]]:
 def _outcome(response: ResponseContextManager, num_texts: int) -> Outcome:
     """Return what became of a try."""
     if response.status_code == 0:
-        return Outcome(0, f"no answer: {response.error}")
+        # It took over all that Locust's ErrorResponse has.
+        return Outcome(0, f"no answer: {response.error}")  # type: ignore[attr-defined]
     return problem_of(response.status_code, response.content or b"", response.headers, num_texts)

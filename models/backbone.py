@@ -14,14 +14,17 @@ class Backbone(Protocol):
     if its text were alone.
 
     Attributes:
-        encoder: what was taken apart.
         has_token_types: whether `embed` uses token type ids.
         shared: whether all layers are one, run again and again.
     """
 
-    encoder: PreTrainedModel
     has_token_types: bool
     shared: bool
+
+    @property
+    def encoder(self) -> PreTrainedModel:
+        """What was taken apart."""
+        ...
 
     @property
     def depth(self) -> int:

@@ -1,9 +1,19 @@
 """BERT as a backbone."""
 
+from typing import TypeAlias
+
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import (
+    BertModel,
+    ElectraModel,
+    MobileBertModel,
+    RobertaModel,
+    XLMRobertaModel,
+)
 
 from models.backbone import additive_mask
+
+_BuiltAlike: TypeAlias = BertModel | ElectraModel | MobileBertModel | RobertaModel | XLMRobertaModel
 
 
 class BertBackbone:
@@ -14,7 +24,7 @@ class BertBackbone:
 
     shared = False
 
-    def __init__(self, encoder: PreTrainedModel) -> None:
+    def __init__(self, encoder: _BuiltAlike) -> None:
         self.encoder = encoder
         self.has_token_types = encoder.config.type_vocab_size > 1
 

@@ -27,7 +27,7 @@ class _Scaled(torch.autograd.Function):
 
 def scaled_gradient(values: Tensor, factor: float) -> Tensor:
     """Return the values as they are; what flows back through them is multiplied."""
-    return _Scaled.apply(values, factor)  # type: ignore[no-untyped-call]
+    return _Scaled.apply(values, factor)
 
 
 def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import (
@@ -56,13 +56,13 @@ class Family(NamedTuple):
 
     Attributes:
         encoder: the class.
-        adapter: what takes it apart.
+        adapter: what takes an encoder of this class apart.
         options: what the class is told besides the config, to be an encoder and nothing more.
         settings: keys of config.json that matter, though the config class does not list them.
     """
 
     encoder: type[PreTrainedModel]
-    adapter: Callable[[PreTrainedModel], Backbone]
+    adapter: Callable[[Any], Backbone]
     options: dict[str, Any]
     settings: frozenset[str] = frozenset()
 
@@ -116,9 +116,11 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
     with _quiet():
-        encoder, found = family.encoder.from_pretrained(
+        loaded = family.encoder.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True, **family.options
         )
+    # The signature does not say that it is two things with `output_loading_info`.
+    encoder, found = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
     if found["missing_keys"]:
         missing = sorted(found["missing_keys"])
         raise ValueError(

@@ -16,7 +16,7 @@ def f1(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
     return 2 * int((found & gold).sum()) / marked if marked else 0.0
 
 
-def macro_f1(found: NDArray[np.int64], gold: NDArray[np.int64]) -> float:
+def macro_f1(found: NDArray[np.int64], gold: NDArray[np.number]) -> float:
     """Return the mean F1 of the labels that occur, each against all others.
 
     Args:

@@ -6,6 +6,7 @@ its usual prefix (so `AutoModel.from_pretrained` reads it too) and the heads und
 """
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -72,12 +73,15 @@ class MultiExitModel(nn.Module):
         self.backbone: Backbone = adapt(encoder)
         _check_exits(self.exits, self.backbone.depth + exit_config.second_head)
         width, labels = encoder.config.hidden_size, encoder.config.num_labels
+        assert labels is not None  # two, where a config names none
         self.heads = nn.ModuleList(build_head(width, labels, exit_config.head) for _ in self.exits)
 
     @property
     def labels(self) -> list[str]:
         """Label names by id."""
-        return [self.config.id2label[i] for i in range(self.config.num_labels)]
+        # Their ids are numbers: transformers makes them so.
+        names = cast(dict[int, str], self.config.id2label)
+        return [names[i] for i in range(len(names))]
 
     @property
     def traits(self) -> Traits:

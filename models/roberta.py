@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from transformers import RobertaModel, XLMRobertaModel
 
 from models.bert import BertBackbone
 
@@ -13,13 +14,13 @@ class RobertaBackbone(BertBackbone):
     that does not contain padding that is what `embed` does: count from the first.
     """
 
+    def __init__(self, encoder: RobertaModel | XLMRobertaModel) -> None:
+        super().__init__(encoder)
+        self._first_position = int(encoder.embeddings.padding_idx) + 1
+
     @property
     def max_tokens(self) -> int:
         return super().max_tokens - self._first_position
-
-    @property
-    def _first_position(self) -> int:
-        return int(self.encoder.embeddings.padding_idx) + 1
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor

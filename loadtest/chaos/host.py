@@ -72,7 +72,9 @@ class Host:
         from ray.serve.schema import ServeDeploySchema
 
         schema = ServeDeploySchema.model_validate(json.loads(self._config.read_text()))
-        _get_global_client().deploy_apps(schema)
+        client = _get_global_client()
+        assert client is not None  # it raises where Serve does not run
+        client.deploy_apps(schema)
 
 
 if __name__ == "__main__":

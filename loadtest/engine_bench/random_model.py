@@ -35,7 +35,7 @@ def write(settings: ModelSettings, folder: Path) -> None:
         num_attention_heads=settings.heads,
         intermediate_size=4 * settings.width,
         max_position_embeddings=settings.max_tokens,
-        attn_implementation="sdpa",
+        attn_implementation="sdpa",  # type: ignore[call-arg]  # one of its further settings
     )
     head = HeadConfig(pooling="first", pooler=settings.pooler)
     exits = ExitConfig(exits=tuple(range(1, settings.layers + 1)), head=head)

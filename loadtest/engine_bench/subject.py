@@ -65,8 +65,10 @@ def loaded(
         vocabulary: number of its token ids.
         num_threads: of every session.
     """
-    graphs = [one_graphs(bundle, precision, num_threads, every) for every in (False, True)]
+    last_head, every_head = (
+        one_graphs(bundle, precision, num_threads, every) for every in (False, True)
+    )
     chain = SegmentChain(bundle, precision, num_threads)
     # One thread's own time is not disturbed by what else the machine does.
     clock = time.thread_time if num_threads == 1 else time.perf_counter
-    yield Subject(bundle, precision, vocabulary, chain, *graphs, clock)
+    yield Subject(bundle, precision, vocabulary, chain, last_head, every_head, clock)

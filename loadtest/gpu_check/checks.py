@@ -9,6 +9,7 @@ import numpy as np
 from loadtest.gpu_check.subject import Logits, Subject, all_heads, random_ids
 from serve.core import ModelShape
 from serve.engine import Engine
+from serve.errors import OfframpError
 from serve.manifest import Precision
 from serve.recording import exits_taken
 from serve.row import Answer, Outcome, Row
@@ -96,12 +97,12 @@ def check_invariance(subject: Subject, num_rows: int) -> Finding:
 
 def answers_of(subject: Subject, rows: Sequence[Row]) -> dict[int, Answer]:
     """Return the answers by tag, from a real engine on the subject's segments."""
-    answers: dict[int, Answer] = {}
+    results: dict[int, Answer | OfframpError] = {}
     done = threading.Event()
 
     def deliver(outcomes: Sequence[Outcome]) -> None:
-        answers.update({o.row.tag: o.result for o in outcomes})
-        if len(answers) == len(rows):
+        results.update({o.row.tag: o.result for o in outcomes})
+        if len(results) == len(rows):
             done.set()
 
     engine = Engine(subject.chain, shape_of(subject), deliver)
@@ -111,9 +112,11 @@ def answers_of(subject: Subject, rows: Sequence[Row]) -> dict[int, Answer]:
         engine.submit([rows[i] for i in lot])
     done.wait(_PATIENCE_S)
     engine.stop(_PATIENCE_S)
-    failed = [a for a in answers.values() if not isinstance(a, Answer)]
-    if failed:
-        raise failed[0]
+    answers: dict[int, Answer] = {}
+    for tag, result in results.items():
+        if not isinstance(result, Answer):
+            raise result
+        answers[tag] = result
     return answers
 
 

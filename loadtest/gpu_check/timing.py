@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ def time_wave_sizes(subject: Subject, seconds: float) -> list[WaveSize]:
     found = []
     for rows in SCALING_ROWS:
         feeds = _feeds(subject, rows, tokens)
-        (times,) = _medians_s([lambda f=feeds: until_exits(subject.chain, f)], seconds)
+        (times,) = _medians_s([partial(until_exits, subject.chain, feeds)], seconds)
         found.append(WaveSize(rows, tokens, 1e3 * times[-1], rows / times[-1]))
     return found
 
@@ -114,7 +115,7 @@ def _time_shape(
     )
 
 
-def _medians_s(timers: Sequence[Callable[[], list[float]]], seconds: float) -> list[list[float]]:
+def _medians_s(timers: list[Callable[[], list[float]]], seconds: float) -> list[list[float]]:
     """Run all in turns until the time is up, and return each one's medians."""
     times: list[list[list[float]]] = [[] for _ in timers]
     for timer in timers * _WARM_UP:

@@ -37,7 +37,7 @@ def document(figures: Figures) -> Json:
         "ramp": _ramp(figures),
         "drift": _drift(figures),
     }
-    return _without_nan(found)  # type: ignore[no-any-return]
+    return _without_nan(found)
 
 
 def _exits(figures: Figures) -> Json:

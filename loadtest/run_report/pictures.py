@@ -1,6 +1,7 @@
 """A run's pictures: throughput, latency, exits and errors over time, and a ramp's steps."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -14,7 +15,7 @@ from loadtest.timeline import Timeline
 _SIZE = (9.0, 3.6)
 _DPI = 130
 _COLOURS = {"p50": "#4c9f70", "p95": "#e09f3e", "p99": "#c1443c"}
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -67,12 +68,12 @@ def _over_time(axes: Axes, line: Timeline, title: str) -> None:
     axes.set_xlim(0, line.starts_s[-1] + line.bin_s)
 
 
-def _legend_above(axes: Axes, **options: object) -> None:
+def _legend_above(axes: Axes, **options: Any) -> None:
     """Put the legend beside the title, where no line can run through it."""
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2, **options)
 
 
-def _steps(axes: Axes, line: Timeline, values: np.ndarray, **style: object) -> None:
+def _steps(axes: Axes, line: Timeline, values: np.ndarray, **style: Any) -> None:
     """Draw bins as a line through their middles."""
     axes.plot(line.starts_s + line.bin_s / 2, values, **style)
 

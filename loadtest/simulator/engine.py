@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from loadtest.simulator.batches import Progress
 from loadtest.simulator.device import Device
@@ -114,8 +114,8 @@ class _Engine:
         if wave.rows:
             self._segment(wave, joined=len(waves) > 1)
             wave.depth += 1
-            exits, depth = self._exits, wave.depth
-            self._retire(wave, [row for row in wave.rows if exits[row.request] <= depth])
+            exits, depth, rows = self._exits, wave.depth, cast(list[LightRow], wave.rows)
+            self._retire(wave, [row for row in rows if exits[row.request] <= depth])
         self._scheduler.put_back(wave)
 
     def _segment(self, wave: Wave, joined: bool) -> None:
