@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def pytest_collection_finish() -> None:
 
 
 Export = Callable[..., Path]
+InTurns = Callable[[str], AbstractContextManager[Path]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,15 +40,28 @@ def _operators_listed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def export_once(tmp_path_factory: pytest.TempPathFactory) -> Export:
+def in_turns(tmp_path_factory: pytest.TempPathFactory) -> InTurns:
+    """Lend a folder that all processes of the test run share to one of them at a time."""
+    root = tmp_path_factory.getbasetemp()
+    top = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    @contextmanager
+    def lend(name: str) -> Iterator[Path]:
+        folder = top / "shared" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
+
+    return lend
+
+
+@pytest.fixture(scope="session")
+def export_once(in_turns: InTurns) -> Export:
     """Export as `write_tiny_bundle` does, in that process of the test run which is first."""
 
     def export(name: str, *arguments: Any, **options: Any) -> Path:
-        root = tmp_path_factory.getbasetemp()
-        folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "bundles"
-        folder.mkdir(exist_ok=True)
-        with (folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with in_turns(name) as folder:
             if not (folder / name).exists():
                 write_tiny_bundle(folder, name, *arguments, **options)
         return folder / name

@@ -5,6 +5,7 @@ import pytest
 from loadtest.engine_bench.cached_bundle import cached_bundle
 from loadtest.engine_bench.settings import Budget, ModelSettings
 from loadtest.race import Shape
+from tests.conftest import InTurns
 
 TINY = ModelSettings(name="tiny", layers=3, width=32, heads=2, vocabulary=200, max_tokens=64)
 HURRIED = Budget(
@@ -23,8 +24,8 @@ HURRIED = Budget(
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(in_turns: InTurns) -> Path:
     """Return a cache that holds the tiny model's bundle."""
-    folder = tmp_path_factory.mktemp("bench")
-    cached_bundle(TINY, folder, lambda step: None)
+    with in_turns("bench") as folder:
+        cached_bundle(TINY, folder, lambda step: None)
     return folder
