@@ -74,7 +74,7 @@ class RayServer:
         self._catch_signals()
         try:
             self._start()
-            # Ray's core has put itself before us, see `_on_signal`.
+            # Ray's core hears of SIGTERM first by now, see `_on_signal`.
             self._catch_signals()
             self._deploy(config, replicas)
             on_ready()
@@ -146,8 +146,8 @@ class RayServer:
         Ray itself takes it badly to be interrupted while it starts; that takes seconds, after
         which the signal is looked at.
 
-        From then on until we take them again, its core hears of signals first: it prints where the
-        process is, and sets an alarm that would abort it after 3 s.
+        Once it starts, and until we take SIGTERM again, Ray's core hears of it first: it prints
+        where the process is, and sets an alarm that would abort it after 3 s.
         """
         signal.alarm(0)
         self._signalled = True

@@ -64,11 +64,12 @@ def test_a_slow_minute_slows_both() -> None:
     def turns(*seconds: float) -> list[race.Turn]:
         return [np.array([[0.5 * second, second]] * 3) for second in seconds]
 
-    slow, quick = turns(2, 20, 20, 2, 2), turns(1, 10, 10, 10, 1)
+    slow, quick, leaving = turns(2, 20, 20, 2, 2), turns(1, 10, 10, 10, 1), turns(*[70] * 5)
     settings = {name: [quick] for name in ("asked", "by_host", "every_head")}
     finding = race._finding(
         Shape(1, 8),
-        {**settings, "segments": [slow], "leaving": [slow], "one_graph": [turns(*[30] * 5), quick]},
+        settings
+        | {"segments": [slow], "leaving": [leaving], "one_graph": [turns(*[30] * 5), quick]},
     )
     assert finding.ratio == 2
     assert finding.price_of_cutting == 1
