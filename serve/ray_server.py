@@ -12,22 +12,11 @@ from types import FrameType
 from serve.config import ServerConfig
 from serve.errors import Unavailable
 from serve.hardware import available_threads
+from serve.ray_node import start_node
 from serve.ray_proxy import close_proxy
 
 APP_NAME = "offramp"
 
-# Read by Ray at import, in every process. Niceness 15, its default, starves replicas on a
-# busy machine; usage reports would leave the machine; the third keeps Ray from warning that
-# it will one day hide GPUs from actors that ask for none. A proxy that has died is missed by
-# everybody, so it is looked for more often than every 10 s.
-ENVIRONMENT = {
-    "RAY_worker_niceness": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
-}
-# The smallest that Ray takes; nothing of ours goes through the object store.
-OBJECT_STORE_BYTES = 78_643_200
 DRAIN_S = 30.0
 # `ray.shutdown` returns while raylet and GCS server are still ending.
 CHILDREN_S = 10.0
@@ -69,8 +58,6 @@ class RayServer:
         Raises:
             Unavailable: the replicas do not start.
         """
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         self._catch_signals()
         try:
             self._start()
@@ -99,6 +86,8 @@ class RayServer:
             "ray_actor_options": {"num_cpus": min(1.0, share)},
             "graceful_shutdown_timeout_s": DRAIN_S,
             "graceful_shutdown_wait_loop_s": 0.1,
+            # Files that cannot be served today can't be served in a moment either.
+            "max_constructor_retry_count": 1,
         }
         self._deploying = True
         if self._signalled:
@@ -116,20 +105,10 @@ class RayServer:
             self._deploying = False
 
     def _start(self) -> None:
-        import ray
+        start_node(available_threads())
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        # Ray would take SIGTERM itself, and leave processes behind if it came during their start.
-        ray._private.utils.set_sigterm_handler = lambda handler: None
-        ray.init(
-            address="local",
-            num_cpus=available_threads(),
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
         ray_serve.start(
             proxy_location="HeadOnly",
             http_options={"host": self._host, "port": self._port},

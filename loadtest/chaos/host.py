@@ -7,12 +7,12 @@ every SIGHUP; SIGTERM ends everything. What the REST API's PUT does, without a d
 import argparse
 import json
 import logging
-import os
 import signal
 import threading
 from pathlib import Path
 
-from serve.ray_server import APP_NAME, ENVIRONMENT, OBJECT_STORE_BYTES
+from serve.ray_node import start_node
+from serve.ray_server import APP_NAME
 
 
 def main() -> None:
@@ -21,8 +21,6 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--port", type=int, required=True)
     wanted = parser.parse_args()
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     Host(wanted.config).run(wanted.port)
 
 
@@ -37,18 +35,11 @@ class Host:
 
     def run(self, port: int) -> None:
         """Start Ray Serve on this port and serve until SIGTERM."""
+        start_node(num_cpus=2)
         import ray
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
         # Ray takes SIGTERM itself.
         signal.signal(signal.SIGHUP, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)

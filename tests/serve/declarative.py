@@ -1,6 +1,5 @@
 """Ray Serve in the test's process, deployed to by documents, as `serve deploy` and KubeRay do."""
 
-import logging
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serve.ray_server import ENVIRONMENT, OBJECT_STORE_BYTES
+from serve.ray_node import ENVIRONMENT, start_node
 from tests.patience import until
 from tests.serve.web.live_server import LiveServer
 
@@ -32,14 +31,7 @@ def serving(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        ray.init(
-            address="local",
-            num_cpus=1,
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        start_node(num_cpus=1)
         try:
             ray_serve.start(
                 proxy_location=proxy_location,
