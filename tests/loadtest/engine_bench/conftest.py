@@ -1,8 +1,14 @@
+import json
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from export.cli import export
+from loadtest.engine_bench import cached_bundle as module
 from loadtest.engine_bench.cached_bundle import cached_bundle
+from loadtest.engine_bench.random_model import write
 from loadtest.engine_bench.settings import Budget, ModelSettings
 from loadtest.race import Shape
 from tests.conftest import InTurns
@@ -26,6 +32,19 @@ HURRIED = Budget(
 @pytest.fixture(scope="session")
 def cache(in_turns: InTurns) -> Path:
     """Return a cache that holds the tiny model's bundle."""
-    with in_turns("bench") as folder:
+    with in_turns("bench") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_run", _run_here)
         cached_bundle(TINY, folder, lambda step: None)
     return folder
+
+
+def _run_here(command: list[str]) -> None:
+    """Run a command of the bench's in this process, which has PyTorch loaded already."""
+    if "export" in command:
+        app = typer.Typer()
+        app.command()(export)
+        done = CliRunner().invoke(app, command[2:], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    else:
+        *_, folder, settings = command
+        write(ModelSettings(**json.loads(settings)), Path(folder))
