@@ -1,9 +1,14 @@
-"""The tiny bundles, exported once per test run for all tests that only read them."""
+"""The tiny bundles, exported once per test run for all tests that only read them.
+
+PyTorch takes seconds to import. The process that hands the tests out reads this file first and
+needs none of it, so it is imported inside functions.
+"""
 
 import fcntl
 import functools
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,10 +16,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from serve.bundle import Bundle, load_bundle
-from tests.tiny import write_tiny_bundle
 
 # `--hypothesis-profile soak`: for an hour with nothing better to do.
 settings.register_profile("soak", max_examples=20_000, deadline=None)
@@ -33,6 +36,11 @@ InTurns = Callable[[str], AbstractContextManager[Path]]
 @pytest.fixture(scope="session", autouse=True)
 def _operators_listed_once() -> Iterator[None]:
     """Spare every trace the fifth of its time in which PyTorch lists its operators anew."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
     with pytest.MonkeyPatch.context() as patch:
         listed = functools.cache(ONNXRegistry.from_torchlib)
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(listed))
@@ -61,6 +69,8 @@ def export_once(in_turns: InTurns) -> Export:
     """Export as `write_tiny_bundle` does, in that process of the test run which is first."""
 
     def export(name: str, *arguments: Any, **options: Any) -> Path:
+        from tests.tiny import write_tiny_bundle
+
         with in_turns(name) as folder:
             if not (folder / name).exists():
                 write_tiny_bundle(folder, name, *arguments, **options)

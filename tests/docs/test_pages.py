@@ -14,6 +14,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from loadtest.server import free_port
 from serve.rules import EXIT_RULE
+from tests.docs.forks import ready
 from tests.tiny import LABELS, WORDS, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -94,10 +95,16 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_bring_your_own_model(tmp_path: Path, classifier: Path, data: Path) -> None:
-    path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
-    told = run(
-        "bring-your-own-model.md", tmp_path, PATH=path, CLASSIFIER=str(classifier), DATA=str(data)
-    )
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    with ready(programs):
+        told = run(
+            "bring-your-own-model.md",
+            tmp_path,
+            PATH=f"{programs}:{os.environ['PATH']}",
+            CLASSIFIER=str(classifier),
+            DATA=str(data),
+        )
     assert '"layers":3' in told
     assert told.count('"reason":"final"') >= 1, "rule never"
     assert '"exits":[' in told

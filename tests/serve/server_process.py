@@ -120,6 +120,10 @@ class ServerProcess:
         """Return the processes of Ray Serve replicas."""
         return {running for running in self.left() if b"ServeReplica" in _title(running.pid)}
 
+    def titles(self) -> list[bytes]:
+        """Return the command lines of all processes."""
+        return [_title(running.pid) for running in self.left()]
+
     def _invitation(self) -> re.Match[str] | None:
         return re.search(r"serving on http://[^:]+:(\d+) .*\n  (curl .*)\n", self.output)
 

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from tests.serve.server_process import run_offramp
 HEAVY = ("torch", "transformers", "onnx", "onnxscript", "safetensors")
 
 
-def loaded_modules(*arguments: str) -> set[str]:
+@cache
+def loaded_modules(*arguments: str) -> frozenset[str]:
     """Return the top-level modules that a run of `offramp` has loaded at its end."""
     program = (
         "import sys\n"
@@ -25,7 +27,7 @@ def loaded_modules(*arguments: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    return set(done.stdout.rpartition("LOADED")[2].split())
+    return frozenset(done.stdout.rpartition("LOADED")[2].split())
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,13 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
     assert server.metric("offramp_engine_up") == 2
 
 
+def test_cluster_has_no_process_that_nobody_hears_of(process: ServerProcess) -> None:
+    titles = b" ".join(process.titles())
+    assert b"gcs_server" in titles
+    for program in (b"/monitor.py", b"/log_monitor.py", b"/dashboard.py"):
+        assert program not in titles
+
+
 def test_new_policy_applies_to_the_next_request_in_every_replica(
     server: LiveServer, process: ServerProcess
 ) -> None:
