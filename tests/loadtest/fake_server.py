@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 LAYERS = 6
 MODEL = "tiny"
+# Without it, both sides would do nothing but count answers, thousands a second.
+MODEL_S = 0.01
 
 
 class FakeServer(ThreadingHTTPServer):
@@ -57,6 +60,7 @@ class FakeServer(ThreadingHTTPServer):
         return {"layer": layer, "layers": LAYERS, "reason": reason, "signal": 0.1}
 
     def classify(self, request: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(MODEL_S)
         texts = request["inputs"]
         texts = [texts] if isinstance(texts, str) else texts
         rule = request.get("exit") or self.policy["default"]
