@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,7 +7,6 @@ import pytest
 from loadtest.engine_bench import cached_bundle as module
 from loadtest.engine_bench.cached_bundle import cached_bundle, key_of
 from loadtest.engine_bench.errors import BenchFailed
-from loadtest.engine_bench.settings import ModelSettings
 from tests.loadtest.engine_bench.conftest import TINY
 
 
@@ -40,8 +40,11 @@ def test_the_exporter_and_the_models_are_in_the_key() -> None:
     assert {"bundle.py", "quantize.py", "multi_exit.py"} <= names
 
 
-def test_model_that_cannot_be_made_leaves_no_key(tmp_path: Path) -> None:
-    impossible = ModelSettings(name="odd", layers=1, width=10, heads=3, vocabulary=50)
-    with pytest.raises(BenchFailed, match="cannot be made"):
-        cached_bundle(impossible, tmp_path, print)
+def test_model_that_cannot_be_made_leaves_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = [sys.executable, "-c", "raise SystemExit('no room for the weights')"]
+    monkeypatch.setattr(module.random_model, "arguments", lambda *_: fails)
+    with pytest.raises(BenchFailed, match="cannot be made:\nno room for the weights"):
+        cached_bundle(TINY, tmp_path, print)
     assert not list(tmp_path.iterdir())
