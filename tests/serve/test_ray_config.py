@@ -1,5 +1,11 @@
-"""The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it."""
+"""The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it.
 
+At the end, how Ray Serve's proxy is closed in front of what was deployed: one cluster for all.
+"""
+
+import json
+import logging
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +16,7 @@ import pytest
 from serve.bundle import Bundle
 from serve.control import LivePolicy, VersionedPolicy
 from serve.policy import Policy
+from serve.ray_proxy import close_proxy
 from tests.patience import until
 from tests.serve.declarative import deploy_document, details_of, serving
 from tests.serve.web.live_server import LiveServer
@@ -149,3 +156,31 @@ def test_entry_of_another_release_is_passed_over(store: RayStore, bundle: Bundle
     live.set_baseline(bundle.manifest.policy, "bundle")
     assert live.current.version == 8
     assert live.replace(Policy(), based_on=8).version == 9
+
+
+def test_door_is_closed_first_and_what_was_taken_in_is_answered(
+    server: LiveServer, deploy: Deploy, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The last one: it closes the proxy that all tests above share.
+    deploy(leave_at(1))
+    content = json.dumps({"inputs": "w1"}).encode()
+    head = (
+        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    caplog.set_level(logging.WARNING)
+    with server.half_sent(head.encode() + content[:5]) as unfinished:
+        server.answer("w1")
+        close_proxy(drain_s=0.2)
+        assert caplog.messages == ["stopped with requests unanswered"]
+        until(lambda: _refuses(server.port))
+        unfinished.sendall(content[5:])
+        caplog.clear()
+        close_proxy(drain_s=60.0)
+        assert not caplog.messages
+        assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
