@@ -15,6 +15,10 @@ from serve.web.application import DRAIN_S, build_http_app
 from serve.web.replicas import OnlyReplica
 from serve.web.site import Site, WebLimits
 
+# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute; where the
+# server closes it first, a request may just be on its way on it, and is lost.
+KEEP_ALIVE_S = 90
+
 
 def build_standalone_app(
     folders: Sequence[str | Path],
@@ -50,6 +54,7 @@ def serve_standalone(app: FastAPI, host: str, port: int, on_ready: Callable[[], 
         port=port,
         log_level="warning",
         access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
     )
     # uvicorn handles signals while it runs and raises them once more when it has stopped;

@@ -1,12 +1,14 @@
 """`offramp serve --standalone` as a process."""
 
 import json
+import select
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,22 @@ def test_nothing_else_listens(started: ServerProcess) -> None:
     port = started.client().port
     others = [address for address in ("127.0.0.2", "127.1.1.1") if _listens(address, port)]
     assert not others
+
+
+def test_connection_that_was_idle_for_a_while_is_still_open(started: ServerProcess) -> None:
+    """Clients and load balancers use theirs again after up to a minute."""
+    with closing(HTTPConnection("127.0.0.1", started.client().port)) as connection:
+        assert _alive(connection)
+        # uvicorn's own patience is 5 s.
+        assert select.select([connection.sock], [], [], 7.0) == ([], [], [])
+        assert _alive(connection)
+
+
+def _alive(connection: HTTPConnection) -> bool:
+    connection.request("GET", "/health/live")
+    with connection.getresponse() as response:
+        response.read()
+        return response.status == 200
 
 
 def _listens(address: str, port: int) -> bool:
