@@ -25,10 +25,11 @@ _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
 def start_node(num_cpus: int) -> None:
-    """Start Ray with `ENVIRONMENT`, until `ray.shutdown`; where Ray is imported already, with less.
+    """Start Ray with `ENVIRONMENT`, until `ray.shutdown`.
 
-    Once it has started, Ray's core hears of SIGTERM before this process's own handlers do, until
-    they are set anew.
+    Ray should not have been imported before: it reads some of its settings then. Once it has
+    started, its core hears of SIGTERM before this process's own handlers do, until they are set
+    anew.
 
     Args:
         num_cpus: that actors may ask for, all together.

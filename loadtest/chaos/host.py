@@ -40,7 +40,7 @@ class Host:
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        # Ray takes SIGTERM itself.
+        # Not before: Ray's core would hear of SIGTERM first.
         signal.signal(signal.SIGHUP, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         ray_serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})

@@ -1,7 +1,7 @@
 """The `offramp` command with PyTorch imported already: each command is a fork of one process.
 
-`python -m tests.docs.forks SOCKET` is that process, `ready` starts it. To import PyTorch and
-transformers takes longer than what most of a page's commands do.
+`python -m tests.docs.forks` is that process, `ready` starts it. To import PyTorch and transformers
+takes longer than what most of a page's commands do.
 """
 
 import json
@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from tests.patience import until
-
 _ROOT = Path(__file__).parents[2]
 # Asks the process to run a command, and ends as that does. `offramp serve`, which needs no
 # PyTorch and is told to end by a signal, is the real one.
@@ -28,7 +26,7 @@ if sys.argv[1] == "serve":
     os.execv({offramp!r}, sys.argv)
 asked = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
 with socket.socket(socket.AF_UNIX) as server:
-    server.connect({path!r})
+    server.connect({address!r})
     socket.send_fds(server, [b"%10d" % len(asked)], [0, 1, 2])
     server.sendall(asked)
     sys.exit(int(server.makefile().read() or 1))
@@ -38,26 +36,31 @@ with socket.socket(socket.AF_UNIX) as server:
 @contextmanager
 def ready(folder: Path) -> Iterator[Path]:
     """Yield the folder, with a program `offramp` in it that works until the block ends."""
-    path, offramp = folder / "socket", folder / "offramp"
+    # Linux keeps such a name apart from files, so that it may not be too long.
+    address = f"\0offramp-{os.getpid()}"
+    offramp = folder / "offramp"
     real = str(Path(sysconfig.get_path("scripts")) / "offramp")
-    offramp.write_text(_CLIENT.format(python=sys.executable, offramp=real, path=str(path)))
+    offramp.write_text(_CLIENT.format(python=sys.executable, offramp=real, address=address))
     offramp.chmod(0o755)
-    process = subprocess.Popen([sys.executable, "-m", __name__, str(path)], cwd=_ROOT)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen()
+        number = door.fileno()
+        command = [sys.executable, "-m", __name__, str(number)]
+        process = subprocess.Popen(command, cwd=_ROOT, pass_fds=[number])
     try:
-        until(path.exists)
         yield folder
     finally:
         process.terminate()
         process.wait()
 
 
-def _main(path: str) -> None:
+def _main(number: int) -> None:
+    """Run what is asked for at the door, an open socket that listens."""
     import_module("export.bundle")
     import_module("models.cli")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(path)
-        door.listen()
+    with socket.socket(fileno=number) as door:
         while True:
             caller, _ = door.accept()
             with caller:
@@ -96,4 +99,4 @@ def _status() -> int:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(int(sys.argv[1]))

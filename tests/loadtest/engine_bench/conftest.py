@@ -1,4 +1,5 @@
-import json
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ from typer.testing import CliRunner
 
 from export.cli import export
 from loadtest.engine_bench import cached_bundle as module
+from loadtest.engine_bench import random_model
 from loadtest.engine_bench.cached_bundle import cached_bundle
-from loadtest.engine_bench.random_model import write
 from loadtest.engine_bench.settings import Budget, ModelSettings
 from loadtest.race import Shape
 from tests.conftest import InTurns
@@ -46,5 +47,6 @@ def _run_here(command: list[str]) -> None:
         done = CliRunner().invoke(app, command[2:], catch_exceptions=False)
         assert done.exit_code == 0, done.output
     else:
-        *_, folder, settings = command
-        write(ModelSettings(**json.loads(settings)), Path(folder))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", command[2:])
+            runpy.run_path(random_model.__file__, run_name="__main__")
