@@ -1,26 +1,23 @@
 """`offramp serve`: check, announce, run, and stop cleanly."""
 
 import json
-import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from socket import socket
 
 from rich.console import Console
 
 from serve.bundle import Bundle, load_bundles
 from serve.config import ServerConfig
 from serve.device import Placement, place
-from serve.errors import InvalidRequest, OfframpError
+from serve.errors import InvalidRequest
 from serve.exit_choice import choose_exits
 from serve.hardware import available_threads
+from serve.port import reserve_port, take_port
 
 EXAMPLE = "The movie was awesome."
-
-
-class PortTaken(OfframpError):
-    """Something else listens there."""
-
-    code = "port_taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,6 @@ def launch(wanted: Launch, standalone: bool) -> None:
             )
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(console, presented, placement)
-    port = _free_port(wanted.host, wanted.port)
     config = ServerConfig(
         bundles=[str(bundle.folder) for bundle in bundles],
         device=wanted.device,
@@ -66,37 +62,37 @@ def launch(wanted: Launch, standalone: bool) -> None:
         active_exits=active,
         num_threads=num_threads,
     )
-    curl = _curl_line(bundles, wanted.host, port)
-    if standalone:
-        _run_standalone(console, config, wanted.host, port, curl)
-    else:
-        _run_on_ray(console, config, wanted, port, curl)
+    take = take_port if standalone else reserve_port
+    with take(wanted.host, wanted.port) as address:
+        port = address.getsockname()[1]
+        invite = partial(_invite, console, bundles, wanted.host, port)
+        if standalone:
+            _run_standalone(config, address, invite)
+        else:
+            console.print("starting Ray Serve ...")
+            _run_on_ray(console, config, wanted, port, invite)
+    console.print("stopped")
 
 
-def _run_standalone(
-    console: Console, config: ServerConfig, host: str, port: int, curl: str
-) -> None:
+def _run_standalone(config: ServerConfig, address: socket, invite: Callable[[], None]) -> None:
     from serve.standalone import build_standalone_app, serve_standalone
 
     limits, active = config.web_limits, config.active_exits
     app = build_standalone_app(config.bundles, config.engine_options, limits, active)
-    serve_standalone(app, host, port, on_ready=lambda: _invite(console, host, port, curl))
-    console.print("stopped")
+    serve_standalone(app, address, on_ready=invite)
 
 
 def _run_on_ray(
-    console: Console, config: ServerConfig, wanted: Launch, port: int, curl: str
+    console: Console, config: ServerConfig, wanted: Launch, port: int, invite: Callable[[], None]
 ) -> None:
     from serve.ray_server import RayServer
 
-    console.print("starting Ray Serve ...")
     RayServer(wanted.host, port).run(
         config,
         wanted.replicas,
-        on_ready=lambda: _invite(console, wanted.host, port, curl),
+        on_ready=invite,
         on_stop=lambda: console.print("stopping: answering what is in flight ..."),
     )
-    console.print("stopped")
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
@@ -113,33 +109,16 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _invite(console: Console, host: str, port: int, curl: str) -> None:
-    console.print(f"serving on http://{_reachable(host)}:{port} (docs at /docs); try\n  {curl}")
-
-
-def _curl_line(bundles: list[Bundle], host: str, port: int) -> str:
+def _invite(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
-    return (
-        f"curl http://{_reachable(host)}:{port}/v1/classify "
+    url = f"http://{_reachable(host)}:{port}"
+    console.print(
+        f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify "
         f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"
     )
 
 
 def _reachable(host: str) -> str:
     return "127.0.0.1" if host == "0.0.0.0" else host
-
-
-def _free_port(host: str, port: int) -> int:
-    """Return the port if it can be listened on, or any free one for 0."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise PortTaken(
-                f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
-            ) from None
-        free: int = probe.getsockname()[1]
-        return free

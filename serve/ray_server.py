@@ -30,7 +30,12 @@ class RayServer:
     """Ray and Ray Serve on this machine, for one app, until a signal comes."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Prepare to listen on an address of this machine."""
+        """Prepare to listen on an address of this machine.
+
+        Args:
+            host: of this machine.
+            port: from `serve.port.reserve_port`, or nobody else may take it meanwhile.
+        """
         self._host = host
         self._port = port
         self._signalled = False
@@ -56,7 +61,7 @@ class RayServer:
             on_stop: called when a signal has come.
 
         Raises:
-            Unavailable: the replicas do not start.
+            Unavailable: Ray, its proxy or the replicas do not start.
         """
         self._catch_signals()
         try:
@@ -107,12 +112,16 @@ class RayServer:
     def _start(self) -> None:
         start_node(available_threads())
         from ray import serve as ray_serve
+        from ray.exceptions import RayError
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        ray_serve.start(
-            proxy_location="HeadOnly",
-            http_options={"host": self._host, "port": self._port},
-        )
+        try:
+            ray_serve.start(
+                proxy_location="HeadOnly",
+                http_options={"host": self._host, "port": self._port},
+            )
+        except RayError as error:  # the proxy's, with its traceback
+            raise Unavailable(f"Ray Serve does not start: {_last_line(str(error))}") from None
 
     def _catch_signals(self) -> None:
         """Take SIGINT and SIGTERM."""
@@ -150,8 +159,12 @@ def _cause() -> str:
     from ray import serve as ray_serve
 
     deployments = ray_serve.status().applications[APP_NAME].deployments.values()
-    lines = [line for d in deployments for line in d.message.splitlines() if line.strip()]
-    return lines[-1] if lines else "Ray Serve does not say why"
+    return _last_line("\n".join(deployment.message for deployment in deployments))
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "Ray does not say why"
 
 
 def _await_children() -> None:

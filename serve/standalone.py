@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from serve.assembly import assemble
 from serve.classifier import EngineOptions
 from serve.control import MemoryStore
+from serve.port import listen
 from serve.web.application import DRAIN_S, build_http_app
 from serve.web.replicas import OnlyReplica
 from serve.web.site import Site, WebLimits
@@ -39,19 +40,19 @@ def build_standalone_app(
     return build_http_app(Site(catalog, assembly.metrics, replicas, limits))
 
 
-def serve_standalone(app: FastAPI, host: str, port: int, on_ready: Callable[[], None]) -> None:
+def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight are answered first.
 
     Args:
         app: from `build_standalone_app`.
-        host: address to listen on.
-        port: port to listen on.
+        address: where to listen, from `serve.port.take_port`; it is closed in the end.
         on_ready: called once, when the server answers.
+
+    Raises:
+        PortTaken: somebody else who took the same address listens already.
     """
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -61,7 +62,8 @@ def serve_standalone(app: FastAPI, host: str, port: int, on_ready: Callable[[], 
     # that must not end the process before it has said so.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    _Server(config, on_ready).run()
+    listen(address, config.backlog)
+    _Server(config, on_ready).run(sockets=[address])
 
 
 class _Server(uvicorn.Server):

@@ -1,6 +1,5 @@
 """Ray Serve in the test's process, deployed to by documents, as `serve deploy` and KubeRay do."""
 
-import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from serve.port import reserve_port
 from serve.ray_node import ENVIRONMENT, start_node
 from tests.patience import until
 from tests.serve.web.live_server import LiveServer
@@ -25,10 +25,8 @@ def serving(
     proxy_location: str = "HeadOnly", http_options: Mapping[str, Any] | None = None
 ) -> Iterator[LiveServer]:
     """Start Ray and Ray Serve on a free port of this machine, for as long as the block takes."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.MonkeyPatch.context() as patch:
+    with reserve_port("127.0.0.1", 0) as address, pytest.MonkeyPatch.context() as patch:
+        port = address.getsockname()[1]
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
         start_node(num_cpus=1)

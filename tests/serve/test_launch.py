@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from serve.errors import InvalidBundle, InvalidRequest, OfframpError
-from serve.launch import Launch, PortTaken, launch
+from serve.launch import Launch, launch
+from serve.port import PortTaken
 
 Wish = Callable[..., Launch]
 

@@ -83,7 +83,7 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
 def test_cluster_has_no_process_that_nobody_hears_of(process: ServerProcess) -> None:
     titles = b" ".join(process.titles())
     assert b"gcs_server" in titles
-    for program in (b"/monitor.py", b"/log_monitor.py", b"/dashboard.py"):
+    for program in (b"monitor.py", b"dashboard.py", b"agent.py", b"runtime_env/agent"):
         assert program not in titles
 
 
@@ -214,6 +214,19 @@ def test_signal_during_the_start_leaves_nothing(bundle_folder: Path) -> None:
         assert not process.left()
 
 
+def test_ray_that_does_not_start_is_an_error_in_one_line(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("too-long-for-a-socket" * 5)
+    folder.mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(folder))
+    status, _, error = run_offramp("serve", bundle_folder, "--port", "0", "--precision", "fp32")
+    assert status == 2, error
+    assert error.count("\n") == 1
+    assert error.startswith("offramp: Ray does not start: ")
+    assert "cannot exceed 107 bytes" in error
+
+
 def test_replica_that_cannot_start_is_an_error_in_one_line(
     bundle_copy: Callable[..., Path],
 ) -> None:
@@ -223,7 +236,7 @@ def test_replica_that_cannot_start_is_an_error_in_one_line(
     digest = sha256_of(folder / segment)
     rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))
     status, _, error = run_offramp("serve", folder, "--port", "0", "--precision", "fp32")
-    assert status == 2
+    assert status == 2, error
     assert error.count("\n") == 1
     assert error.startswith("offramp: the replicas do not start: ")
     assert f"ONNX Runtime cannot load {folder}/{segment}" in error

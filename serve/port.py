@@ -1,0 +1,82 @@
+"""The address to listen on: taken before anything is started, so that it is still ours then.
+
+Models are loaded and processes started before somebody listens; meanwhile the system would give a
+port that was only found free to the next who asks for any.
+"""
+
+import socket
+
+from serve.errors import OfframpError
+
+
+class PortTaken(OfframpError):
+    """Something else listens there."""
+
+    code = "port_taken"
+
+
+def take_port(host: str, port: int) -> socket.socket:
+    """Return a socket that has the address, to listen with.
+
+    Whom the system gives any port does not get this one.
+
+    Args:
+        host: of this machine.
+        port: 0 for any that is free.
+
+    Raises:
+        PortTaken: it cannot be had.
+    """
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise _port_taken(host, port, error) from None
+    return taken
+
+
+def listen(taken: socket.socket, backlog: int) -> None:
+    """Listen on the address of `take_port`.
+
+    uvloop, asked to do it, says nothing of it where somebody else listens by now.
+
+    Raises:
+        PortTaken: as it says.
+    """
+    try:
+        taken.listen(backlog)
+    except OSError as error:
+        host, port = taken.getsockname()
+        raise _port_taken(host, port, error) from None
+
+
+def reserve_port(host: str, port: int) -> socket.socket:
+    """Return a socket that keeps an address for Ray Serve's proxy, which binds with SO_REUSEPORT.
+
+    Whom the system gives any port does not get this one. Connections are refused until the proxy
+    listens.
+
+    Args:
+        host: of this machine.
+        port: 0 for any that is free.
+
+    Raises:
+        PortTaken: it cannot be had.
+    """
+    with take_port(host, port) as taken:  # nor is another server's proxy there
+        address = taken.getsockname()
+    reserved = socket.socket()
+    # With the first a server's old connections are no hindrance, neither here nor, by the
+    # second, to the proxy.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(address)
+    return reserved
+
+
+def _port_taken(host: str, port: int, error: OSError) -> PortTaken:
+    return PortTaken(
+        f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+    )

@@ -1,0 +1,61 @@
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from serve.port import PortTaken, listen, reserve_port, take_port
+
+Take = Callable[[str, int], socket.socket]
+
+
+def listener(address: tuple[str, int], *options: int) -> socket.socket:
+    listening = socket.socket()
+    for option in options:
+        listening.setsockopt(socket.SOL_SOCKET, option, 1)
+    try:
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    listening.listen()
+    return listening
+
+
+@pytest.mark.parametrize("take", [take_port, reserve_port])
+def test_port_is_nobody_elses_until_it_is_given_back(take: Take) -> None:
+    with take("127.0.0.1", 0) as taken:
+        address = taken.getsockname()
+        with pytest.raises(OSError, match="Address already in use"):
+            listener(address)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+    listener(address).close()
+
+
+def test_reserved_port_is_for_who_binds_as_ray_serves_proxy_does() -> None:
+    with reserve_port("127.0.0.1", 0) as reserved:
+        listener(reserved.getsockname(), socket.SO_REUSEPORT).close()
+
+
+def test_connections_of_the_last_server_do_not_keep_the_proxy_from_its_port() -> None:
+    with listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as last:
+        address = last.getsockname()
+        with socket.create_connection(address) as client:
+            last.accept()[0].close()  # who closes first waits
+            assert client.recv(1) == b""
+    with reserve_port(*address):
+        listener(address, socket.SO_REUSEPORT).close()
+
+
+@pytest.mark.parametrize("take", [take_port, reserve_port])
+def test_port_of_another_servers_proxy_is_refused(take: Take) -> None:
+    proxy = listener(("127.0.0.1", 0), socket.SO_REUSEPORT)
+    with proxy, pytest.raises(PortTaken, match="Address already in use"):
+        take(*proxy.getsockname())
+
+
+def test_of_two_who_took_a_port_one_listens() -> None:
+    with take_port("127.0.0.1", 0) as first, take_port(*first.getsockname()) as second:
+        listen(first, 1)
+        with pytest.raises(PortTaken, match="Address already in use"):
+            listen(second, 1)
