@@ -1,9 +1,8 @@
 """A bundle's segments in ONNX Runtime, from exit to exit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,10 @@ from serve.sessions import Course, Segments
 # Lengths of lone rows, and rules: few of either at a time.
 _MOST_COURSES = 2048
 
+_Key: TypeAlias = tuple[int, bytes | None, int]
+# What a run is to do, and how many exits rows have come by wherever it may end.
+_Way: TypeAlias = tuple[Course, list[int]]
+
 
 class SegmentChain:
     """A `serve.runner.PassingRunner` over the segments of one precision.
@@ -42,9 +45,11 @@ class SegmentChain:
     def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
         self.precision = precision
         self._token_types = bundle.manifest.token_types
+        self._learned = bundle.manifest.learned
         said = said_by_heads(bundle.manifest)
         with loading_weights():
             self._segments = Segments(bundle, precision, num_threads, said)
+        self._session_run = self._segments.run
         self._present(active_segments(bundle.manifest, precision))
 
     def presenting(self, active: Sequence[int]) -> "SegmentChain":
@@ -59,7 +64,7 @@ class SegmentChain:
 
     def _present(self, active: Sequence[int]) -> None:
         self._active = list(active)
-        self._course = _courses(self._segments, self._active)
+        self._courses: dict[_Key, _Way] = {}
 
     def __len__(self) -> int:
         return len(self._active)
@@ -74,7 +79,7 @@ class SegmentChain:
         inputs = {INPUT_IDS: input_ids, ATTENTION_MASK: attention_mask}
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
-        return self._run(0, inputs, gaps)
+        return self._run(0, inputs, attention_mask, gaps)
 
     def advance(
         self,
@@ -85,41 +90,60 @@ class SegmentChain:
         gaps: Gaps | None = None,
     ) -> Step:
         inputs = {FIRST_HIDDEN: hidden, FIRST_KEEP: keep, ATTENTION_MASK: attention_mask}
-        return self._run(index, inputs, gaps)
+        return self._run(index, inputs, attention_mask, gaps)
 
-    def _run(self, index: int, inputs: dict[str, NDArray[Any]], gaps: Gaps | None) -> Step:
-        rows, tokens = inputs[ATTENTION_MASK].shape
-        given = None if gaps is None else gaps.tobytes()
-        course, exits = self._course(index, given, tokens if rows == 1 else 0)
-        hidden, said = self._segments.run(course, inputs)
-        heads = len(said[0]) // rows
-        if heads == 1:
-            return Step(hidden, said[0], said[1] if len(said) > 1 else None, exits[0])
-        logits, *more = (value.reshape(heads, rows, *value.shape[1:]) for value in said)
-        uncertainty = more[0][-1] if more else None
-        return Step(hidden, logits[-1], uncertainty, exits[heads - 1], logits[:-1])
+    def _run(
+        self, index: int, inputs: dict[str, NDArray[Any]], mask: Ids, gaps: Gaps | None
+    ) -> Step:
+        # Short: the weights have driven this code from the caches when a run returns.
+        rows, tokens = mask.shape
+        key = index, None if gaps is None else gaps.tobytes(), tokens if rows == 1 else 0
+        (outputs, num_hidden, feeds, _), exits = self._courses.get(key) or self._course(key)
+        inputs.update(feeds)
+        values = self._session_run(outputs, inputs)
+        logits = values[num_hidden]
+        if len(logits) == rows:
+            hidden = values[0] if num_hidden else None
+            uncertainty = values[num_hidden + 1] if self._learned else None
+            return Step(hidden, logits, uncertainty, exits[0])
+        return _several(values, num_hidden, rows, exits)
+
+    def _course(self, key: _Key) -> _Way:
+        """Return what a run is to do; worked out once for many.
+
+        Args:
+            key: index of the first exit, gaps as bytes, tokens of a row that is alone or 0.
+        """
+        index, gaps, lone_tokens = key
+        starts = [run.start for run in runs_between(self._active)]
+        to_next = np.full(len(self._segments), np.inf, np.float32)
+        to_next[self._active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
+        course = self._segments.course(starts[index], to_next, lone_tokens)
+        if len(self._courses) >= _MOST_COURSES:
+            self._courses.clear()
+        exits = [1 + self._active.index(end) - index for end in course.ends]
+        return self._courses.setdefault(key, (course, exits))
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)
 
 
-def _courses(
-    segments: Segments, active: Sequence[int]
-) -> Callable[[int, bytes | None, int], tuple[Course, list[int]]]:
-    """Return what finds a course by the index of the first exit, gaps as bytes, and lone tokens.
+def _several(
+    values: Sequence[NDArray[Any]], num_hidden: int, rows: int, exits: Sequence[int]
+) -> Step:
+    """Return what came of a run in which more than one head was asked.
 
-    It also gives how many exits rows have come by wherever it may end.
+    Args:
+        values: what `serve.sessions.Segments.run` gave.
+        num_hidden: how many of them are hidden states.
+        rows: of the run.
+        exits: how many exits rows have come by at each end of the course.
     """
-    starts = [run.start for run in runs_between(active)]
-
-    @lru_cache(maxsize=_MOST_COURSES)
-    def course(index: int, gaps: bytes | None, lone_tokens: int) -> tuple[Course, list[int]]:
-        to_next = np.full(len(segments), np.inf, np.float32)
-        to_next[active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
-        found = segments.course(starts[index], to_next, lone_tokens)
-        return found, [1 + active.index(end) - index for end in found.ends]
-
-    return course
+    heads = len(values[num_hidden]) // rows
+    hidden = values[heads - 1] if heads <= num_hidden else None
+    logits, *more = (value.reshape(heads, rows, *value.shape[1:]) for value in values[num_hidden:])
+    uncertainty = more[0][-1] if more else None
+    return Step(hidden, logits[-1], uncertainty, exits[heads - 1], logits[:-1])
 
 
 def join_on_host(parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> NDArray[np.float32]:

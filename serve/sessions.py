@@ -21,7 +21,7 @@ from serve.manifest import (
 )
 from serve.one_graph import one_graph
 from serve.ort_environment import session_options
-from serve.runner import ASKED, Gaps, Hidden
+from serve.runner import ASKED, Gaps
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
 _AWAKE_S = 0.0005
@@ -34,16 +34,17 @@ class Course(NamedTuple):
     """What one call of `Segments` is to do, whatever the rows; worked out once for many.
 
     Attributes:
-        ends: segments after which it may end.
-        num_hidden: how many of them give hidden states: all but the model's last.
-        outputs: these hidden states, and what heads say.
+        outputs: of the session: hidden states, and what heads say.
+        num_hidden: how many of them are hidden states.
         feeds: inputs of the session that do not depend on the rows.
+        ends: segments after which it may end; hidden states are those after all of them but the
+            model's last.
     """
 
-    ends: list[int]
-    num_hidden: int
     outputs: list[str]
+    num_hidden: int
     feeds: dict[str, NDArray[Any]]
+    ends: list[int]
 
 
 class Segments:
@@ -51,6 +52,15 @@ class Segments:
 
     Hidden states are numpy arrays. On a CPU that is the cheapest way to call a session: IOBinding
     costs 13 microseconds more per call, `run_with_ort_values` 30.
+
+    Attributes:
+        run: runs a segment, and those after it while the gaps allow it. It takes a course's
+            outputs, and its feeds with the inputs of the rows: ids of the first segment,
+            `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any case. It gives the
+            hidden states after each of the course's ends but the model's last, of no rows where
+            it did not come by, and what heads say, each (heads that have run * rows, ...), the
+            first head first. It is the session's own method: right after a model has run, each
+            call of Python's takes a microsecond or more.
     """
 
     def __init__(
@@ -72,7 +82,7 @@ class Segments:
         num_labels = len(traits.labels) if traits.task == "single_label" else 0
         options = session_options(num_threads, _AWAKE_S)
         options.enable_mem_pattern = True
-        self._session = _open_all(paths, num_labels, options)
+        self.run = _open_all(paths, num_labels, options).run
         self._num_segments = len(paths)
         self._said = [every(name) for name in said]
         self._lay_out_little(manifest.token_types)
@@ -86,7 +96,8 @@ class Segments:
         inputs = {INPUT_IDS: one, ATTENTION_MASK: one}
         if token_types:
             inputs[TOKEN_TYPE_IDS] = np.zeros_like(one)
-        self.run(self.course(0, np.full(self._num_segments, ASKED)), inputs)
+        course = self.course(0, np.full(self._num_segments, ASKED))
+        self.run(course.outputs, course.feeds | inputs)
 
     def course(self, first: int, gaps: Gaps, lone_tokens: int = 0) -> Course:
         """Return what a run is to do that begins with a segment.
@@ -110,27 +121,7 @@ class Segments:
         feeds: dict[str, NDArray[Any]] = {GAPS: gaps}
         if first:
             feeds[FIRST] = np.array(first, np.int64)
-        return Course(ends, len(hidden), [*hidden, *self._said], feeds)
-
-    def run(
-        self, course: Course, inputs: dict[str, NDArray[Any]]
-    ) -> tuple[Hidden, list[NDArray[np.float32]]]:
-        """Run a segment, and those after it while the gaps allow it.
-
-        Args:
-            course: which, and where to end.
-            inputs: ids of the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the
-                attention mask in any case.
-
-        Returns:
-            Hidden states after the last segment that has run, None if it is the model's last; and
-            what heads say, each (heads that have run * rows, ...), the first head first. So many
-            heads have run, so many of `course.ends` have been come by.
-        """
-        values = self._session.run(course.outputs, course.feeds | inputs)
-        said: list[NDArray[np.float32]] = values[course.num_hidden :]
-        heads = len(said[0]) // len(inputs[ATTENTION_MASK])
-        return values[heads - 1] if heads <= course.num_hidden else None, said
+        return Course([*hidden, *self._said], len(hidden), feeds, ends)
 
 
 def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
