@@ -8,12 +8,13 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from serve.version import __version__
-from serve.web.classify import classify_routes
+from serve.web.classify import CLASSIFY, answering, classify_routes
 from serve.web.edge import Edge
 from serve.web.error_body import ErrorBody
 from serve.web.models import model_routes, policy_routes
 from serve.web.operations import operation_routes
 from serve.web.problems import add_problem_handlers
+from serve.web.shortcut import Shortcut
 from serve.web.site import Site
 
 # How long a stopping server works on what it has admitted.
@@ -45,10 +46,11 @@ def build_http_app(site: Site) -> FastAPI:
         responses={"default": {"model": ErrorBody, "description": "Anything else that failed."}},
         lifespan=lifespan,
     )
-    app.include_router(classify_routes(site))
+    app.include_router(classify_routes())
     app.include_router(model_routes(site))
     app.include_router(policy_routes(site))
     app.include_router(operation_routes(site))
     add_problem_handlers(app)
+    app.add_middleware(Shortcut, route=CLASSIFY, answer=answering(site))
     app.add_middleware(Edge, metrics=site.metrics, max_body_bytes=site.limits.max_body_bytes)
     return app

@@ -3,10 +3,11 @@
 import asyncio
 import math
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
@@ -14,12 +15,15 @@ from serve.classifier import Classified
 from serve.errors import Cancelled, TooManyInputs
 from serve.request import ModelRequest
 from serve.row import Priority
-from serve.web.body import BODY_ERRORS, JsonRoute
+from serve.web.body import BODY_ERRORS, read_body
 from serve.web.classify_request import ClassifyRequest, check_suits
 from serve.web.error_body import ErrorBody
 from serve.web.reply import num_logits, response
 from serve.web.results import ClassifyResponse
+from serve.web.shortcut import Route
 from serve.web.site import Site
+
+CLASSIFY = Route("POST", "/v1/classify")
 
 # More are read and written on a thread, so that they do not hold up the event loop.
 MAX_INLINE_LOGITS = 20_000
@@ -39,13 +43,23 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def classify_routes(site: Site) -> APIRouter:
-    """Return the classification route."""
-    router = APIRouter(tags=["classify"], route_class=JsonRoute)
+def classify_routes() -> APIRouter:
+    """Return the route, for the documentation; it is answered by `answering`, see `Shortcut`."""
+    router = APIRouter(tags=["classify"])
 
-    @router.post("/v1/classify", response_model=ClassifyResponse, responses=ERRORS)
-    async def classify(body: ClassifyRequest, request: Request) -> Response:
+    @router.post(CLASSIFY.path, response_model=ClassifyResponse, responses=ERRORS)
+    async def classify(body: ClassifyRequest) -> None:
         """Classify one or more texts, each leaving the model when its exit rule allows."""
+        raise NotImplementedError
+
+    return router
+
+
+def answering(site: Site) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers classification requests."""
+
+    async def classify(request: Request) -> Response:
+        body = await read_body(request, ClassifyRequest)
         classifier = site.catalog.pick(body.model)
         request.state.model = classifier.name
         arrived_s = request.state.arrived_s
@@ -68,7 +82,7 @@ def classify_routes(site: Site) -> APIRouter:
             return await asyncio.to_thread(write)
         return write()
 
-    return router
+    return classify
 
 
 def _read(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:

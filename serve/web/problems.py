@@ -14,6 +14,7 @@ from serve.errors import (
     Overloaded,
 )
 from serve.explain import explain_findings
+from serve.web.body import EMPTY_BODY, not_json
 
 # Messages quote what was sent, which may be long.
 MAX_MESSAGE_CHARS = 1000
@@ -38,18 +39,19 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OfframpError)
     async def expected(request: Request, error: OfframpError) -> Response:
-        return _answer(request, error)
+        return answer_error(request, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _answer(request, _from_findings(error))
+        return answer_error(request, _from_findings(error))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        return _answer(request, _from_http(request, error))
+        return answer_error(request, _from_http(request, error))
 
 
-def _answer(request: Request, error: OfframpError) -> Response:
+def answer_error(request: Request, error: OfframpError) -> Response:
+    """Return the response for an expected error, and note it for the edge."""
     request.state.error_code = error.code  # for the edge, which counts
     return problem_response(error)
 
@@ -59,13 +61,9 @@ def _from_findings(error: RequestValidationError) -> OfframpError:
     for finding in findings:
         finding["loc"] = tuple(finding["loc"])[1:]  # without the leading "body"
         if finding["type"] == "json_invalid":
-            # Some of Python's reasons end in "at" or a colon themselves.
-            reason = finding.get("ctx", {}).get("error", "syntax error")
-            reason = reason.removesuffix(" at").rstrip(" :")
-            where = f" at character {finding['loc'][0]}" if finding["loc"] else ""
-            return MalformedBody(f"the body is not JSON: {reason}{where}")
+            return not_json(finding["ctx"]["error"], finding["loc"][0])
         if finding["type"] == "missing" and not finding["loc"]:
-            return MalformedBody("the body is empty; send a JSON object")
+            return MalformedBody(EMPTY_BODY)
     return InvalidRequest(explain_findings(findings))
 
 

@@ -46,6 +46,8 @@ def test_client_that_stops_in_the_middle_harms_nobody(start_server: StartServer)
         connection.sendall(whole[-1:])
         assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
     server.answer("w1")
+    until(lambda: server.metric("offramp_requests_total", code="499") == 2)
+    assert server.metric("offramp_requests_total", code="500") == 0
 
 
 def test_requests_on_one_connection_are_answered_in_order(server: LiveServer) -> None:
