@@ -34,7 +34,7 @@ class RayServer:
 
         Args:
             host: of this machine.
-            port: from `serve.port.reserve_port`, or nobody else may take it meanwhile.
+            port: kept by `serve.port.reserve_port`: the proxy takes it seconds later.
         """
         self._host = host
         self._port = port

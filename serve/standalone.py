@@ -58,11 +58,11 @@ def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[]
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
     )
+    listen(address, config.backlog)
     # uvicorn handles signals while it runs and raises them once more when it has stopped;
     # that must not end the process before it has said so.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    listen(address, config.backlog)
     _Server(config, on_ready).run(sockets=[address])
 
 

@@ -1,9 +1,11 @@
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import serve.launch
 from serve.errors import InvalidBundle, InvalidRequest, OfframpError
 from serve.launch import Launch, launch
 from serve.port import PortTaken
@@ -47,6 +49,23 @@ def test_taken_port_is_refused_before_anything_starts(
     with pytest.raises(PortTaken, match=f"listen on 127.0.0.1:{taken_port}: Address already"):
         launch(wish(), standalone)
     assert "starting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("run", ["_run_standalone", "_run_on_ray"])
+def test_free_port_is_ours_while_the_server_starts(
+    wish: Wish, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*given: object) -> None:
+        invite = given[-1]
+        assert callable(invite)
+        invite()
+        port = int(capsys.readouterr().out.split("http://127.0.0.1:")[1].split(" ")[0])
+        with pytest.raises(OSError, match="Address already in use"), socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+
+    monkeypatch.setattr(serve.launch, run, start)
+    launch(replace(wish(), port=0), standalone=run == "_run_standalone")
+    assert capsys.readouterr().out == "stopped\n"
 
 
 def test_empty_list_of_exits_is_not_all_of_them(wish: Wish) -> None:

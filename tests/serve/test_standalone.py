@@ -12,7 +12,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from serve.port import PortTaken, take_port
+from serve.standalone import serve_standalone
 from tests.serve.server_process import (
     ServerProcess,
     run_offramp,
@@ -38,6 +41,13 @@ def start_process() -> Iterator[StartProcess]:
 def started(bundle_folder: Path) -> Iterator[ServerProcess]:
     with ServerProcess(bundle_folder, "--standalone", "--port", "0") as process:
         yield process
+
+
+def test_server_that_comes_second_to_its_address_does_not_serve() -> None:
+    with take_port("127.0.0.1", 0) as first, take_port(*first.getsockname()) as second:
+        first.listen()
+        with pytest.raises(PortTaken, match="Address already in use"):
+            serve_standalone(FastAPI(), second, on_ready=lambda: None)
 
 
 def test_what_is_loaded_is_announced(started: ServerProcess) -> None:
