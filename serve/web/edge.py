@@ -41,6 +41,8 @@ class Edge:
             await self._app(scope, receive, send)
             return
         arrived_s = time.monotonic()
+        if scope["method"] == "HEAD":  # a GET whose answer's body the HTTP server keeps to itself
+            scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})

@@ -83,4 +83,5 @@ def _from_http(request: Request, error: HTTPException) -> OfframpError:
 def _methods(request: Request) -> str:
     """Return all methods of the path; Starlette tells only those of its first route."""
     path = getattr(request.scope.get("route"), "path", None)
-    return ", ".join(method.upper() for method in request.app.openapi()["paths"].get(path, ()))
+    methods = (method.upper() for method in request.app.openapi()["paths"].get(path, ()))
+    return ", ".join("GET, HEAD" if method == "GET" else method for method in methods)

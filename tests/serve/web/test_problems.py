@@ -4,12 +4,12 @@ from tests.serve.web.live_server import LiveServer, Problem
 
 ROUTES = [
     ("POST", "/v1/classify"),
-    ("GET", "/v1/models"),
-    ("GET", "/v1/models/tiny"),
-    ("GET, PUT", "/v1/models/tiny/policy"),
-    ("GET", "/health/live"),
-    ("GET", "/health/ready"),
-    ("GET", "/metrics"),
+    ("GET, HEAD", "/v1/models"),
+    ("GET, HEAD", "/v1/models/tiny"),
+    ("GET, HEAD, PUT", "/v1/models/tiny/policy"),
+    ("GET, HEAD", "/health/live"),
+    ("GET, HEAD", "/health/ready"),
+    ("GET, HEAD", "/metrics"),
 ]
 
 
@@ -72,11 +72,23 @@ def test_wrong_method_is_a_405_in_json(
     assert problem.message == f"{method} does not apply to {path}; use {allowed}"
 
 
-@pytest.mark.parametrize(("_", "path"), ROUTES)
-def test_head_is_refused_without_a_body(server: LiveServer, _: str, path: str) -> None:
-    response = server.http.head(path)
-    assert response.status_code == 405
-    assert not response.content
+@pytest.mark.parametrize(
+    ("status", "path"),
+    [
+        *((405 if allowed == "POST" else 200, path) for allowed, path in ROUTES),
+        (404, "/nowhere"),
+        (404, "/v1/models/nope"),
+        (200, "/docs"),
+    ],
+)
+def test_head_says_what_get_says_but_for_the_body(
+    server: LiveServer, status: int, path: str
+) -> None:
+    response, got = server.http.head(path), server.http.get(path)
+    assert (response.status_code, response.content) == (status, b"")
+    assert got.status_code == status
+    if path != "/metrics":  # which tells of every request
+        assert response.headers["content-length"] == got.headers["content-length"]
 
 
 @pytest.mark.parametrize(
