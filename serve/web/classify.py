@@ -18,6 +18,8 @@ from serve.row import Priority
 from serve.web.body import BODY_ERRORS, read_body
 from serve.web.classify_request import ClassifyRequest, check_suits
 from serve.web.error_body import ErrorBody
+from serve.web.long_json import written
+from serve.web.readings import Json
 from serve.web.reply import num_logits, response
 from serve.web.results import ClassifyResponse
 from serve.web.shortcut import Route
@@ -75,12 +77,13 @@ def answering(site: Site) -> Callable[[Request], Awaitable[Response]]:
             raise Cancelled("the client has left") from None
         answered_s = time.monotonic() - arrived_s
 
-        def write() -> Response:
-            return JSONResponse(response(classifier, body, done, answered_s))
+        def told() -> Json:
+            return response(classifier, body, done, answered_s)
 
-        if num_logits(done) > MAX_INLINE_LOGITS:
-            return await asyncio.to_thread(write)
-        return write()
+        if num_logits(done) <= MAX_INLINE_LOGITS:
+            return JSONResponse(told())
+        content = await asyncio.to_thread(lambda: written(told()))
+        return Response(content, media_type=JSONResponse.media_type)
 
     return classify
 
