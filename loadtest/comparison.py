@@ -9,8 +9,10 @@ from typing import Any
 import onnxruntime as ort
 from tokenizers import Tokenizer
 
+from loadtest.feeds import Shape
 from loadtest.one_graph import write_one_graph
-from loadtest.race import Contenders, Finding, OneGraph, Shape, race
+from loadtest.one_graph_session import OneGraph
+from loadtest.race import Contenders, Finding, race
 from serve.bundle import Bundle
 from serve.manifest import Precision
 from serve.ort_environment import plain_options, session_options

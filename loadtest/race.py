@@ -6,13 +6,13 @@ Times are compared turn by turn, so that what slows the machine for a while slow
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
+from loadtest.feeds import Feeds, Shape, feeds_of
+from loadtest.one_graph_session import OneGraph
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.runner import ASKED, Gaps
 from serve.segments import SegmentChain
@@ -32,18 +32,10 @@ _FEWEST_ROUNDS = 7
 _GOALS = ("segments", "leaving", "one_graph")
 _REST_EVERY = 3
 
-Feeds = dict[str, NDArray[np.int64]]  # each (rows, tokens)
 Clock = Callable[[], float]
 Timer = Callable[[], list[float]]
 # Seconds, (runs, exits): until each exit's logits were there; of what has none, (runs, 1).
 Turn = NDArray[np.float64]
-
-
-class Shape(NamedTuple):
-    """A wave's size."""
-
-    rows: int
-    tokens: int
 
 
 class Finding(NamedTuple):
@@ -79,21 +71,6 @@ class Finding(NamedTuple):
     ratio: float
     price_of_cutting: float
     exit_shares: tuple[float, ...]
-
-
-class OneGraph:
-    """The whole model in one session."""
-
-    def __init__(self, path: Path, options: ort.SessionOptions) -> None:
-        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        self._inputs = [value.name for value in self._session.get_inputs()]
-        self._outputs = [value.name for value in self._session.get_outputs()]
-
-    def run(self, feeds: Feeds) -> NDArray[np.float32]:
-        """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
-        logits: NDArray[np.float32]
-        logits, *_ = self._session.run(self._outputs, {n: feeds[n] for n in self._inputs})
-        return logits
 
 
 class Contenders(NamedTuple):
@@ -169,12 +146,6 @@ def _finding(shape: Shape, turns: dict[str, list[list[Turn]]]) -> Finding:
         price_of_cutting=float(np.median(full_s["asked"] / full_s["every_head"])),
         exit_shares=tuple(np.median(runs_s / runs_s[:, -1:], axis=0).tolist()),
     )
-
-
-def feeds_of(shape: Shape, vocabulary: int) -> Feeds:
-    """Return random ids, unmasked."""
-    ids = np.random.default_rng(0).integers(0, vocabulary, shape)
-    return {INPUT_IDS: ids, ATTENTION_MASK: np.ones_like(ids), TOKEN_TYPE_IDS: np.zeros_like(ids)}
 
 
 def _turn(timed_run: Timer) -> Turn:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from loadtest.race import Shape
+from loadtest.feeds import Shape
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loadtest.comparison import one_graphs
-from loadtest.race import Clock, OneGraph
+from loadtest.one_graph_session import OneGraph
+from loadtest.race import Clock
 from serve.bundle import Bundle
 from serve.core import ModelShape
 from serve.manifest import Manifest, Precision

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.race import OneGraph
+from loadtest.one_graph_session import OneGraph
 from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.scheduler import WaveLimits
 

@@ -13,8 +13,9 @@ from export.segments import build_segment, variant
 from export.stages import Span
 from loadtest.bench import bench
 from loadtest.comparison import compare
+from loadtest.feeds import Shape, feeds_of
 from loadtest.one_graph import join, write_one_graph
-from loadtest.race import OneGraph, Shape, feeds_of
+from loadtest.one_graph_session import OneGraph
 from serve.bundle import Bundle
 from serve.manifest import Precision
 from serve.ort_environment import session_options

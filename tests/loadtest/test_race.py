@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from loadtest import race
-from loadtest.race import Contenders, OneGraph, Shape
+from loadtest.feeds import Shape
+from loadtest.one_graph_session import OneGraph
+from loadtest.race import Contenders
 
 
 class CountingChain:

@@ -11,7 +11,7 @@ from loadtest.engine_bench import cached_bundle as module
 from loadtest.engine_bench import random_model
 from loadtest.engine_bench.cached_bundle import cached_bundle
 from loadtest.engine_bench.settings import Budget, ModelSettings
-from loadtest.race import Shape
+from loadtest.feeds import Shape
 from tests.conftest import InTurns
 
 TINY = ModelSettings(name="tiny", layers=3, width=32, heads=2, vocabulary=200, max_tokens=64)

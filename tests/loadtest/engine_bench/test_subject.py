@@ -6,8 +6,8 @@ import pytest
 
 from loadtest.comparison import fair_options
 from loadtest.engine_bench.subject import loaded, shape_of
+from loadtest.feeds import Shape, feeds_of
 from loadtest.one_graph import write_one_graph
-from loadtest.race import Shape, feeds_of
 from serve.bundle import Bundle
 from serve.manifest import Precision
 from tests.tiny import DEPTH

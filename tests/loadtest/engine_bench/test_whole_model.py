@@ -8,7 +8,7 @@ from loadtest.comparison import fair_options
 from loadtest.engine_bench.rows import random_texts
 from loadtest.engine_bench.whole_model import answer_all, full_batches
 from loadtest.one_graph import write_one_graph
-from loadtest.race import OneGraph
+from loadtest.one_graph_session import OneGraph
 from serve.bundle import Bundle
 from serve.scheduler import WaveLimits
 

@@ -1,0 +1,24 @@
+"""The same model as one graph, in ONNX Runtime; written by `loadtest.one_graph`."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from loadtest.feeds import Feeds
+
+
+class OneGraph:
+    """The whole model in one session."""
+
+    def __init__(self, path: Path, options: ort.SessionOptions) -> None:
+        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._inputs = [value.name for value in self._session.get_inputs()]
+        self._outputs = [value.name for value in self._session.get_outputs()]
+
+    def run(self, feeds: Feeds) -> NDArray[np.float32]:
+        """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
+        logits: NDArray[np.float32]
+        logits, *_ = self._session.run(self._outputs, {n: feeds[n] for n in self._inputs})
+        return logits
