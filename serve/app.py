@@ -15,6 +15,7 @@ from ray.serve import Application
 from serve.assembly import assemble
 from serve.config import ServerConfig, UserConfig
 from serve.explain import explain
+from serve.http_server import HttpServer
 from serve.ray_replicas import RayReplicas
 from serve.ray_store import RayStore
 from serve.web.application import build_http_app
@@ -32,20 +33,30 @@ MAX_ONGOING_REQUESTS = 8192
 class Classifiers:
     """A replica: models, their engines, and the HTTP app over them."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, dealer: str | None = None) -> None:
+        """Load the models.
+
+        Args:
+            config: of the app.
+            dealer: place of a `ConnectionDealer` to serve HTTP on its connections too, beside what
+                comes from Ray Serve's proxies; None for that alone.
+        """
         # What we log goes where Ray Serve logs, into the replica's own file.
-        logging.getLogger("serve").handlers = logging.getLogger("ray.serve").handlers
+        for name in ("serve", "uvicorn"):
+            logging.getLogger(name).handlers = logging.getLogger("ray.serve").handlers
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
         store = RayStore(context.app_name)
         assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         replicas = RayReplicas(context.deployment, context.app_name)
-        self._site = Site(self._catalog, self._metrics, replicas, config.web_limits)
+        site = Site(self._catalog, self._metrics, replicas, config.web_limits)
+        self._app = build_http_app(site, self.stop_listening)
+        self._http = HttpServer(self._app, dealer) if dealer else None
         self._poll: asyncio.Task[None] | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_http_app(self._site)
+        return self._app
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Take up baseline policies. What is wrong is logged, and changes nothing."""
@@ -60,6 +71,13 @@ class Classifiers:
             log.error("user_config: %s", problem)
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
+            if self._http:
+                await self._http.start()
+
+    async def stop_listening(self) -> None:
+        """Take no more connections of our own; return when what was taken in is answered."""
+        if self._http:
+            await self._http.stop()
 
     def check_health(self) -> None:
         """Raise if an engine has died, so that Serve replaces the replica."""
@@ -92,8 +110,14 @@ def build(config: ServerConfig) -> Application:
     return bind(config)
 
 
-def bind(config: ServerConfig, **options: Any) -> Application:
-    """Return the application with other deployment options than the defaults."""
+def bind(config: ServerConfig, dealer: str | None = None, **options: Any) -> Application:
+    """Return the application with other deployment options than the defaults.
+
+    Args:
+        config: of the app.
+        dealer: as for `Classifiers`.
+        options: of the deployment.
+    """
     # Not as decorators: replicas then import the class instead of unpickling its code.
     deploy = ray_serve.deployment(
         name="Classifiers",
@@ -103,5 +127,5 @@ def bind(config: ServerConfig, **options: Any) -> Application:
             **options,
         },
     )
-    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config)
+    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, dealer)
     return application

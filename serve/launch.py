@@ -15,7 +15,7 @@ from serve.device import Placement, place
 from serve.errors import InvalidRequest
 from serve.exit_choice import choose_exits
 from serve.hardware import available_threads
-from serve.port import reserve_port, take_port
+from serve.port import take_port
 
 EXAMPLE = "The movie was awesome."
 
@@ -62,15 +62,14 @@ def launch(wanted: Launch, standalone: bool) -> None:
         active_exits=active,
         num_threads=num_threads,
     )
-    take = take_port if standalone else reserve_port
-    with take(wanted.host, wanted.port) as address:
+    with take_port(wanted.host, wanted.port) as address:
         port = address.getsockname()[1]
         invite = partial(_invite, console, bundles, wanted.host, port)
         if standalone:
             _run_standalone(config, address, invite)
         else:
             console.print("starting Ray Serve ...")
-            _run_on_ray(console, config, wanted, port, invite)
+            _run_on_ray(console, config, wanted.replicas, address, invite)
     console.print("stopped")
 
 
@@ -83,13 +82,17 @@ def _run_standalone(config: ServerConfig, address: socket, invite: Callable[[], 
 
 
 def _run_on_ray(
-    console: Console, config: ServerConfig, wanted: Launch, port: int, invite: Callable[[], None]
+    console: Console,
+    config: ServerConfig,
+    replicas: int,
+    address: socket,
+    invite: Callable[[], None],
 ) -> None:
     from serve.ray_server import RayServer
 
-    RayServer(wanted.host, port).run(
+    RayServer(address).run(
         config,
-        wanted.replicas,
+        replicas,
         on_ready=invite,
         on_stop=lambda: console.print("stopping: answering what is in flight ..."),
     )

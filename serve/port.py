@@ -52,30 +52,6 @@ def listen(taken: socket.socket, backlog: int) -> None:
         raise _port_taken(host, port, error) from None
 
 
-def reserve_port(host: str, port: int) -> socket.socket:
-    """Return a socket that keeps an address for Ray Serve's proxy, which binds with SO_REUSEPORT.
-
-    Whom the system gives any port does not get this one. Connections are refused until the proxy
-    listens.
-
-    Args:
-        host: of this machine.
-        port: 0 for any that is free.
-
-    Raises:
-        PortTaken: it cannot be had.
-    """
-    with take_port(host, port) as taken:  # nor is another server's proxy there
-        address = taken.getsockname()
-    reserved = socket.socket()
-    # With the first a server's old connections are no hindrance, neither here nor, by the
-    # second, to the proxy.
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind(address)
-    return reserved
-
-
 def _port_taken(host: str, port: int, error: OSError) -> PortTaken:
     return PortTaken(
         f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"

@@ -7,17 +7,26 @@ import signal
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
+from socket import socket
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from serve.config import ServerConfig
+from serve.connection_dealer import ConnectionDealer
 from serve.errors import Unavailable
 from serve.hardware import available_threads
 from serve.ray_node import start_node
-from serve.ray_proxy import close_proxy
+from serve.web.application import DRAIN_S
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+log = logging.getLogger(__name__)
 
 APP_NAME = "offramp"
 
-DRAIN_S = 30.0
+# Beyond `DRAIN_S`, until what is left has been cancelled.
+_GRACE_S = 5.0
 # `ray.shutdown` returns while raylet and GCS server are still ending.
 CHILDREN_S = 10.0
 
@@ -29,15 +38,13 @@ class _Signalled(Exception):
 class RayServer:
     """Ray and Ray Serve on this machine, for one app, until a signal comes."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Prepare to listen on an address of this machine.
+    def __init__(self, address: socket) -> None:
+        """Prepare to serve.
 
         Args:
-            host: of this machine.
-            port: kept by `serve.port.reserve_port`: the proxy takes it seconds later.
+            address: where to listen, from `serve.port.take_port`; it is closed in the end.
         """
-        self._host = host
-        self._port = port
+        self._address = address
         self._signalled = False
         # Unlike an Event it may be told of a signal while it is being told of another.
         self._wake: SimpleQueue[None] = SimpleQueue()
@@ -61,25 +68,28 @@ class RayServer:
             on_stop: called when a signal has come.
 
         Raises:
-            Unavailable: Ray, its proxy or the replicas do not start.
+            Unavailable: Ray or the replicas do not start.
+            PortTaken: somebody else who took the same address listens meanwhile.
         """
         self._catch_signals()
         try:
             self._start()
             # Ray's core hears of SIGTERM first by now, see `_on_signal`.
             self._catch_signals()
-            self._deploy(config, replicas)
-            on_ready()
-            self._wake.get()
+            with ConnectionDealer(self._address) as dealer:
+                app = self._deploy(config, replicas, dealer.place)
+                dealer.listen()
+                on_ready()
+                self._wake.get()
             on_stop()
-            # Not the application first: a proxy without one answers with a plain-text 404.
-            close_proxy(DRAIN_S)
+            _stop_listening(app)
         except _Signalled:
             on_stop()
         finally:
             _shut_down()
 
-    def _deploy(self, config: ServerConfig, replicas: int) -> None:
+    def _deploy(self, config: ServerConfig, replicas: int, dealer: str) -> "DeploymentHandle[Any]":
+        """Return what reaches the replicas, once all of them are ready."""
         from ray import serve as ray_serve
         from ray.serve.schema import LoggingConfig
 
@@ -91,6 +101,8 @@ class RayServer:
             "ray_actor_options": {"num_cpus": min(1.0, share)},
             "graceful_shutdown_timeout_s": DRAIN_S,
             "graceful_shutdown_wait_loop_s": 0.1,
+            # Ray looks every 10 s, and nobody else tells it that a replica has died.
+            "health_check_period_s": 1.0,
             # Files that cannot be served today can't be served in a moment either.
             "max_constructor_retry_count": 1,
         }
@@ -98,8 +110,8 @@ class RayServer:
         if self._signalled:
             raise _Signalled
         try:
-            ray_serve.run(
-                bind(config, **options),
+            return ray_serve.run(
+                bind(config, dealer, **options),
                 name=APP_NAME,
                 route_prefix="/",
                 logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
@@ -116,11 +128,9 @@ class RayServer:
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         try:
-            ray_serve.start(
-                proxy_location="HeadOnly",
-                http_options={"host": self._host, "port": self._port},
-            )
-        except RayError as error:  # the proxy's, with its traceback
+            # Connections go to the replicas: a proxy in Python takes several times what they take.
+            ray_serve.start(proxy_location="Disabled")
+        except RayError as error:  # an actor's, with its traceback
             raise Unavailable(f"Ray Serve does not start: {_last_line(str(error))}") from None
 
     def _catch_signals(self) -> None:
@@ -143,6 +153,17 @@ class RayServer:
         if self._deploying:
             self._deploying = False
             raise _Signalled
+
+
+def _stop_listening(app: "DeploymentHandle[Any]") -> None:
+    """Let the replicas take no more connections and answer what they have taken in."""
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    try:
+        app.broadcast("stop_listening").results(timeout_s=DRAIN_S + _GRACE_S)
+    except (RayError, RayServeException, TimeoutError) as error:  # none, one died or took long
+        log.warning("a replica did not stop in order: %s", _last_line(str(error)))
 
 
 def _shut_down() -> None:

@@ -11,14 +11,11 @@ from fastapi import FastAPI
 from serve.assembly import assemble
 from serve.classifier import EngineOptions
 from serve.control import MemoryStore
+from serve.http_server import uvicorn_config
 from serve.port import listen
-from serve.web.application import DRAIN_S, build_http_app
+from serve.web.application import build_http_app
 from serve.web.replicas import OnlyReplica
 from serve.web.site import Site, WebLimits
-
-# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute; where the
-# server closes it first, a request may just be on its way on it, and is lost.
-KEEP_ALIVE_S = 90
 
 
 def build_standalone_app(
@@ -51,13 +48,7 @@ def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[]
     Raises:
         PortTaken: somebody else who took the same address listens already.
     """
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=DRAIN_S,
-    )
+    config = uvicorn_config(app)
     listen(address, config.backlog)
     # uvicorn handles signals while it runs and raises them once more when it has stopped;
     # that must not end the process before it has said so.

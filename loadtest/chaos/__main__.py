@@ -1,8 +1,9 @@
 """What clients see while parts of a Ray Serve deployment die or change.
 
-Locust asks two replicas on this machine, in an open loop, while a replica, the controller or the
-proxy is killed, policies change, a new configuration or new code is deployed, and at last the
-server is told to end. Every failed request is reported, with and without a second try.
+Locust asks two replicas on this machine, in an open loop, while policies change, a replica or the
+controller is killed, and at last the server is told to end; then two behind Ray Serve's proxy, as
+on a cluster, while a new configuration or new code is deployed and the proxy is killed. Every
+failed request is reported, with and without a second try.
 """
 
 import argparse
@@ -38,7 +39,6 @@ SERVED: dict[Event, Scenario] = {
     "thresholds": change_thresholds,
     "replica killed": kill_replica,
     "controller killed": kill_controller,
-    "proxy killed": kill_proxy,
     "SIGTERM": terminate,  # the last one
 }
 # Ray Serve notices a dead proxy after three health checks, ten seconds apart.
@@ -46,6 +46,8 @@ SLOW_S: dict[Event, float] = {"proxy killed": 20.0}
 DEPLOYED: dict[Event, Callable[[Scene, Path, Path], None]] = {
     "user_config": change_user_config,
     "new code": deploy_new_code,
+    # `offramp serve` has none.
+    "proxy killed": lambda scene, config, bundle: kill_proxy(scene),
 }
 
 

@@ -25,10 +25,10 @@ class Excuse(NamedTuple):
 EXCUSES = (
     Excuse(
         ("replica killed",),
-        re.compile(r"50[03] "),
-        "it was in the replica that was killed: Ray Serve's proxy cannot know whether it had "
-        "effects, so it answers instead of asking another replica; classification has none, so "
-        "clients may ask again",
+        re.compile(r"no answer(?!.*refused)|50[03] "),
+        "it was in the replica that was killed, and its connection ended with it; nobody else "
+        "knows whether it had effects, so nobody asks another replica; classification has none, "
+        "so clients may ask again",
     ),
     Excuse(
         ("proxy killed",),

@@ -71,7 +71,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=float, help="of the open loop (0.6 of the slowest's best)")
     parser.add_argument("--server-cores", type=int, help="cores of a server (all but one)")
-    parser.add_argument("--no-ray", action="store_true", help="leave out Ray Serve's proxy")
+    parser.add_argument("--no-ray", action="store_true", help="leave out Ray Serve")
     parser.add_argument("--only", default="", help="only contenders whose name has this in it")
     parser.add_argument("--out", type=Path, default=Path("build/compare"), help="(build/compare)")
     return parser.parse_args(arguments)

@@ -53,7 +53,7 @@ def contenders(subject: Subject, ray: bool) -> Iterator[Contender]:
 
     Args:
         subject: what is served.
-        ray: Ray Serve's proxy too, in front of one replica.
+        ray: Ray Serve too, with one replica.
     """
     if subject.checkpoint:
         yield _pipeline(subject, subject.checkpoint)
@@ -63,7 +63,7 @@ def contenders(subject: Subject, ray: bool) -> Iterator[Contender]:
         yield _one_graph(subject, precision)
         yield from _offramp(subject, precision)
     if ray:
-        yield _through_ray(subject, precisions[-1])
+        yield _on_ray(subject, precisions[-1])
 
 
 def _policies(bundle: Bundle) -> list[tuple[str, Json]]:
@@ -79,11 +79,11 @@ def _offramp(subject: Subject, precision: Precision) -> Iterator[Contender]:
         yield Contender(f"Offramp, {precision}, {name}", command, extra)
 
 
-def _through_ray(subject: Subject, precision: Precision) -> Contender:
+def _on_ray(subject: Subject, precision: Precision) -> Contender:
     name, extra = _policies(subject.bundle)[:2][-1]
     folder = str(subject.bundle.folder)
     command = (OFFRAMP, "serve", folder, "--precision", precision, "--port")
-    return Contender(f"Offramp, {precision}, {name}, through Ray Serve", command, extra)
+    return Contender(f"Offramp, {precision}, {name}, on Ray Serve", command, extra)
 
 
 def _one_graph(subject: Subject, precision: Precision) -> Contender:

@@ -1,7 +1,7 @@
 """The HTTP app, put together."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -26,13 +26,23 @@ the model (`exit`); without it the live policy's default rule decides.
 """
 
 
-def build_http_app(site: Site) -> FastAPI:
-    """Return the ASGI app over these models; its lifespan starts and stops their engines."""
+async def _nothing() -> None:
+    pass
+
+
+def build_http_app(site: Site, stop_first: Callable[[], Awaitable[None]] = _nothing) -> FastAPI:
+    """Return the ASGI app over these models; its lifespan starts and stops their engines.
+
+    Args:
+        site: the models.
+        stop_first: what else is to stop, before the engines.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         site.catalog.start()
         yield
+        await stop_first()
         # On a thread: the loop must stay free to pass on the last answers.
         await asyncio.to_thread(site.catalog.stop, DRAIN_S)
 

@@ -1,5 +1,6 @@
 """Ray Serve in the test's process, deployed to by documents, as `serve deploy` and KubeRay do."""
 
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from serve.port import reserve_port
 from serve.ray_node import ENVIRONMENT, start_node
 from tests.patience import until
 from tests.serve.web.live_server import LiveServer
@@ -25,8 +25,7 @@ def serving(
     proxy_location: str = "HeadOnly", http_options: Mapping[str, Any] | None = None
 ) -> Iterator[LiveServer]:
     """Start Ray and Ray Serve on a free port of this machine, for as long as the block takes."""
-    with reserve_port("127.0.0.1", 0) as address, pytest.MonkeyPatch.context() as patch:
-        port = address.getsockname()[1]
+    with reserved_port() as port, pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
         start_node(num_cpus=1)
@@ -41,6 +40,18 @@ def serving(
         finally:
             ray_serve.shutdown()
             ray.shutdown()
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Keep a free port of this machine for Ray Serve's proxy, which binds with SO_REUSEPORT.
+
+    A port that was only found free is soon somebody else's.
+    """
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
 
 
 def deploy_document(document: Mapping[str, Any], application: str) -> None:

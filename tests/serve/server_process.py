@@ -118,7 +118,11 @@ class ServerProcess:
 
     def replicas(self) -> set[Running]:
         """Return the processes of Ray Serve replicas."""
-        return {running for running in self.left() if b"ServeReplica" in _title(running.pid)}
+        return self.titled(b"ServeReplica")
+
+    def titled(self, name: bytes) -> set[Running]:
+        """Return the processes with this in their command line."""
+        return {running for running in self.left() if name in _title(running.pid)}
 
     def titles(self) -> list[bytes]:
         """Return the command lines of all processes."""

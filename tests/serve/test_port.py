@@ -1,11 +1,8 @@
 import socket
-from collections.abc import Callable
 
 import pytest
 
-from serve.port import PortTaken, listen, reserve_port, take_port
-
-Take = Callable[[str, int], socket.socket]
+from serve.port import PortTaken, listen, take_port
 
 
 def listener(address: tuple[str, int], *options: int) -> socket.socket:
@@ -21,9 +18,8 @@ def listener(address: tuple[str, int], *options: int) -> socket.socket:
     return listening
 
 
-@pytest.mark.parametrize("take", [take_port, reserve_port])
-def test_port_is_nobody_elses_until_it_is_given_back(take: Take) -> None:
-    with take("127.0.0.1", 0) as taken:
+def test_port_is_nobody_elses_until_it_is_given_back() -> None:
+    with take_port("127.0.0.1", 0) as taken:
         address = taken.getsockname()
         with pytest.raises(OSError, match="Address already in use"):
             listener(address)
@@ -32,26 +28,20 @@ def test_port_is_nobody_elses_until_it_is_given_back(take: Take) -> None:
     listener(address).close()
 
 
-def test_reserved_port_is_for_who_binds_as_ray_serves_proxy_does() -> None:
-    with reserve_port("127.0.0.1", 0) as reserved:
-        listener(reserved.getsockname(), socket.SO_REUSEPORT).close()
-
-
-def test_connections_of_the_last_server_do_not_keep_the_proxy_from_its_port() -> None:
+def test_connections_of_the_last_server_do_not_keep_the_next_from_its_port() -> None:
     with listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as last:
         address = last.getsockname()
         with socket.create_connection(address) as client:
             last.accept()[0].close()  # who closes first waits
             assert client.recv(1) == b""
-    with reserve_port(*address):
-        listener(address, socket.SO_REUSEPORT).close()
+    with take_port(*address) as taken:
+        listen(taken, 1)
 
 
-@pytest.mark.parametrize("take", [take_port, reserve_port])
-def test_port_of_another_servers_proxy_is_refused(take: Take) -> None:
+def test_port_of_another_servers_proxy_is_refused() -> None:
     proxy = listener(("127.0.0.1", 0), socket.SO_REUSEPORT)
     with proxy, pytest.raises(PortTaken, match="Address already in use"):
-        take(*proxy.getsockname())
+        take_port(*proxy.getsockname())
 
 
 def test_of_two_who_took_a_port_one_listens() -> None:

@@ -1,6 +1,5 @@
 """`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
 
-import contextlib
 import os
 import signal
 import time
@@ -22,7 +21,7 @@ from tests.serve.server_process import (
     requests_in_flight,
     run_offramp,
 )
-from tests.serve.web.live_server import LiveServer, Problem
+from tests.serve.web.live_server import LiveServer
 from tests.tiny import DEPTH
 
 pytestmark = pytest.mark.ray
@@ -83,7 +82,7 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
 def test_cluster_has_no_process_that_nobody_hears_of(process: ServerProcess) -> None:
     titles = b" ".join(process.titles())
     assert b"gcs_server" in titles
-    for program in (b"monitor.py", b"dashboard.py", b"agent.py", b"runtime_env/agent"):
+    for program in (b"monitor.py", b"dashboard.py", b"agent.py", b"runtime_env/agent", b"Proxy"):
         assert program not in titles
 
 
@@ -115,50 +114,6 @@ def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServ
     assert Counter(codes) == {200: 1, 409: 7}
 
 
-def test_refusals_have_our_shape(server: LiveServer) -> None:
-    assert server.refusal("")[:2] == (422, "invalid_request")
-    assert Problem.of(server.post("{"))[:2] == (400, "malformed_body")
-    assert Problem.of(server.post("{}", "text/plain"))[:2] == (415, "unsupported_media_type")
-    assert Problem.of(server.post(b" " * (2**21 + 1)))[:2] == (413, "body_too_large")
-    assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
-    assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
-    assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
-    wrong = {"policy": {"default": "nope"}}
-    assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
-    assert server.refusal("w1", timeout_ms=0).status == 422
-
-
-def test_docs_and_health_are_there(server: LiveServer) -> None:
-    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
-        assert server.http.get(path).status_code == 200
-
-
-def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer) -> None:
-    before = server.metric("offramp_client_disconnects_total")
-    answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
-    content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n" % len(content)
-    )
-
-    def all_answered(count: int) -> bool:
-        now = server.metric("offramp_requests_total", route="/v1/classify", code="200")
-        return now >= answered + count
-
-    def noticed() -> bool:
-        # Several at once, so that some are still in the queue when all leave.
-        with contextlib.ExitStack() as clients:
-            for _ in range(6):
-                clients.enter_context(server.half_sent(head + content))
-            until(lambda: server.metric("offramp_queue_depth") or all_answered(6))
-        return server.metric("offramp_client_disconnects_total") > before
-
-    until(noticed)
-    until(lambda: server.metric("offramp_queue_depth") == 0)
-    server.answer("w1")
-
-
 def test_killed_replica_comes_back_with_the_live_policy(
     server: LiveServer, process: ServerProcess
 ) -> None:
@@ -181,6 +136,18 @@ def test_killed_replica_comes_back_with_the_live_policy(
     assert {a["policy_version"] for a in answers} == {change["version"]}
     assert {a["results"][0]["exit"]["layer"] for a in answers} == {3}
     assert DEPTH != 3
+
+
+def test_nobody_notices_that_the_controller_was_killed(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    replicas = process.replicas()
+    [controller] = process.titled(b"ServeController")
+    os.kill(controller.pid, signal.SIGKILL)
+    until(lambda: process.titled(b"ServeController") - {controller})
+    names = set(by_replica(server, "offramp_policy_version"))
+    until(lambda: {ack["replica"] for ack in change_policy(server, 2)["replicas"]} == names)
+    assert process.replicas() == replicas
 
 
 def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(

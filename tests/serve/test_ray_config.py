@@ -1,11 +1,9 @@
 """The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it.
 
-At the end, how Ray Serve's proxy is closed in front of what was deployed: one cluster for all.
+Requests come through Ray Serve's proxy; one cluster for all.
 """
 
-import json
-import logging
-import socket
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,21 +12,27 @@ from typing import Any
 import pytest
 
 from serve.bundle import Bundle
+from serve.config import ServerConfig
+from serve.connection_dealer import ConnectionDealer
 from serve.control import LivePolicy, VersionedPolicy
 from serve.policy import Policy
-from serve.ray_proxy import close_proxy
+from serve.port import take_port
 from tests.patience import until
 from tests.serve.declarative import deploy_document, details_of, serving
-from tests.serve.web.live_server import LiveServer
+from tests.serve.web.live_server import LiveServer, Problem
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports are not free of them
+    from ray import serve as ray_serve
     from ray._private import worker
     from ray.experimental import internal_kv
 
+    from serve.app import bind
     from serve.ray_store import KEPT_VERSIONS, NAMESPACE, RayStore
 
 pytestmark = pytest.mark.ray
+
+POLICY = "/v1/models/tiny/policy"
 
 Deploy = Callable[[dict[str, Any]], None]
 
@@ -158,29 +162,78 @@ def test_entry_of_another_release_is_passed_over(store: RayStore, bundle: Bundle
     assert live.replace(Policy(), based_on=8).version == 9
 
 
-def test_door_is_closed_first_and_what_was_taken_in_is_answered(
-    server: LiveServer, deploy: Deploy, caplog: pytest.LogCaptureFixture
-) -> None:
-    # The last one: it closes the proxy that all tests above share.
-    deploy(leave_at(1))
-    content = json.dumps({"inputs": "w1"}).encode()
+def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    assert server.refusal("")[:2] == (422, "invalid_request")
+    assert Problem.of(server.post("{"))[:2] == (400, "malformed_body")
+    assert Problem.of(server.post("{}", "text/plain"))[:2] == (415, "unsupported_media_type")
+    assert Problem.of(server.post(b" " * (2**21 + 1)))[:2] == (413, "body_too_large")
+    assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
+    assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
+    assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
+    wrong = {"policy": {"default": "nope"}}
+    assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
+    assert server.refusal("w1", timeout_ms=0).status == 422
+
+
+def test_docs_and_health_are_there(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
+        assert server.http.get(path).status_code == 200
+        head = server.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    before = server.metric("offramp_client_disconnects_total")
+    answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
+    content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
     head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\n\r\n"
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(content)
     )
-    caplog.set_level(logging.WARNING)
-    with server.half_sent(head.encode() + content[:5]) as unfinished:
-        server.answer("w1")
-        close_proxy(drain_s=0.2)
-        assert caplog.messages == ["stopped with requests unanswered"]
-        until(lambda: _refuses(server.port))
-        unfinished.sendall(content[5:])
-        caplog.clear()
-        close_proxy(drain_s=60.0)
-        assert not caplog.messages
-        assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+
+    def all_answered(count: int) -> bool:
+        now = server.metric("offramp_requests_total", route="/v1/classify", code="200")
+        return now >= answered + count
+
+    def noticed() -> bool:
+        # Several at once, so that some are still in the queue when all leave.
+        with contextlib.ExitStack() as clients:
+            for _ in range(6):
+                clients.enter_context(server.half_sent(head + content))
+            until(lambda: server.metric("offramp_queue_depth") or all_answered(6))
+        return server.metric("offramp_client_disconnects_total") > before
+
+    until(noticed)
+    until(lambda: server.metric("offramp_queue_depth") == 0)
+    server.answer("w1")
 
 
-def _refuses(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+def test_replica_with_connections_of_its_own_answers_what_it_has_taken_in_before_it_ends(
+    server: LiveServer, bundle_folder: Path
+) -> None:
+    content = b'{"inputs": "w1"}'
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(content)
+    )
+    config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32")
+    options = {"graceful_shutdown_timeout_s": 60, "ray_actor_options": {"num_cpus": 0.1}}
+    with take_port("127.0.0.1", 0) as address, ConnectionDealer(address) as dealer:
+        live = LiveServer(address.getsockname()[1])
+        app = bind(config, dealer.place, **options)
+        ray_serve.run(app, name="listening", route_prefix="/listening")
+        dealer.listen()
+        with (
+            live.http,
+            live.half_sent(b"") as idle,
+            live.half_sent(head + content[:5]) as unfinished,
+        ):
+            assert live.answer("w1")["model"] == "tiny"
+            ray_serve.delete("listening", _blocking=False)
+            assert idle.recv(1) == b""
+            unfinished.sendall(content[5:])
+            assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+        until(lambda: "listening" not in ray_serve.status().applications)

@@ -38,6 +38,8 @@ def test_failure_without_an_explanation_is_a_problem() -> None:
 
 def test_lost_replica_excuses_no_wrong_answer() -> None:
     assert why("replica killed", "500 without JSON: Internal Server Error")
+    assert why("replica killed", "no answer: Remote end closed connection without response")
+    assert why("replica killed", REFUSED) is None
     assert why("replica killed", "1 results for 2 texts") is None
     assert why("controller killed", "500 without JSON: Internal Server Error") is None
 

@@ -27,7 +27,7 @@ def test_everybody_takes_part(bundle: Bundle, tmp_path: Path) -> None:
         "Offramp, int8, never",
         "Offramp, int8, balanced",
         "Offramp, int8, fast",
-        "Offramp, int8, balanced, through Ray Serve",
+        "Offramp, int8, balanced, on Ray Serve",
     ]
 
 

@@ -1,0 +1,123 @@
+"""HTTP by uvicorn, with the settings that we give it."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from serve.web.application import DRAIN_S
+
+# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute; where the
+# server closes it first, a request may just be on its way on it, and is lost.
+KEEP_ALIVE_S: Final = 90
+_POLL_EVERY_S = 0.01
+
+
+def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
+    """Return our settings of uvicorn.
+
+    Args:
+        app: what answers.
+        settings: more of them.
+    """
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+        **settings,
+    )
+
+
+class HttpServer:
+    """Serves an app on connections that a `ConnectionDealer` deals, on the running event loop.
+
+    Signals and the app's lifespan are minded by somebody else.
+    """
+
+    def __init__(self, app: ASGIApp, place: str) -> None:
+        """Prepare to serve.
+
+        Args:
+            app: what answers, started.
+            place: the dealer's.
+        """
+        # uvicorn's own setting up of logging would close the handlers that others have.
+        self._config = uvicorn_config(app, lifespan="off", log_config=None)
+        self._server = _Server(self._config)
+        self._place = place
+        self._dealt = socket.socket(socket.AF_UNIX)
+        self._serving: asyncio.Task[None] | None = None
+        self._greeting: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Take part, from now on.
+
+        Raises:
+            OSError: no dealer is there.
+        """
+        self._dealt.connect(self._place)
+        self._dealt.setblocking(False)
+        self._serving = asyncio.create_task(self._server.serve([]))
+        while not (self._server.started or self._serving.done()):
+            await asyncio.sleep(_POLL_EVERY_S)
+        if self._serving.done():
+            await self._serving  # which says why
+        asyncio.get_running_loop().add_reader(self._dealt, self._take)
+
+    async def stop(self) -> None:
+        """Take no more connections, and return when what was taken in is answered.
+
+        What takes longer than `DRAIN_S` is cancelled.
+        """
+        if not self._serving:
+            self._dealt.close()
+            return
+        if self._dealt.fileno() >= 0:
+            self._dealt.shutdown(socket.SHUT_RD)
+            while self._take():
+                pass
+        if self._greeting:
+            await asyncio.wait(self._greeting)
+        self._server.should_exit = True
+        await self._serving
+
+    def _take(self) -> bool:
+        """Take the connection that has been dealt, if one has; tell whether it was so."""
+        try:
+            _, dealt, _, _ = socket.recv_fds(self._dealt, 1, 1)
+        except BlockingIOError:
+            return False
+        if not dealt:  # the dealer has ended, or we stop
+            asyncio.get_running_loop().remove_reader(self._dealt)
+            self._dealt.close()
+            return False
+        self._greet(socket.socket(fileno=dealt[0]))
+        return True
+
+    def _greet(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop = asyncio.get_running_loop()
+        greeting = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        self._greeting.add(greeting)
+        greeting.add_done_callback(self._greeting.discard)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """Return what uvicorn makes for each connection that it takes itself."""
+        make: Any = self._config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=self._config, server_state=self._server.server_state, app_state={}
+        )
+        return protocol
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,136 @@
+import asyncio
+import logging
+import select
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from logging.handlers import MemoryHandler
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from serve.connection_dealer import ConnectionDealer
+from serve.http_server import HttpServer
+from serve.port import take_port
+
+
+class App:
+    """Answers with its name, and not before it is let."""
+
+    def __init__(self, name: str = "app") -> None:
+        self.asked = asyncio.Event()
+        self.let = asyncio.Event()
+        self.let.set()
+        self._name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"  # its lifespan is somebody else's
+        self.asked.set()
+        await self.let.wait()
+        await PlainTextResponse(self._name)(scope, receive, send)
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[httpx.AsyncClient]:
+    url = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+        yield client
+
+
+def with_dealer(scenario: Callable[[ConnectionDealer, int], Coroutine[None, None, None]]) -> None:
+    with take_port("127.0.0.1", 0) as address:
+        port = address.getsockname()[1]
+        with ConnectionDealer(address) as dealer:
+            dealer.listen()
+            asyncio.run(scenario(dealer, port))
+
+
+def test_what_was_taken_in_is_answered_and_nothing_else_taken() -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        app = App()
+        server = HttpServer(app, dealer.place)
+        await server.start()
+        async with connected(port) as client:
+            assert (await client.get("/")).text == "app"
+            app.asked.clear()
+            app.let.clear()
+            answer = asyncio.create_task(client.get("/"))
+            await app.asked.wait()
+            stopping = asyncio.create_task(server.stop())
+            _, waiting = await asyncio.open_connection("127.0.0.1", port)
+            successor = HttpServer(App("successor"), dealer.place)
+            await successor.start()
+            async with connected(port) as other:
+                assert (await other.get("/")).text == "successor"
+            assert not stopping.done()
+            app.let.set()
+            assert (await answer).text == "app"
+            await stopping
+            waiting.close()
+            await successor.stop()
+
+    with_dealer(scenario)
+
+
+def test_connection_that_was_dealt_but_not_taken_yet_is_taken_before_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(App(), dealer.place)
+
+        async def until_told() -> None:  # uvicorn looks ten times a second
+            while not server._server.should_exit:
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(server._server, "main_loop", until_told)
+        await server.start()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.settimeout(60)
+            while not select.select([server._dealt], [], [], 0)[0]:
+                time.sleep(0.01)  # the loop must not see it meanwhile
+            await asyncio.wait_for(server.stop(), timeout=20)  # not as long as uvicorn would wait
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+
+    with_dealer(scenario)
+
+
+def test_server_goes_on_when_the_dealer_has_ended() -> None:
+    async def scenario() -> None:
+        with take_port("127.0.0.1", 0) as address:
+            port = address.getsockname()[1]
+            with ConnectionDealer(address) as dealer:
+                dealer.listen()
+                server = HttpServer(App(), dealer.place)
+                await server.start()
+                async with connected(port) as client:
+                    await client.get("/")
+                    await asyncio.to_thread(dealer.close)
+                    assert (await client.get("/")).text == "app"
+                    await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_without_a_dealer_it_does_not_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server = HttpServer(App(), str(tmp_path / "socket"))
+        with pytest.raises(FileNotFoundError):
+            await server.start()
+        await server.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_others_log_goes_where_it_went(tmp_path: Path) -> None:
+    """Ray Serve's controller asks its replicas for that place, and ends those that have none."""
+    kept = MemoryHandler(1, target=logging.NullHandler())
+    try:
+        HttpServer(App(), str(tmp_path / "socket"))._dealt.close()
+        assert kept.target
+    finally:
+        kept.close()
