@@ -56,6 +56,7 @@ class ConnectionDealer:
             raise Unavailable(f"no socket at {self.place}: {error}; set TMPDIR") from None
         self._entrance.listen()
         self._takers: deque[socket.socket] = deque()
+        self._kept: list[socket.socket] = []  # connections that were taken, and nobody was there
         self._listens = self._watched = self._ends = False
         self._bell, self._ringing = socket.socketpair()
         self._selector = DefaultSelector()
@@ -98,7 +99,8 @@ class ConnectionDealer:
             for key, _ in self._selector.select():
                 key.data()
         self._selector.close()
-        for end in (self._address, self._entrance, *self._takers, self._bell, self._ringing):
+        ends = self._address, self._entrance, self._bell, self._ringing
+        for end in (*ends, *self._takers, *self._kept):
             end.close()
 
     def _watch(self, source: socket.socket, heed: Callable[[], None]) -> None:
@@ -115,8 +117,13 @@ class ConnectionDealer:
             self._watch(taker, lambda: self._dismiss(taker))  # it says nothing but that it leaves
             self._takers.append(taker)
             self._watch_address()
+        kept, self._kept = self._kept, []
+        for connection in kept:
+            self._deal(connection)
 
     def _dismiss(self, taker: socket.socket) -> None:
+        if taker not in self._takers:  # it was found out by what it was dealt a moment ago
+            return
         self._takers.remove(taker)
         self._selector.unregister(taker)
         taker.close()
@@ -139,8 +146,7 @@ class ConnectionDealer:
         except OSError:
             time.sleep(_LACKING_S)
             return
-        with connection:
-            self._deal(connection)
+        self._deal(connection)
 
     def _deal(self, connection: socket.socket) -> None:
         """Pass a connection on; where everybody has hundreds to take already, it is closed."""
@@ -149,8 +155,14 @@ class ConnectionDealer:
             self._takers.rotate(-1)
             try:
                 socket.send_fds(taker, [b"."], [connection.fileno()])
-                return
             except BlockingIOError:
                 continue
             except OSError:
                 self._dismiss(taker)
+            else:
+                connection.close()
+                return
+        if self._takers:
+            connection.close()
+        else:
+            self._kept.append(connection)

@@ -101,6 +101,7 @@ class HttpServer:
         return True
 
     def _greet(self, connection: socket.socket) -> None:
+        connection.set_inheritable(False)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = asyncio.get_running_loop()

@@ -1,7 +1,9 @@
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from selectors import EVENT_READ
 
 import pytest
 
@@ -34,6 +36,25 @@ class Scene:
 
     def client(self) -> socket.socket:
         return self._stack.enter_context(socket.create_connection(self.name, TIMEOUT_S))
+
+    @contextmanager
+    def dealer_held(self) -> Iterator[None]:
+        """Let the dealer see all at once, in the end, what happens in the block."""
+        bell, ringing = socket.socketpair()
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            ringing.recv(1)
+            held.set()
+            go_on.wait(TIMEOUT_S)
+
+        with bell, ringing:
+            self.dealer._selector.register(ringing, EVENT_READ, hold)
+            bell.send(b".")
+            assert held.wait(TIMEOUT_S)
+            yield
+            self.dealer._selector.unregister(ringing)
+            go_on.set()
 
     def takers(self, number: int) -> list[socket.socket]:
         """Return who takes part, once the dealer knows them all."""
@@ -91,6 +112,22 @@ def test_who_leaves_gets_no_more_and_the_rest_does(scene: Scene) -> None:
     until(lambda: not scene.dealer._takers)
     client = scene.client()
     assert peer_of_dealt(scene.taker()) == client.getsockname()
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_connections_that_come_as_the_last_one_leaves_are_for_its_successor(
+    scene: Scene, leaves_first: bool
+) -> None:
+    [last] = scene.takers(1)
+    scene.dealer.listen()
+    with scene.dealer_held():
+        clients = [scene.client() for _ in range(0 if leaves_first else 3)]
+        last.close()
+        clients += [scene.client() for _ in range(3 - len(clients))]
+    until(lambda: not scene.dealer._takers)
+    successor = scene.taker()
+    names = {client.getsockname() for client in clients}
+    assert {peer_of_dealt(successor) for _ in clients} == names
 
 
 def test_who_only_stops_reading_gets_no_more(scene: Scene) -> None:
