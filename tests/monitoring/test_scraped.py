@@ -1,6 +1,7 @@
 """A real Prometheus scrapes a server of two replicas; every panel of the dashboard has data."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +32,8 @@ OURS = [query for query in queries() if "ray_serve_" not in query.expr]
 def server(bundle_folder: Path) -> Iterator[LiveServer]:
     with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
         yield process.client()
+        process.send(signal.SIGTERM)  # killed, it leaves files behind
+        assert process.exit_status() == 0, process.output
 
 
 @pytest.fixture(scope="module")
