@@ -9,7 +9,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import TemporaryDirectory
@@ -23,6 +22,10 @@ from serve.port import listen
 _BACKLOG = 2048
 # Until the system may have what it lacks to take one: file descriptors, memory.
 _LACKING_S = 0.05
+# Until somebody may have room for one more.
+_FULL_S = 0.005
+# For those that have come before the end.
+_LAST_S = 1.0
 
 
 class ConnectionDealer:
@@ -56,10 +59,11 @@ class ConnectionDealer:
             raise Unavailable(f"no socket at {self.place}: {error}; set TMPDIR") from None
         self._entrance.listen()
         self._takers: deque[socket.socket] = deque()
-        self._kept: list[socket.socket] = []  # connections that were taken, and nobody was there
+        self._kept: list[socket.socket] = []  # connections for which nobody had room
         self._listens = self._watched = self._ends = False
         self._bell, self._ringing = socket.socketpair()
         self._selector = DefaultSelector()
+        self._address.setblocking(False)
         self._watch(self._entrance, self._admit)
         self._watch(self._ringing, self._heed)
         self._thread = Thread(target=self._run, name="connection-dealer", daemon=True)
@@ -96,8 +100,11 @@ class ConnectionDealer:
 
     def _run(self) -> None:
         while not self._ends:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(_FULL_S if self._kept and self._takers else None):
                 key.data()
+            if self._takers:
+                self._deal_kept()
+        self._deal_last()
         self._selector.close()
         ends = self._address, self._entrance, self._bell, self._ringing
         for end in (*ends, *self._takers, *self._kept):
@@ -112,14 +119,10 @@ class ConnectionDealer:
         self._watch_address()
 
     def _admit(self) -> None:
-        with suppress(OSError):  # it may have left again
-            taker, _ = self._entrance.accept()
+        if taker := _accepted(self._entrance):
             self._watch(taker, lambda: self._dismiss(taker))  # it says nothing but that it leaves
             self._takers.append(taker)
             self._watch_address()
-        kept, self._kept = self._kept, []
-        for connection in kept:
-            self._deal(connection)
 
     def _dismiss(self, taker: socket.socket) -> None:
         if taker not in self._takers:  # it was found out by what it was dealt a moment ago
@@ -130,8 +133,8 @@ class ConnectionDealer:
         self._watch_address()
 
     def _watch_address(self) -> None:
-        """Mind new connections if somebody is there to take them."""
-        wanted = self._listens and bool(self._takers)
+        """Mind new connections if somebody is there to take them; the others wait."""
+        wanted = self._listens and bool(self._takers) and not self._kept
         if wanted and not self._watched:
             self._watch(self._address, self._take)
         elif self._watched and not wanted:
@@ -139,30 +142,56 @@ class ConnectionDealer:
         self._watched = wanted
 
     def _take(self) -> None:
-        try:
-            connection, _ = self._address.accept()
-        except BlockingIOError:  # it has left again
-            return
-        except OSError:
-            time.sleep(_LACKING_S)
-            return
-        self._deal(connection)
+        if connection := _accepted(self._address):
+            self._deal(connection)
+
+    def _deal_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for connection in kept:
+            self._deal(connection)
+        self._watch_address()
+
+    def _deal_last(self) -> None:
+        """Deal what has come already: who connected has not been refused."""
+        end_s = time.monotonic() + _LAST_S
+        while self._listens and self._takers and time.monotonic() < end_s:
+            if self._kept:
+                self._deal_kept()
+                time.sleep(_FULL_S)
+                continue
+            try:
+                connection, _ = self._address.accept()
+            except OSError:  # there is none
+                return
+            self._deal(connection)
 
     def _deal(self, connection: socket.socket) -> None:
-        """Pass a connection on; where everybody has hundreds to take already, it is closed."""
+        """Pass a connection on, or keep it where nobody has room.
+
+        A process has room for hundreds that it has not taken yet, and the system for as many in
+        all as this user may have open.
+        """
         for _ in range(len(self._takers)):
             taker = self._takers[0]
             self._takers.rotate(-1)
             try:
                 socket.send_fds(taker, [b"."], [connection.fileno()])
-            except BlockingIOError:
-                continue
-            except OSError:
+            except (BrokenPipeError, ConnectionResetError):
                 self._dismiss(taker)
+            except OSError:
+                continue
             else:
                 connection.close()
                 return
-        if self._takers:
-            connection.close()
-        else:
-            self._kept.append(connection)
+        self._kept.append(connection)
+        self._watch_address()
+
+
+def _accepted(listening: socket.socket) -> socket.socket | None:
+    try:
+        return listening.accept()[0]
+    except BlockingIOError:  # it has left again
+        return None
+    except OSError:
+        time.sleep(_LACKING_S)
+        return None

@@ -15,6 +15,7 @@ from serve.web.application import DRAIN_S
 # server closes it first, a request may just be on its way on it, and is lost.
 KEEP_ALIVE_S: Final = 90
 _POLL_EVERY_S = 0.01
+_AT_ONCE = 32
 
 
 def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
@@ -68,7 +69,7 @@ class HttpServer:
             await asyncio.sleep(_POLL_EVERY_S)
         if self._serving.done():
             await self._serving  # which says why
-        asyncio.get_running_loop().add_reader(self._dealt, self._take)
+        asyncio.get_running_loop().add_reader(self._dealt, self._take_some)
 
     async def stop(self) -> None:
         """Take no more connections, and return when what was taken in is answered.
@@ -85,19 +86,26 @@ class HttpServer:
         if self._greeting:
             await asyncio.wait(self._greeting)
         self._server.should_exit = True
-        await self._serving
+        await asyncio.shield(self._serving)  # others may wait for the same
+
+    def _take_some(self) -> None:
+        """Take what has been dealt, but no more than leaves time for the requests."""
+        for _ in range(_AT_ONCE):
+            if not self._take():
+                return
 
     def _take(self) -> bool:
         """Take the connection that has been dealt, if one has; tell whether it was so."""
         try:
-            _, dealt, _, _ = socket.recv_fds(self._dealt, 1, 1)
+            data, dealt, _, _ = socket.recv_fds(self._dealt, 1, 1)
         except BlockingIOError:
             return False
-        if not dealt:  # the dealer has ended, or we stop
+        if not data:  # the dealer has ended, or we stop
             asyncio.get_running_loop().remove_reader(self._dealt)
             self._dealt.close()
             return False
-        self._greet(socket.socket(fileno=dealt[0]))
+        if dealt:  # else this process has no file descriptor left for it
+            self._greet(socket.socket(fileno=dealt[0]))
         return True
 
     def _greet(self, connection: socket.socket) -> None:

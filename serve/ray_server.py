@@ -161,9 +161,14 @@ def _stop_listening(app: "DeploymentHandle[Any]") -> None:
     from ray.serve.exceptions import RayServeException
 
     try:
-        app.broadcast("stop_listening").results(timeout_s=DRAIN_S + _GRACE_S)
-    except (RayError, RayServeException, TimeoutError) as error:  # none, one died or took long
-        log.warning("a replica did not stop in order: %s", _last_line(str(error)))
+        call = app.broadcast("stop_listening")
+        # Not as soon as one has died: the others may be busy still.
+        said = call.results(timeout_s=DRAIN_S + _GRACE_S, return_exceptions=True)
+    except (RayError, RayServeException, TimeoutError) as error:
+        said = [error]
+    for reply in said:
+        if isinstance(reply, BaseException):
+            log.warning("a replica did not stop in order: %s", _last_line(str(reply)))
 
 
 def _shut_down() -> None:

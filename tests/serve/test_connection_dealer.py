@@ -1,9 +1,11 @@
+import errno
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from selectors import EVENT_READ
+from typing import Any
 
 import pytest
 
@@ -146,6 +148,45 @@ def test_who_does_not_take_its_own_does_not_keep_others_from_theirs(scene: Scene
         scene.client()
     for _ in range(40):
         dealt(other).close()
+
+
+def test_connections_wait_while_nobody_has_room(scene: Scene) -> None:
+    [taker] = scene.takers(1)
+    scene.dealer._takers[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # room for a few
+    scene.dealer.listen()
+    names = {scene.client().getsockname() for _ in range(60)}
+    assert {peer_of_dealt(taker) for _ in range(60)} == names
+
+
+def test_what_the_system_lacks_for_a_moment_costs_nobody_a_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [taker] = scene.takers(1)
+    send, failures = socket.send_fds, [errno.ETOOMANYREFS, errno.ENOBUFS]
+
+    def lacking(*given: Any) -> int:
+        if failures:
+            raise OSError(failures.pop(), "")
+        return send(*given)
+
+    monkeypatch.setattr(socket, "send_fds", lacking)
+    scene.dealer.listen()
+    client = scene.client()
+    assert peer_of_dealt(taker) == client.getsockname()
+    assert not failures
+
+
+def test_who_has_connected_before_the_end_is_dealt_to(scene: Scene) -> None:
+    [taker] = scene.takers(1)
+    scene.dealer.listen()
+    with scene.dealer_held():
+        names = {scene.client().getsockname() for _ in range(20)}
+        closing = threading.Thread(target=scene.dealer.close)
+        closing.start()
+        until(lambda: scene.dealer._ends)
+    closing.join()
+    assert {peer_of_dealt(taker) for _ in range(20)} == names
+    assert taker.recv(1) == b""
 
 
 def test_at_the_end_connections_are_refused_and_what_was_dealt_goes_on(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import os
 import select
 import socket
 import time
@@ -7,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from logging.handlers import MemoryHandler
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -95,6 +97,54 @@ def test_connection_that_was_dealt_but_not_taken_yet_is_taken_before_the_end(
                 time.sleep(0.01)  # the loop must not see it meanwhile
             await asyncio.wait_for(server.stop(), timeout=20)  # not as long as uvicorn would wait
             assert client.recv(15) == b"HTTP/1.1 200 OK"
+
+    with_dealer(scenario)
+
+
+def test_connection_for_which_there_is_no_descriptor_left_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system then passes the byte alone, and closes the connection."""
+    receive, lacking = socket.recv_fds, [True]
+
+    def receive_without(*given: Any) -> Any:
+        data, descriptors, flags, place = receive(*given)
+        if descriptors and lacking:
+            lacking.pop()
+            os.close(descriptors.pop())
+        return data, descriptors, flags, place
+
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        monkeypatch.setattr(socket, "recv_fds", receive_without)
+        server = HttpServer(App(), dealer.place)
+        await server.start()
+        async with connected(port) as client:
+            with pytest.raises(httpx.HTTPError):
+                await client.get("/")
+            assert (await client.get("/")).text == "app"
+        assert not lacking
+        await server.stop()
+
+    with_dealer(scenario)
+
+
+def test_who_gives_up_waiting_for_the_end_ends_it_for_nobody_else() -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        app = App()
+        server = HttpServer(app, dealer.place)
+        await server.start()
+        async with connected(port) as client:
+            app.let.clear()
+            answer = asyncio.create_task(client.get("/"))
+            await app.asked.wait()
+            impatient, patient = (asyncio.create_task(server.stop()) for _ in range(2))
+            await asyncio.sleep(0)
+            impatient.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await impatient
+            app.let.set()
+            assert (await answer).text == "app"
+            await patient
 
     with_dealer(scenario)
 
