@@ -81,7 +81,10 @@ class ConnectionDealer:
         self.close()
 
     def close(self) -> None:
-        """Refuse connections from now on; those that have been dealt are not touched."""
+        """Deal what has come already, and refuse connections from then on.
+
+        Those that have been dealt are not touched.
+        """
         if not self._ends:
             self._ends = True
             self._bell.send(b".")

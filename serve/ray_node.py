@@ -10,8 +10,8 @@ from serve.errors import Unavailable
 
 # Read by Ray at import, in every process. Niceness 15, its default, starves replicas on a
 # busy machine; usage reports would leave the machine; the third keeps Ray from warning that
-# it will one day hide GPUs from actors that ask for none. A proxy that has died is missed by
-# everybody, so it is looked for more often than every 10 s.
+# it will one day hide GPUs from actors that ask for none. A proxy that has died, where there
+# is one, is missed by everybody, so it is looked for more often than every 10 s.
 ENVIRONMENT: Final = {
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
