@@ -7,6 +7,8 @@ from typing import Final
 
 # The segment to begin with, counted from 0: int64, a scalar; 0 if it is left out.
 FIRST: Final = "first segment"
+# Given for it, all segments run, and no head but the last.
+AT_ONCE: Final = -1
 # The hidden states it begins with, and which rows of them go on.
 FIRST_HIDDEN: Final = "first hidden"
 FIRST_KEEP: Final = "first keep"
@@ -14,6 +16,8 @@ FIRST_KEEP: Final = "first keep"
 # for the run to end after a segment. 0 ends it anyhow; infinity does not, and its head does not
 # run. More than one per segment are not looked at.
 GAPS: Final = "all gaps"
+# Not an input, but the first segment's first one, if it is to be read once more.
+AGAIN: Final = "input again"
 
 
 def every(said: str) -> str:

@@ -14,7 +14,8 @@ An `If` that runs nothing costs 2 microseconds and up to 12 with cold caches, an
 another 5 more when it runs. So segments lie in stretches of one, two, four and so on, each inside
 an `If` at the end of the stretch before: a run that ends early passes all that follow in one, and
 a long one enters few. (A `Loop` over a tree of `If` nodes takes 3 more per segment that runs, and
-layouts of memory, see `serve.sessions`, save it less.)
+layouts of memory, see `serve.sessions`, save it less.) Rows that leave at the last exit pass all
+of it: one more `If` runs every segment at once (`serve.full_run`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from serve.branches import SegmentOutputs, either, kind_of, no_rows
-from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, hidden_after
+from serve.full_run import full_run, said_at_once
+from serve.graph_ports import (
+    AGAIN,
+    FIRST,
+    FIRST_HIDDEN,
+    FIRST_KEEP,
+    GAPS,
+    every,
+    hidden_after,
+)
 from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP
 from serve.onnx_wire import FLOAT, GRAPH, INPUT, INT64, NAME, OUTPUT
 from serve.onnx_writing import Pieces, constant, framed, node, string, value
-from serve.segment_branch import AGAIN, Place, branch, runs, said_by, stretch_runs
+from serve.segment_branch import Place, branch, runs, said_by, stretch_runs
 from serve.segment_model import SegmentModel, taken_apart
 
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
@@ -38,7 +48,7 @@ def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     Its inputs are those of `serve.graph_ports` and those of the segments, but for `HIDDEN` and
     `KEEP`; those that no segment reads which runs may be left out: each that is given costs a
     microsecond or more. Its outputs are `hidden_after` each segment, and `every` other output of
-    the segments.
+    the segments. Where all run at once, hidden states have no rows.
 
     Args:
         models: ONNX models with the same outputs, first to last; by their files, from which the
@@ -72,6 +82,7 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     parts: Pieces = [string(NAME, "segments")]
     if len(segments[0].inputs) % 2:
         parts += node("Identity", [next(iter(segments[0].inputs))], [AGAIN])
+    parts += full_run(segments, outputs)
     parts += _stretch(segments, 0, outputs, num_labels)
     own = [(name, *kind_of(whole)) for name, whole in inputs.items() if name not in _ENTRY_NAMES]
     hidden = FIRST_HIDDEN, *outputs.kinds[HIDDEN_OUT]
@@ -101,10 +112,10 @@ def _stretch(
         num_labels: as for `one_graph`.
     """
     end = min(2 * begin + 1, len(segments))
-    parts: Pieces = [
-        constant(f"number {begin}", np.array(begin, np.int64)),
-        *node("LessOrEqual", [FIRST, f"number {begin}"], [runs(begin)]),
-    ]
+    parts: Pieces = []
+    if begin:
+        parts.append(constant(f"number {begin}", np.array(begin, np.int64)))
+        parts += node("LessOrEqual", [FIRST, f"number {begin}"], [runs(begin)])
     for number in range(begin, end):
         after = segments[number + 1] if number + 1 < len(segments) else None
         place = Place(number, after, number + 1 == end)
@@ -114,6 +125,7 @@ def _stretch(
     for name in outputs.said:
         said = [said_by(number, name) for number in range(begin, end)]
         said += [_said_from(end, name)] if end < len(segments) else []
+        said += [] if begin else [said_at_once(name)]
         parts += node("Concat", said, [_said_from(begin, name)], integers={"axis": 0})
     return parts
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 # Fields of ONNX's messages.
 GRAPH, OPSET, FUNCTION = 7, 8, 25  # of a model
 NODE, NAME, INITIALIZER, INPUT, OUTPUT, VALUE_INFO = 1, 2, 5, 11, 12, 13  # of a graph
-READS, GIVES, OP, ATTRIBUTE = 1, 2, 4, 5  # of a node
+READS, GIVES, NODE_NAME, OP, ATTRIBUTE = 1, 2, 3, 4, 5  # of a node
 DIMS, DATA_TYPE, TENSOR_NAME, RAW_DATA, EXTERNAL, LOCATION = 1, 2, 8, 9, 13, 14  # of a tensor
 INTEGER, SUBGRAPH, SUBGRAPHS, KIND = 3, 6, 11, 20  # of an attribute
 

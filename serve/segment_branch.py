@@ -1,18 +1,15 @@
 """The node of `serve.one_graph` that runs a segment, or does not."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from serve.branches import SegmentOutputs, either
-from serve.graph_ports import FIRST, GAPS, hidden_after
+from serve.graph_ports import AGAIN, FIRST, GAPS, hidden_after
 from serve.manifest import HIDDEN_OUT, LOGITS
 from serve.onnx_wire import BOOL, OUTPUT
 from serve.onnx_writing import Pieces, constant, node, value
 from serve.segment_model import SegmentModel
-
-# The first segment's first input, if it is to be read once more.
-AGAIN: Final = "input again"
 
 _OWN_GAP, _UNASKED_HERE, _OWN = "own gap", "unasked here", "own number"
 _GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from serve.bundle import Bundle
 from serve.errors import InvalidBundle
-from serve.graph_ports import FIRST, GAPS, every, hidden_after
+from serve.graph_ports import AT_ONCE, FIRST, GAPS, every, hidden_after
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
@@ -96,8 +96,11 @@ class Segments:
         inputs = {INPUT_IDS: one, ATTENTION_MASK: one}
         if token_types:
             inputs[TOKEN_TYPE_IDS] = np.zeros_like(one)
-        course = self.course(0, np.full(self._num_segments, ASKED))
-        self.run(course.outputs, course.feeds | inputs)
+        for gap in (ASKED, np.inf):
+            gaps = np.full(self._num_segments, gap, np.float32)
+            gaps[-1] = 0
+            course = self.course(0, gaps)
+            self.run(course.outputs, course.feeds | inputs)
 
     def course(self, first: int, gaps: Gaps, lone_tokens: int = 0) -> Course:
         """Return what a run is to do that begins with a segment.
@@ -119,8 +122,9 @@ class Segments:
             gaps = np.concatenate([gaps, np.zeros(2 * lone_tokens, np.float32)])
         hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
         feeds: dict[str, NDArray[Any]] = {GAPS: gaps}
-        if first:
-            feeds[FIRST] = np.array(first, np.int64)
+        at_once = first == 0 and ends == [self._num_segments - 1]
+        if first or at_once:
+            feeds[FIRST] = np.array(AT_ONCE if at_once else first, np.int64)
         return Course([*hidden, *self._said], len(hidden), feeds, ends)
 
 

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from serve.bundle import Bundle
-from serve.graph_ports import FIRST, GAPS, hidden_after
+from serve.graph_ports import AT_ONCE, FIRST, GAPS, hidden_after
 from serve.runner import ASKED
 from serve.segments import SegmentChain
 from serve.sessions import Course, Segments
@@ -77,7 +77,26 @@ def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
 
     monkeypatch.setattr(ort.InferenceSession, "run", note)
     Segments(bundle, "fp32", 1, ["logits"])
-    assert calls == [((1, 1), DEPTH, DEPTH)]
+    assert calls == [((1, 1), DEPTH, DEPTH), ((1, 1), DEPTH, 1)], "exit after exit, and at once"
+
+
+@pytest.mark.parametrize(
+    ("first", "gaps", "at_once"),
+    [
+        (0, [math.inf, math.inf, math.inf, 0], True),
+        (0, [math.inf, math.inf, math.inf, FAR], True),
+        (0, [math.inf, math.inf, FAR, 0], False),
+        (0, [math.inf, math.inf, 0, 0], False),
+        (1, [math.inf, math.inf, math.inf, 0], False),
+        (0, [0, math.inf, math.inf, 0], False),
+    ],
+)
+def test_rows_that_leave_at_the_last_exit_run_at_once(
+    segments: Segments, first: int, gaps: list[float], at_once: bool
+) -> None:
+    feeds = course_of(segments, first, gaps).feeds
+    assert feeds.get(FIRST, 0) == (AT_ONCE if at_once else first)
+    assert set(feeds) == ({FIRST, GAPS} if at_once or first else {GAPS})
 
 
 def test_memory_is_laid_out(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

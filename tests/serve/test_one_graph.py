@@ -1,7 +1,10 @@
 """Segments joined in one graph: which of them run, and what is refused."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,15 @@ from onnx import numpy_helper, parser
 
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
-from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every, hidden_after
+from serve.graph_ports import (
+    AT_ONCE,
+    FIRST,
+    FIRST_HIDDEN,
+    FIRST_KEEP,
+    GAPS,
+    every,
+    hidden_after,
+)
 from serve.one_graph import one_graph
 from serve.runner import ASKED
 from serve.segments import SegmentChain
@@ -136,7 +147,8 @@ def test_a_run_that_ends_passes_what_follows_its_stretch_in_one(
     graph = onnx.load_from_string(one_graph(models(number), 2)).graph
     found = []
     while graph:
-        *segments, last = [node for node in graph.node if node.op_type == "If"]
+        chain = [node for node in graph.node if node.op_type == "If"]
+        *segments, last = [node for node in chain if node.input[0] != "all run"]
         follows = last.input[0].startswith("stretch")
         found.append(len(segments) + (not follows))
         graph = next(a.g for a in last.attribute if a.name == "then_branch") if follows else None
@@ -158,17 +170,42 @@ def test_heads_that_nobody_asks_do_not_run_and_end_nothing(unasked: tuple[int, .
     assert list(ran) == [0, 1, 2, 3]
 
 
+def with_a_head_that_fails(chain: Models, index: int) -> Models:
+    file = f"{index}.onnx"
+    model = onnx.load_from_string(bytes(chain[file]))
+    model.graph.node[-1].op_type = "Gather"
+    model.graph.node[-1].input.append("five")
+    model.graph.initializer.append(numpy_helper.from_array(np.array([5]), "five"))
+    return chain | {file: memoryview(model.SerializeToString())}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
+def test_all_segments_run_at_once_and_the_last_says_what_it_says_after_the_others(
+    number: int,
+) -> None:
+    session = opened(models(number))
+    rows = np.array([[10, 11], [20, 22]], np.float32)
+    for gaps in ([0] * number, [ASKED] * number):
+        feeds = {"begin": rows, FIRST: np.array(AT_ONCE), GAPS: np.array(gaps, np.float32)}
+        *after, said = session.run(None, feeds)
+        assert said.tolist() == (rows + sums(0, number)[-1]).tolist()
+        assert not any(len(hidden) for hidden in after)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_run_of_all_segments_at_once_asks_no_head_but_the_last(index: int) -> None:
+    session = opened(with_a_head_that_fails(models(3), index))
+    row, gaps = np.ones((1, 2), np.float32), np.zeros(3, np.float32)
+    feeds = {"begin": row, FIRST: np.array(AT_ONCE), GAPS: gaps}
+    with nullcontext() if index < 2 else pytest.raises(Exception, match="Gather"):
+        assert session.run([every("logits")], feeds)[0].tolist() == [[4, 4]]
+
+
 def test_heads_that_fail_are_not_heard_of_where_nobody_asks_them() -> None:
-    failing = models(2)
-    broken = onnx.load_from_string(bytes(failing["0.onnx"]))
-    broken.graph.node[-1].op_type = "Reshape"
-    broken.graph.node[-1].input.append("five")
-    broken.graph.initializer.append(numpy_helper.from_array(np.array([5]), "five"))
-    failing["0.onnx"] = memoryview(broken.SerializeToString())
-    session = ort.InferenceSession(one_graph(failing, 2), providers=["CPUExecutionProvider"])
+    session = opened(with_a_head_that_fails(models(2), 0))
     _, said = run(session, 0, [[1, 2]], [math.inf, 0])
     assert said.tolist() == [[[2, 3]]]
-    with pytest.raises(Exception, match="Reshape"):
+    with pytest.raises(Exception, match="Gather"):
         run(session, 0, [[1, 2]], [0, 0])
 
 
@@ -254,6 +291,42 @@ def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     paths = bundle.segment_paths("fp32")
     files = {path.name: memoryview(path.read_bytes()) for path in paths}
     assert len(one_graph(files, 3)) < 0.5 * sum(map(len, files.values()))
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+import onnxruntime
+from serve.one_graph import one_graph
+from serve.process_memory import loading_weights
+
+def own_bytes():
+    return 1024 * int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0])
+
+folder = Path(sys.argv[1])
+files = {path.name: memoryview(path.read_bytes()) for path in sorted(folder.iterdir())}
+joined = one_graph(files, 0)
+options, before = onnxruntime.SessionOptions(), own_bytes()
+options.add_session_config_entry(
+    "session.model_external_initializers_file_folder_path", str(folder)
+)
+with loading_weights():
+    session = onnxruntime.InferenceSession(joined, options, providers=["CPUExecutionProvider"])
+print(own_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells of memory")
+def test_weights_are_held_once_although_branches_of_two_kinds_run_them(tmp_path: Path) -> None:
+    texts = FIRST_SEGMENT.replace("Add", "MatMul"), SEGMENT.replace("Add", "MatMul")
+    for file, model in models(3, texts=texts).items():
+        heavy = onnx.load_from_string(bytes(model))
+        weights = np.full((2048, 2048), 1 + int(file[0]), np.float32)
+        heavy.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "own"))
+        onnx.save(heavy, tmp_path / file)
+    command = [sys.executable, "-c", HOLDING, str(tmp_path)]
+    held = subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout
+    assert 0.9 < int(held) / (3 * weights.nbytes) < 1.4
 
 
 def other_outputs(name: str) -> memoryview:
