@@ -17,6 +17,10 @@ _NEARLY_FULL = 0.75
 # glibc maps each block for itself that is larger than the largest such block freed so far; it
 # learns that of blocks up to 32 MiB.
 _LARGE_BLOCK = 31 << 20
+# What it then keeps of free memory at the end of a heap; it would be twice that block.
+_KEPT_FREE = 1 << 20
+# mallopt(3)
+_M_TRIM_THRESHOLD = -1
 # madvise(2)
 _MADV_DONTNEED = 4
 _MADV_COLLAPSE = 25  # Linux 6.1
@@ -39,14 +43,18 @@ def loading_weights() -> Iterator[None]:
     """Let what is loaded meanwhile lie together, and settle it (`settle_memory`) at the end.
 
     Weights of a few MB would lie alone between files, where few huge pages find room. Once the C
-    library has freed a large block it takes others as large from what it has in one piece.
+    library has freed a large block it takes others as large from what it has in one piece. What
+    large waves need for a while goes back to the system all the same.
     """
     library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc
+    is_glibc = hasattr(library, "malloc_trim")
+    if is_glibc:
         library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
         library.free.argtypes = [ctypes.c_void_p]
         library.free(library.malloc(_LARGE_BLOCK))
     yield
+    if is_glibc:
+        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE)
     settle_memory()
 
 

@@ -94,6 +94,39 @@ def test_blocks_lie_together_although_files_are_mapped_between_them() -> None:
     assert bytes_between() >= 7 * mmap.PAGESIZE
 
 
+_BLOCKS_ONCE_LOADED = """
+import ctypes
+from pathlib import Path
+from serve.process_memory import loading_weights
+library = ctypes.CDLL(None)
+library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+library.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+
+def own_kib():
+    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0])
+
+with loading_weights():
+    pass
+before = own_kib()
+blocks = [library.malloc(3 << 20) for _ in range(8)]
+for block in blocks:
+    library.memset(block, 1, 3 << 20)
+held = own_kib()
+for block in blocks:
+    library.free(block)
+print(held - before, own_kib() - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="so glibc does it")
+def test_memory_that_is_free_again_goes_back_once_weights_are_loaded() -> None:
+    command = [sys.executable, "-c", _BLOCKS_ONCE_LOADED]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    held, kept = map(int, said.split())
+    assert held > 20 << 10
+    assert kept < 2 << 10
+
+
 def test_weights_are_settled_once_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[str] = []
     monkeypatch.setattr(process_memory, "settle_memory", lambda: settled.append("settled"))
