@@ -79,7 +79,7 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     """Return the fields of the graph that runs one segment after the other."""
     outputs = SegmentOutputs(segments[0])
     inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
-    parts: Pieces = [string(NAME, "segments")]
+    parts: Pieces = [string(NAME, "segments"), *segments[0].tables]
     if len(segments[0].inputs) % 2:
         parts += node("Identity", [next(iter(segments[0].inputs))], [AGAIN])
     parts += full_run(segments, outputs)

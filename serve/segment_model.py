@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from serve.manifest import ATTENTION_MASK, HIDDEN, HIDDEN_OUT, KEEP
+from serve.onnx_renaming import renamed
 from serve.onnx_wire import (
     FUNCTION,
     GRAPH,
@@ -23,6 +24,9 @@ from serve.onnx_wire import (
 )
 from serve.onnx_writing import Pieces, left_in, reading
 
+# Operators that read rows of a table and no more: no kernel makes something else of it.
+_LOOKS_UP = {"Gather", "Slice"}
+
 
 class SegmentModel(NamedTuple):
     """The parts of a segment's model, in whole fields, tag and length included.
@@ -33,6 +37,8 @@ class SegmentModel(NamedTuple):
         functions: that nodes may name as operators.
         inputs: by name.
         outputs: by name; that of hidden states is among them.
+        tables: of the first segment, the embeddings that its layers look up, for the graph around
+            all that runs them: in several, each would be mapped into memory by itself.
         entry: of a later segment, what chooses rows and cuts padding.
         entered: the value that `entry` gives.
         layers: what leads to the hidden states that go out.
@@ -45,6 +51,7 @@ class SegmentModel(NamedTuple):
     functions: list[bytes]
     inputs: dict[str, memoryview]
     outputs: dict[str, memoryview]
+    tables: Pieces
     entry: Pieces
     entered: str
     layers: Pieces
@@ -92,17 +99,20 @@ def taken_apart(
     layers = _leading_to({HIDDEN_OUT}, nodes)
     of_layers = set(map(id, layers))
     head = _leading_to(read.outputs, [node for node in nodes if id(node) not in of_layers])
+    tables = [] if carried is not None else _looked_up(layers, head, read.tensors)
     names = {} if carried is None else {entered: carried}
     for node in nodes:
         if not node.within.isdisjoint(names):
             raise ValueError(f"{file}: {node.op} reads the hidden states from a graph inside it")
-    held = _read_by(layers)
+    names |= {name: f"{name} looked up" for name in tables}
+    held = _read_by(layers).difference(tables)
     return SegmentModel(
         read.rest,
         read.operators,
         read.functions,
         read.inputs,
         read.outputs,
+        tables=[piece for name in tables for piece in _held(read, name, names)],
         entry=_part(read, entry, entry_names, _read_by(entry)),
         entered=entered,
         layers=_part(read, layers, names, held),
@@ -176,6 +186,19 @@ def _leading_to(names: Iterable[str], nodes: Sequence[Node]) -> list[Node]:
 
 def _read_by(nodes: Iterable[Node]) -> set[str]:
     return {name for node in nodes for name in node.reads}
+
+
+def _looked_up(layers: Sequence[Node], head: Sequence[Node], tensors: Collection[str]) -> list[str]:
+    """Return the values held that nobody reads but nodes of the layers which look them up."""
+    tables = {node.inputs[0] for node in layers if node.op in _LOOKS_UP}
+    for node in [*layers, *head]:
+        tables -= node.reads.difference(node.inputs[:1] if node.op in _LOOKS_UP else [])
+    return [name for name in tensors if name in tables and name not in _read_by(head)]
+
+
+def _held(read: _Model, name: str, names: Mapping[str, str]) -> Pieces:
+    """Return a value that a model holds, under another name."""
+    return renamed(memoryview(b"".join(read.tensors[name])), names)
 
 
 def _part(

@@ -20,10 +20,10 @@ from serve.manifest import (
 )
 from serve.process_memory import loading_weights
 from serve.runner import Gaps, Hidden, Ids, Step
-from serve.sessions import Course, Segments
+from serve.sessions import MOST_LAID_OUT, Course, Segments
 
-# Lengths of lone rows, and rules: few of either at a time.
-_MOST_COURSES = 2048
+# Lengths of lone rows, and rules: few of either at a time. One is soon worked out again.
+_MOST_COURSES = 512
 
 _Key: TypeAlias = tuple[int, bytes | None, int]
 # What a run is to do, and how many exits rows have come by wherever it may end.
@@ -97,7 +97,8 @@ class SegmentChain:
     ) -> Step:
         # Short: the weights have driven this code from the caches when a run returns.
         rows, tokens = mask.shape
-        key = index, None if gaps is None else gaps.tobytes(), tokens if rows == 1 else 0
+        lone_tokens = tokens if rows == 1 and tokens <= MOST_LAID_OUT else 0
+        key = index, None if gaps is None else gaps.tobytes(), lone_tokens
         (outputs, num_hidden, feeds, _), exits = self._courses.get(key) or self._course(key)
         inputs.update(feeds)
         values = self._session_run(outputs, inputs)
@@ -112,7 +113,7 @@ class SegmentChain:
         """Return what a run is to do; worked out once for many.
 
         Args:
-            key: index of the first exit, gaps as bytes, tokens of a row that is alone or 0.
+            key: index of the first exit, gaps as bytes, tokens of a short row that is alone or 0.
         """
         index, gaps, lone_tokens = key
         starts = [run.start for run in runs_between(self._active)]

@@ -27,7 +27,7 @@ from serve.runner import ASKED, Gaps
 _AWAKE_S = 0.0005
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
-_LAID_OUT = 128
+MOST_LAID_OUT = 128
 
 
 class Course(NamedTuple):
@@ -115,10 +115,10 @@ class Segments:
             gaps: (segments,) the run ends after a segment unless the two largest logits of every
                 row lie closer together than this: always with 0, never with infinity, where its
                 head does not run. At the last, it is finite.
-            lone_tokens: of a row that is alone; 0 for others.
+            lone_tokens: of a row that is alone and short; 0 for others.
         """
         ends = _where_it_may_end(first, gaps)
-        if 0 < lone_tokens <= _LAID_OUT:
+        if lone_tokens:
             gaps = np.concatenate([gaps, np.zeros(2 * lone_tokens, np.float32)])
         hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
         feeds: dict[str, NDArray[Any]] = {GAPS: gaps}

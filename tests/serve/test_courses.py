@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+import serve.segments
 from serve.bundle import Bundle
 from serve.graph_ports import AT_ONCE, FIRST, GAPS, hidden_after
 from serve.runner import ASKED
@@ -60,9 +61,21 @@ def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:
     assert len(course_of(segments, 0, [0] * DEPTH).feeds[GAPS]) not in one
 
 
-def test_long_lone_rows_share_the_layout_of_waves(segments: Segments) -> None:
-    for tokens in (129, 512):
-        assert len(course_of(segments, 0, [0] * DEPTH, tokens).feeds[GAPS]) == DEPTH
+@pytest.mark.parametrize(("rows", "tokens", "floats"), [(1, 8, 16), (1, 9, 0), (2, 8, 0)])
+def test_long_lone_rows_share_the_layout_and_the_courses_of_waves(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rows: int, tokens: int, floats: int
+) -> None:
+    monkeypatch.setattr(serve.segments, "MOST_LAID_OUT", 8)
+    courses = list[Course]()
+    work_out = Segments.course
+    monkeypatch.setattr(Segments, "course", lambda *a: courses.append(work_out(*a)) or courses[-1])
+    chain = SegmentChain(bundle, "fp32", 1)
+    courses.clear()
+    for longer in (0, 0, 1):
+        ids = np.ones((rows, tokens + longer), np.int64)
+        chain.start(ids, ids, 0 * ids)
+    assert len(courses[0].feeds[GAPS]) == DEPTH + floats
+    assert len(courses) == (2 if floats else 1)
 
 
 def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(

@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, parser
 
 from serve.bundle import Bundle
-from serve.graph_ports import FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every
+from serve.graph_ports import AT_ONCE, FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every
 from serve.one_graph import one_graph
 from serve.runner import ASKED
 from tests.serve.test_one_graph import FIRST_SEGMENT, num_run, opened, run
@@ -243,3 +243,36 @@ def test_a_bundle_gives_the_same_graph_in_every_process(bundle: Bundle) -> None:
     seeds = [dict(os.environ, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")]
     said = [subprocess.run(command, env=env, check=True, capture_output=True) for env in seeds]
     assert len({done.stdout for done in said}) == 1
+
+
+TABLE = """
+    <ir_version: 10, opset_import: ["" : 18]>
+    segment (int64[rows, tokens] begin)
+    => (float[rows, labels] hidden_out, float[rows, labels] logits)
+    <float[2, 2] table = {1.0, 2.0, 3.0, 4.0}, int64 first = {0}, float[1] own = {5.0}>
+    { column = Gather<axis: int = 1>(begin, first)
+      row = Gather(table, column)
+      {more}
+      hidden_out = Add(row, own)
+      logits = {head} }
+"""
+MORE = {
+    "looked up": ("", "Identity(hidden_out)", True),
+    "multiplied too": ("other = MatMul(row, table)", "Add(hidden_out, other)", False),
+    "read by the head": ("", "MatMul(hidden_out, table)", False),
+    "looked up by the head": ("", "Gather(table, column)", False),
+}
+
+
+@pytest.mark.parametrize("how", MORE)
+def test_tables_that_layers_only_look_up_are_held_once(how: str) -> None:
+    more, head, alone = MORE[how]
+    text = TABLE.replace("{more}", more).replace("{head}", head)
+    first = parser.parse_model(text).SerializeToString()
+    chain = {**chain_of(f"{BEGIN} {END}"), "0.onnx": memoryview(first)}
+    graph = onnx.load_from_string(one_graph(chain, 2)).graph
+    assert ("table looked up" in {tensor.name for tensor in graph.initializer}) == alone
+    feeds = {"begin": np.array([[1, 0], [0, 1]]), GAPS: np.array([ASKED, 0], np.float32)}
+    by_exits = opened(chain).run([every("logits")], feeds)[0]
+    at_once = opened(chain).run([every("logits")], feeds | {FIRST: np.array(AT_ONCE)})[0]
+    assert by_exits[2:].tolist() == at_once.tolist() == [[9, 10], [7, 8]]
