@@ -1,4 +1,4 @@
-"""Connections to one port, dealt in turn to several processes of this machine.
+"""Connections to one port, dealt to several processes of this machine: to whom has the fewest.
 
 Processes that listen on one socket do not share alike: whoever wakes first takes what there is,
 and clients keep their connections. Those that listen on sockets of their own with SO_REUSEPORT
@@ -7,7 +7,6 @@ get theirs by chance, and lose what has come when they die.
 
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
@@ -24,15 +23,18 @@ _BACKLOG = 2048
 _LACKING_S = 0.05
 # Until somebody may have room for one more.
 _FULL_S = 0.005
+# Closed connections that are heard of at once.
+_MANY = 4096
 # For those that have come before the end.
 _LAST_S = 1.0
 
 
 class ConnectionDealer:
-    """Takes connections and passes each on to the next of the processes that take part.
+    """Takes connections and passes each on to the process that has the fewest open.
 
-    While there is none, connections wait. Who takes part connects to `place`, a Unix socket, and
-    receives connections there, each with a byte (`socket.recv_fds`).
+    While there is none, connections wait. Who takes part connects to `place`, a Unix socket,
+    receives connections there, each with a byte (`socket.recv_fds`), and sends a byte for each that
+    is closed.
 
     Attributes:
         place: path of that socket, which only this user can reach.
@@ -58,7 +60,8 @@ class ConnectionDealer:
             self._folder.cleanup()
             raise Unavailable(f"no socket at {self.place}: {error}; set TMPDIR") from None
         self._entrance.listen()
-        self._takers: deque[socket.socket] = deque()
+        self._takers: list[socket.socket] = []  # who has waited longest for a connection first
+        self._open: dict[socket.socket, int] = {}  # connections that each has
         self._kept: list[socket.socket] = []  # connections for which nobody had room
         self._listens = self._watched = self._ends = False
         self._bell, self._ringing = socket.socketpair()
@@ -123,14 +126,29 @@ class ConnectionDealer:
 
     def _admit(self) -> None:
         if taker := _accepted(self._entrance):
-            self._watch(taker, lambda: self._dismiss(taker))  # it says nothing but that it leaves
+            self._watch(taker, lambda: self._hear(taker))
             self._takers.append(taker)
+            self._open[taker] = 0
             self._watch_address()
 
-    def _dismiss(self, taker: socket.socket) -> None:
+    def _hear(self, taker: socket.socket) -> None:
+        """Hear how many of its connections are closed, or that it has left."""
         if taker not in self._takers:  # it was found out by what it was dealt a moment ago
             return
+        try:
+            closed = len(taker.recv(_MANY))
+        except BlockingIOError:
+            return
+        except OSError:
+            closed = 0
+        if closed:
+            self._open[taker] -= closed
+        else:
+            self._dismiss(taker)
+
+    def _dismiss(self, taker: socket.socket) -> None:
         self._takers.remove(taker)
+        del self._open[taker]
         self._selector.unregister(taker)
         taker.close()
         self._watch_address()
@@ -174,9 +192,7 @@ class ConnectionDealer:
         A process has room for hundreds that it has not taken yet, and the system for as many in
         all as this user may have open.
         """
-        for _ in range(len(self._takers)):
-            taker = self._takers[0]
-            self._takers.rotate(-1)
+        for taker in sorted(self._takers, key=self._open.__getitem__):
             try:
                 socket.send_fds(taker, [b"."], [connection.fileno()])
             except (BrokenPipeError, ConnectionResetError):
@@ -185,6 +201,9 @@ class ConnectionDealer:
                 continue
             else:
                 connection.close()
+                self._open[taker] += 1
+                self._takers.remove(taker)
+                self._takers.append(taker)
                 return
         self._kept.append(connection)
         self._watch_address()

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import uvicorn
@@ -55,6 +55,7 @@ class HttpServer:
         self._dealt = socket.socket(socket.AF_UNIX)
         self._serving: asyncio.Task[None] | None = None
         self._greeting: set[asyncio.Task[Any]] = set()
+        self._unsaid = 0  # closed connections of which the dealer has not heard
 
     async def start(self) -> None:
         """Take part, from now on.
@@ -104,8 +105,10 @@ class HttpServer:
             asyncio.get_running_loop().remove_reader(self._dealt)
             self._dealt.close()
             return False
-        if dealt:  # else this process has no file descriptor left for it
+        if dealt:
             self._greet(socket.socket(fileno=dealt[0]))
+        else:  # this process has no file descriptor left for it
+            self._say_closed()
         return True
 
     def _greet(self, connection: socket.socket) -> None:
@@ -118,12 +121,26 @@ class HttpServer:
         greeting.add_done_callback(self._greeting.discard)
 
     def _protocol(self) -> asyncio.Protocol:
-        """Return what uvicorn makes for each connection that it takes itself."""
+        """Return what uvicorn makes for each connection that it takes itself; it says its end."""
         make: Any = self._config.http_protocol_class
-        protocol: asyncio.Protocol = make(
+        protocol: Any = make(
             config=self._config, server_state=self._server.server_state, app_state={}
         )
-        return protocol
+
+        def connection_lost(error: Exception | None) -> None:
+            del protocol.connection_lost  # so that they do not keep each other
+            self._say_closed()
+            protocol.connection_lost(error)
+
+        protocol.connection_lost = connection_lost
+        made: asyncio.Protocol = protocol
+        return made
+
+    def _say_closed(self) -> None:
+        """Tell the dealer of one more connection that is closed, and of those it could not be."""
+        self._unsaid += 1
+        with suppress(OSError):  # it does not listen just now, or has ended
+            self._unsaid -= self._dealt.send(b"." * self._unsaid)
 
 
 class _Server(uvicorn.Server):

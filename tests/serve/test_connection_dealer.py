@@ -90,6 +90,39 @@ def test_everybody_gets_the_same_number_of_connections(scene: Scene) -> None:
     assert {peer_of_dealt(taker) for taker in takers for _ in range(4)} == clients
 
 
+def test_who_has_the_fewest_open_gets_the_next(scene: Scene) -> None:
+    first, second = scene.takers(2)
+    scene.dealer.listen()
+    for _ in range(4):
+        scene.client()
+    for _ in range(2):
+        dealt(second).close()
+    second.sendall(b"..")
+    until(lambda: sorted(scene.dealer._open.values()) == [0, 2])
+    for _ in range(2):
+        client = scene.client()
+        assert peer_of_dealt(second) == client.getsockname()
+    for _ in range(2):
+        dealt(first).close()
+    last = {scene.client().getsockname() for _ in range(2)}
+    assert {peer_of_dealt(first), peer_of_dealt(second)} == last
+
+
+def test_who_comes_later_gets_new_ones_until_it_has_as_many(scene: Scene) -> None:
+    [first] = scene.takers(1)
+    scene.dealer.listen()
+    for _ in range(3):
+        scene.client()
+        dealt(first).close()
+    second = scene.taker()
+    until(lambda: len(scene.dealer._takers) == 2)
+    for _ in range(3):
+        client = scene.client()
+        assert peer_of_dealt(second) == client.getsockname()
+    last = {scene.client().getsockname() for _ in range(2)}
+    assert {peer_of_dealt(first), peer_of_dealt(second)} == last
+
+
 def test_connections_are_refused_until_they_are_wanted(scene: Scene) -> None:
     scene.takers(1)
     with pytest.raises(ConnectionRefusedError):

@@ -51,6 +51,13 @@ def with_dealer(scenario: Callable[[ConnectionDealer, int], Coroutine[None, None
             asyncio.run(scenario(dealer, port))
 
 
+async def until_open(dealer: ConnectionDealer, number: int) -> None:
+    """Wait until the dealer thinks that the only one who takes part has so many connections."""
+    async with asyncio.timeout(60):
+        while [*dealer._open.values()] != [number]:
+            await asyncio.sleep(0.01)
+
+
 def test_what_was_taken_in_is_answered_and_nothing_else_taken() -> None:
     async def scenario(dealer: ConnectionDealer, port: int) -> None:
         app = App()
@@ -101,6 +108,40 @@ def test_connection_that_was_dealt_but_not_taken_yet_is_taken_before_the_end(
     with_dealer(scenario)
 
 
+def test_the_dealer_hears_of_connections_that_are_closed() -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(App(), dealer.place)
+        await server.start()
+        async with connected(port) as client:
+            for _ in range(3):
+                assert (await client.get("/")).text == "app"
+            await until_open(dealer, 1)
+            async with connected(port) as other:
+                assert (await other.get("/")).text == "app"
+                await until_open(dealer, 2)
+            await until_open(dealer, 1)
+        await until_open(dealer, 0)
+        await server.stop()
+
+    with_dealer(scenario)
+
+
+def test_what_the_dealer_could_not_be_told_it_hears_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(App(), dealer.place)
+        await server.start()
+        with socket.socket() as alone, monkeypatch.context() as patched:
+            patched.setattr(server, "_dealt", alone)
+            server._say_closed()
+        server._say_closed()
+        await until_open(dealer, -2)
+        await server.stop()
+
+    with_dealer(scenario)
+
+
 def test_connection_for_which_there_is_no_descriptor_left_is_not_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,6 +163,7 @@ def test_connection_for_which_there_is_no_descriptor_left_is_not_the_last(
             with pytest.raises(httpx.HTTPError):
                 await client.get("/")
             assert (await client.get("/")).text == "app"
+            await until_open(dealer, 1)
         assert not lacking
         await server.stop()
 
