@@ -8,6 +8,7 @@ get theirs by chance, and lose what has come when they die.
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import TemporaryDirectory
@@ -90,8 +91,10 @@ class ConnectionDealer:
         """
         if not self._ends:
             self._ends = True
-            self._bell.send(b".")
+            with suppress(OSError):  # it has seen that already
+                self._bell.send(b".")
             self._thread.join()
+            self._bell.close()
             self._folder.cleanup()
 
     def listen(self) -> None:
@@ -112,7 +115,7 @@ class ConnectionDealer:
                 self._deal_kept()
         self._deal_last()
         self._selector.close()
-        ends = self._address, self._entrance, self._bell, self._ringing
+        ends = self._address, self._entrance, self._ringing
         for end in (*ends, *self._takers, *self._kept):
             end.close()
 

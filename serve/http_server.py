@@ -16,6 +16,8 @@ from serve.web.application import DRAIN_S
 KEEP_ALIVE_S: Final = 90
 _POLL_EVERY_S = 0.01
 _AT_ONCE = 32
+# Until who had no room for a connection says so, and may be dealt another.
+_NO_ROOM_S = 1.0
 
 
 def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
@@ -31,6 +33,7 @@ def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
+        ws="none",  # we have none, and who asks for one would leave uvicorn's protocol, and ours
         **settings,
     )
 
@@ -101,6 +104,8 @@ class HttpServer:
             data, dealt, _, _ = socket.recv_fds(self._dealt, 1, 1)
         except BlockingIOError:
             return False
+        except OSError:  # the dealer has ended before it has heard all that we said
+            data, dealt = b"", []
         if not data:  # the dealer has ended, or we stop
             asyncio.get_running_loop().remove_reader(self._dealt)
             self._dealt.close()
@@ -108,7 +113,7 @@ class HttpServer:
         if dealt:
             self._greet(socket.socket(fileno=dealt[0]))
         else:  # this process has no file descriptor left for it
-            self._say_closed()
+            asyncio.get_running_loop().call_later(_NO_ROOM_S, self._say_closed)
         return True
 
     def _greet(self, connection: socket.socket) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from serve.branches import SegmentOutputs, either, kind_of, no_rows
-from serve.full_run import full_run, said_at_once
+from serve.full_run import all_odd, full_run, said_at_once
 from serve.graph_ports import (
     AGAIN,
     FIRST,
@@ -36,7 +36,7 @@ from serve.graph_ports import (
 from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP
 from serve.onnx_wire import FLOAT, GRAPH, INPUT, INT64, NAME, OUTPUT
 from serve.onnx_writing import Pieces, constant, framed, node, string, value
-from serve.segment_branch import Place, branch, runs, said_by, stretch_runs
+from serve.segment_branch import Place, begins_odd, branch, runs, said_by, stretch_runs
 from serve.segment_model import SegmentModel, taken_apart
 
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
@@ -80,7 +80,7 @@ def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     outputs = SegmentOutputs(segments[0])
     inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
     parts: Pieces = [string(NAME, "segments"), *segments[0].tables]
-    if len(segments[0].inputs) % 2:
+    if begins_odd(segments[0]) or all_odd(segments):
         parts += node("Identity", [next(iter(segments[0].inputs))], [AGAIN])
     parts += full_run(segments, outputs)
     parts += _stretch(segments, 0, outputs, num_labels)

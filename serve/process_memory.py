@@ -44,7 +44,7 @@ def loading_weights() -> Iterator[None]:
 
     Weights of a few MB would lie alone between files, where few huge pages find room. Once the C
     library has freed a large block it takes others as large from what it has in one piece. What
-    large waves need for a while goes back to the system all the same.
+    is free at the end of a heap later goes back to the system all the same.
     """
     library = ctypes.CDLL(None)
     is_glibc = hasattr(library, "malloc_trim")

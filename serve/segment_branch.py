@@ -9,7 +9,7 @@ from serve.graph_ports import AGAIN, FIRST, GAPS, hidden_after
 from serve.manifest import HIDDEN_OUT, LOGITS
 from serve.onnx_wire import BOOL, OUTPUT
 from serve.onnx_writing import Pieces, constant, node, value
-from serve.segment_model import SegmentModel
+from serve.segment_model import SegmentModel, reads_odd
 
 _OWN_GAP, _UNASKED_HERE, _OWN = "own gap", "unasked here", "own number"
 _GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"
@@ -68,6 +68,11 @@ def branch(segment: SegmentModel, place: Place, outputs: SegmentOutputs, num_lab
     return either(runs(number), given, then, idle)
 
 
+def begins_odd(first: SegmentModel) -> bool:
+    """Tell whether the first segment reads an odd number of its inputs."""
+    return reads_odd(memoryview(b"".join([*first.layers, *first.head])), first.inputs)
+
+
 def _asking(
     segment: SegmentModel, place: Place, outputs: SegmentOutputs, num_labels: int
 ) -> Pieces:
@@ -83,7 +88,7 @@ def _asking(
         nothing.append(constant("goes on unasked", np.array(True)))
         nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
     return [
-        *_own_number(number, evened=number == 0 and len(segment.inputs) % 2 == 1),
+        *_own_number(number, evened=number == 0 and begins_odd(segment)),
         *node("Gather", [GAPS, _OWN], [_OWN_GAP]),
         *node("IsInf", [_OWN_GAP], [_UNASKED_HERE]),
         *either(_UNASKED_HERE, given, nothing, head),

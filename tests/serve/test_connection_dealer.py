@@ -238,6 +238,16 @@ def test_at_the_end_connections_are_refused_and_what_was_dealt_goes_on(scene: Sc
         client.close()
 
 
+def test_dealer_that_has_seen_its_end_before_it_is_told_leaves_nothing(scene: Scene) -> None:
+    dealer = scene.dealer
+    dealer._ends = True
+    dealer._bell.send(b".")
+    dealer._thread.join()
+    dealer._ends = False
+    dealer.close()
+    assert not Path(dealer.place).parent.exists()
+
+
 def test_address_at_which_somebody_else_listens_is_refused(scene: Scene) -> None:
     with take_port(*scene.name) as other:
         other.listen()

@@ -15,6 +15,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+import serve.http_server
 from serve.connection_dealer import ConnectionDealer
 from serve.http_server import HttpServer
 from serve.port import take_port
@@ -126,6 +127,53 @@ def test_the_dealer_hears_of_connections_that_are_closed() -> None:
     with_dealer(scenario)
 
 
+UPGRADE = b"\r\n".join(
+    [
+        b"GET / HTTP/1.1",
+        b"Host: x",
+        b"Connection: Upgrade",
+        b"Upgrade: websocket",
+        b"Sec-WebSocket-Version: 13",
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        b"\r\n",
+    ]
+)
+
+
+def test_who_asks_for_a_websocket_gets_an_answer_and_is_not_counted_for_ever() -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(App(), dealer.place)
+        await server.start()
+        for _ in range(3):
+            answer, asking = await asyncio.open_connection("127.0.0.1", port)
+            asking.write(UPGRADE)
+            assert await answer.readuntil(b"app")
+            asking.close()
+            await asking.wait_closed()
+        await until_open(dealer, 0)
+        await server.stop()
+
+    with_dealer(scenario)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_dealer_may_end_before_it_has_heard_what_was_said(tmp_path: Path, seen: bool) -> None:
+    async def scenario(entrance: socket.socket, place: str) -> None:
+        server = HttpServer(App(), place)
+        await server.start()
+        with entrance.accept()[0]:
+            server._say_closed()
+        if seen:
+            await asyncio.sleep(0.05)
+        await server.stop()
+        assert server._dealt.fileno() < 0
+
+    with socket.socket(socket.AF_UNIX) as entrance:
+        entrance.bind(str(tmp_path / "s"))
+        entrance.listen()
+        asyncio.run(scenario(entrance, str(tmp_path / "s")))
+
+
 def test_what_the_dealer_could_not_be_told_it_hears_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,12 +205,15 @@ def test_connection_for_which_there_is_no_descriptor_left_is_not_the_last(
 
     async def scenario(dealer: ConnectionDealer, port: int) -> None:
         monkeypatch.setattr(socket, "recv_fds", receive_without)
+        # Said at once, it would be who has the fewest, and be dealt all that follow.
+        monkeypatch.setattr(serve.http_server, "_NO_ROOM_S", 0.5)
         server = HttpServer(App(), dealer.place)
         await server.start()
         async with connected(port) as client:
             with pytest.raises(httpx.HTTPError):
                 await client.get("/")
             assert (await client.get("/")).text == "app"
+            await until_open(dealer, 2)
             await until_open(dealer, 1)
         assert not lacking
         await server.stop()

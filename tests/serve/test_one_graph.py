@@ -1,6 +1,7 @@
 """Segments joined in one graph: which of them run, and what is refused."""
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -47,6 +48,14 @@ SEGMENT = """
     {{ kept = Gather(hidden, keep)
        hidden_out = Add(kept, own)
        logits = {head}(hidden_out) }}
+"""
+# Beside its sum a segment may have more, in which sizes are others.
+LONGER = r"""sum = \1
+       many = Concat<axis: int = 0>(sum)
+       sines = Sin(many)
+       cosines = Cos(sines)
+       largest = ReduceMax<keepdims: int = 0>(cosines, axis)
+       hidden_out = Add(sum, largest)
 """
 # What a segment's author may well call a value.
 LIKELY = ("segment", "first", "last", "next", "gap", "gaps", "unasked", "two", "largest")
@@ -199,6 +208,27 @@ def test_a_run_of_all_segments_at_once_asks_no_head_but_the_last(index: int) -> 
     feeds = {"begin": row, FIRST: np.array(AT_ONCE), GAPS: gaps}
     with nullcontext() if index < 2 else pytest.raises(Exception, match="Gather"):
         assert session.run([every("logits")], feeds)[0].tolist() == [[4, 4]]
+
+
+def test_segments_may_call_different_sizes_by_the_same_name() -> None:
+    texts = [re.sub(r"hidden_out = (Add\(\w+, own\))", LONGER, t) for t in (FIRST_SEGMENT, SEGMENT)]
+    texts = [
+        text.replace("<float[1] own", "<int64[1] axis = {{0}}, float[1] own") for text in texts
+    ]
+    chain = models(2, texts=(texts[0], texts[1]))
+    for number, file in enumerate(chain):
+        model = onnx.load_from_string(bytes(chain[file]))
+        (repeated,) = (node for node in model.graph.node if node.op_type == "Concat")
+        repeated.input[:] = ["sum"] * (3 + 4 * number)
+        for name in ("many", "sines", "cosines"):
+            known = onnx.helper.make_tensor_value_info(name, 1, ["n", "labels"])
+            model.graph.value_info.append(known)
+        chain[file] = memoryview(model.SerializeToString())
+    session, rows = opened(chain), np.random.default_rng(0).random((4, 64), np.float32)
+    feeds = {"begin": rows, GAPS: np.array([math.inf, 0], np.float32)}
+    (by_exits,) = session.run([every("logits")], feeds)
+    (at_once,) = session.run([every("logits")], feeds | {FIRST: np.array(AT_ONCE)})
+    np.testing.assert_array_equal(by_exits, at_once)
 
 
 def test_heads_that_fail_are_not_heard_of_where_nobody_asks_them() -> None:

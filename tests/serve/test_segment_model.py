@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import ModelProto, parser
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from serve.bundle import Bundle
 from serve.graph_ports import AT_ONCE, FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every
@@ -33,6 +35,8 @@ CUT = (
 
 
 MASK = "int64[rows, labels] attention_mask"
+MASKED = "other = Cast<to: int = 9>(attention_mask)"
+SAYS = "logits = Identity(hidden_out)"
 
 
 def chain_of(nodes: str, reads_mask: bool = False) -> dict[str, memoryview]:
@@ -187,6 +191,17 @@ def then_branch(joined: ModelProto) -> onnx.GraphProto:
     return segment_nodes(joined.graph)[-1]["then_branch"]
 
 
+def test_inputs_that_only_later_segments_read_are_counted_where_all_run() -> None:
+    chain = chain_of(f"all = Gather(hidden, keep) {CUT} {END}", reads_mask=True)
+    nodes = f"all = Gather(hidden, keep) {CUT} hidden_out = Where(other, kept, more) {SAYS}"
+    chain |= {"2.onnx": chain_of(f"{MASKED} {nodes}", reads_mask=True)["1.onnx"]}
+    joined = onnx.load_from_string(one_graph(chain, 2))
+    at_once, *_ = (node for node in joined.graph.node if node.op_type == "If")
+    runs = next(attribute.g for attribute in at_once.attribute if attribute.name == "then_branch")
+    counted = outer_reads(runs) & {"begin", "attention_mask", "input again"}
+    assert counted == {"begin", "attention_mask"}
+
+
 def test_padding_is_cut_on_entering() -> None:
     chain = chain_of(f"all = Gather(hidden, keep) {CUT} {END}", reads_mask=True)
     assert "Slice" not in operators(then_branch(onnx.load_from_string(one_graph(chain, 2))))
@@ -243,6 +258,18 @@ def test_a_bundle_gives_the_same_graph_in_every_process(bundle: Bundle) -> None:
     seeds = [dict(os.environ, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")]
     said = [subprocess.run(command, env=env, check=True, capture_output=True) for env in seeds]
     assert len({done.stdout for done in said}) == 1
+
+
+@pytest.mark.parametrize("missing", ["logits", "hidden_out"])
+def test_output_that_no_node_gives_is_for_onnx_runtime_to_refuse(missing: str) -> None:
+    chain = chain_of(f"{BEGIN} {END}")
+    for file, whole in chain.items():
+        model = onnx.load_from_string(bytes(whole))
+        for node in model.graph.node:
+            node.output[:] = ["odd" if name == missing else name for name in node.output]
+        chain[file] = memoryview(model.SerializeToString())
+    with pytest.raises(Fail, match=f"output.*{missing}"):
+        ort.InferenceSession(one_graph(chain, 2), providers=["CPUExecutionProvider"])
 
 
 TABLE = """
