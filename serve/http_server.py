@@ -9,6 +9,7 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from serve.http_protocol import HttpProtocol
 from serve.web.application import DRAIN_S
 
 # As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute; where the
@@ -33,6 +34,7 @@ def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
+        http=HttpProtocol,
         ws="none",  # we have none, and who asks for one would leave uvicorn's protocol, and ours
         **settings,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -125,6 +126,47 @@ def test_the_dealer_hears_of_connections_that_are_closed() -> None:
         await server.stop()
 
     with_dealer(scenario)
+
+
+PROPOSALS = {
+    "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+    "websocket": b"Connection: Upgrade\r\nupgrade: websocket\r\n",
+    "nothing": b"",
+}
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(await Request(scope, receive).body())(scope, receive, send)
+
+
+@pytest.mark.parametrize("first", PROPOSALS)
+@pytest.mark.parametrize("then", PROPOSALS)
+def test_requests_that_propose_another_protocol_keep_their_bodies(
+    first: str, then: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(echo, dealer.place)
+        await server.start()
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        for number, proposed in enumerate([first, then, first]):
+            body = b"body %d" % number
+            head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n"
+            asking.write(head + PROPOSALS[proposed] + b"\r\n" + (body if number else b""))
+            if not number:  # as clients do that send the head by itself
+                await asyncio.sleep(0.02)
+                asking.write(body)
+            assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert await answer.readexactly(6) == body
+        await until_open(dealer, 1)
+        assert len(server._server.server_state.connections) == 1
+        asking.close()
+        await asking.wait_closed()
+        await until_open(dealer, 0)
+        assert not server._server.server_state.connections
+        await server.stop()
+
+    with_dealer(scenario)
+    assert not caplog.records
 
 
 UPGRADE = b"\r\n".join(
