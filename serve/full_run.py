@@ -53,7 +53,7 @@ def full_run(segments: Sequence[SegmentModel], outputs: SegmentOutputs) -> Piece
 def all_odd(segments: Sequence[SegmentModel]) -> bool:
     """Tell whether all segments together read an odd number of the inputs that rows have."""
     inputs = {name for segment in segments for name in segment.inputs} - {HIDDEN, KEEP}
-    return reads_odd(memoryview(b"".join(map(bytes, _parts(segments)))), inputs)
+    return reads_odd(memoryview(b"".join(_parts(segments))), inputs)
 
 
 def _parts(segments: Sequence[SegmentModel]) -> list[memoryview]:

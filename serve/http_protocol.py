@@ -16,11 +16,21 @@ _PROPOSAL = re.compile(rb"\r\nupgrade[ \t]*:", re.IGNORECASE)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Reads requests with httptools until one proposes another protocol."""
+    """Reads requests with httptools until a head that comes whole proposes another protocol."""
+
+    _within_request = False
+
+    def on_message_begin(self) -> None:
+        self._within_request = True
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        self._within_request = False
+        super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        between_requests = self.cycle is None or self.cycle.response_complete
-        if between_requests and _PROPOSAL.search(data):
+        answered = self.cycle is None or self.cycle.response_complete
+        if answered and not self._within_request and _PROPOSAL.search(data):
             self._unset_keepalive_if_required()
             self.connections.discard(self)
             heir = _Heir(self)

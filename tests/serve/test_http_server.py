@@ -169,6 +169,23 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
     assert not caplog.records
 
 
+def test_proposal_in_the_second_piece_of_a_head_harms_no_request() -> None:
+    async def scenario(dealer: ConnectionDealer, port: int) -> None:
+        server = HttpServer(App(), dealer.place)
+        await server.start()
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        asking.write(b"GET / HTTP/1.1\r\nHost: x")
+        await asyncio.sleep(0.05)
+        asking.write(b"\r\n" + PROPOSALS["h2c"] + b"\r\n")
+        assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await answer.readexactly(3) == b"app"
+        asking.close()
+        await asking.wait_closed()
+        await server.stop()
+
+    with_dealer(scenario)
+
+
 UPGRADE = b"\r\n".join(
     [
         b"GET / HTTP/1.1",
