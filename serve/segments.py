@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
-from serve.graph_ports import FIRST_HIDDEN, FIRST_KEEP
+from serve.graph_ports import FIRST_HIDDEN, FIRST_KEEP, GAPS
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
@@ -20,12 +20,12 @@ from serve.manifest import (
 )
 from serve.process_memory import loading_weights
 from serve.runner import Gaps, Hidden, Ids, Step
-from serve.sessions import MOST_LAID_OUT, Course, Segments
+from serve.sessions import Course, Segments
 
-# Lengths of lone rows, and rules: few of either at a time. One is soon worked out again.
+# Rules: few at a time. One is soon worked out again.
 _MOST_COURSES = 512
 
-_Key: TypeAlias = tuple[int, bytes | None, int]
+_Key: TypeAlias = tuple[int, bytes | None]  # index of the first exit, gaps
 # What a run is to do, and how many exits rows have come by wherever it may end.
 _Way: TypeAlias = tuple[Course, list[int]]
 
@@ -97,10 +97,11 @@ class SegmentChain:
     ) -> Step:
         # Short: the weights have driven this code from the caches when a run returns.
         rows, tokens = mask.shape
-        lone_tokens = tokens if rows == 1 and tokens <= MOST_LAID_OUT else 0
-        key = index, None if gaps is None else gaps.tobytes(), lone_tokens
-        (outputs, num_hidden, feeds, _), exits = self._courses.get(key) or self._course(key)
+        key = index, None if gaps is None else gaps.tobytes()
+        course, exits = self._courses.get(key) or self._course(key)
+        outputs, num_hidden, feeds, padded, _ = course
         inputs.update(feeds)
+        inputs[GAPS] = padded[: self._segments.told(rows, tokens)]
         values = self._session_run(outputs, inputs)
         logits = values[num_hidden]
         if len(logits) == rows:
@@ -110,16 +111,12 @@ class SegmentChain:
         return _several(values, num_hidden, rows, exits)
 
     def _course(self, key: _Key) -> _Way:
-        """Return what a run is to do; worked out once for many.
-
-        Args:
-            key: index of the first exit, gaps as bytes, tokens of a short row that is alone or 0.
-        """
-        index, gaps, lone_tokens = key
+        """Return what runs are to do; worked out once for many."""
+        index, gaps = key
         starts = [run.start for run in runs_between(self._active)]
         to_next = np.full(len(self._segments), np.inf, np.float32)
         to_next[self._active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
-        course = self._segments.course(starts[index], to_next, lone_tokens)
+        course = self._segments.course(starts[index], to_next)
         if len(self._courses) >= _MOST_COURSES:
             self._courses.clear()
         exits = [1 + self._active.index(end) - index for end in course.ends]

@@ -31,12 +31,13 @@ MOST_LAID_OUT = 128
 
 
 class Course(NamedTuple):
-    """What one call of `Segments` is to do, whatever the rows; worked out once for many.
+    """What calls of `Segments` are to do, whatever the rows; worked out once for many.
 
     Attributes:
         outputs: of the session: hidden states, and what heads say.
         num_hidden: how many of them are hidden states.
         feeds: inputs of the session that do not depend on the rows.
+        gaps: the same, with more behind them than any row is told; see `Segments.told`.
         ends: segments after which it may end; hidden states are those after all of them but the
             model's last.
     """
@@ -44,6 +45,7 @@ class Course(NamedTuple):
     outputs: list[str]
     num_hidden: int
     feeds: dict[str, NDArray[Any]]
+    gaps: Gaps
     ends: list[int]
 
 
@@ -55,8 +57,9 @@ class Segments:
 
     Attributes:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
-            outputs, and its feeds with the inputs of the rows: ids of the first segment,
-            `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any case. It gives the
+            outputs, and its feeds with `GAPS`, as many as are `told`, and the inputs of the rows:
+            ids of the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask
+            in any case. It gives the
             hidden states after each of the course's ends but the model's last, of no rows where
             it did not come by, and what heads say, each (heads that have run * rows, ...), the
             first head first. It is the session's own method: right after a model has run, each
@@ -100,32 +103,36 @@ class Segments:
             gaps = np.full(self._num_segments, gap, np.float32)
             gaps[-1] = 0
             course = self.course(0, gaps)
-            self.run(course.outputs, course.feeds | inputs)
+            wave = {GAPS: course.gaps[: self._num_segments]}
+            self.run(course.outputs, course.feeds | wave | inputs)
 
-    def course(self, first: int, gaps: Gaps, lone_tokens: int = 0) -> Course:
-        """Return what a run is to do that begins with a segment.
-
-        ONNX Runtime lays memory out as needed by the first run of those whose inputs' dimensions
-        have the same exclusive or, and for as long as it lives; what does not fit is fetched
-        piece by piece. In a segment's branch, rows and tokens cancel out. So waves share one
-        layout, and only that the gaps are longer than the segments gives lone rows their own.
+    def course(self, first: int, gaps: Gaps) -> Course:
+        """Return what runs are to do that begin with a segment.
 
         Args:
             first: the segment, counted from 0.
             gaps: (segments,) the run ends after a segment unless the two largest logits of every
                 row lie closer together than this: always with 0, never with infinity, where its
                 head does not run. At the last, it is finite.
-            lone_tokens: of a row that is alone and short; 0 for others.
         """
         ends = _where_it_may_end(first, gaps)
-        if lone_tokens:
-            gaps = np.concatenate([gaps, np.zeros(2 * lone_tokens, np.float32)])
         hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
-        feeds: dict[str, NDArray[Any]] = {GAPS: gaps}
+        feeds: dict[str, NDArray[Any]] = {}
         at_once = first == 0 and ends == [self._num_segments - 1]
         if first or at_once:
             feeds[FIRST] = np.array(AT_ONCE if at_once else first, np.int64)
-        return Course([*hidden, *self._said], len(hidden), feeds, ends)
+        padded = np.concatenate([gaps, np.zeros(2 * MOST_LAID_OUT, np.float32)])
+        return Course([*hidden, *self._said], len(hidden), feeds, padded, ends)
+
+    def told(self, rows: int, tokens: int) -> int:
+        """Return how many gaps a run is told: more than there are segments, of a short lone row.
+
+        ONNX Runtime lays memory out as needed by the first run of those whose inputs' dimensions
+        have the same exclusive or, and for as long as it lives; what does not fit is fetched
+        piece by piece. In a segment's branch, rows and tokens cancel out. So waves share one
+        layout, and only that the gaps are more than the segments gives lone rows their own.
+        """
+        return self._num_segments + (2 * tokens if rows == 1 and tokens <= MOST_LAID_OUT else 0)
 
 
 def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:

@@ -8,7 +8,6 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-import serve.segments
 from serve.bundle import Bundle
 from serve.graph_ports import AT_ONCE, FIRST, GAPS, hidden_after
 from serve.runner import ASKED
@@ -24,10 +23,8 @@ def segments(bundle: Bundle) -> Segments:
     return Segments(bundle, "fp32", 1, ["logits"])
 
 
-def course_of(
-    segments: Segments, first: int, gaps: Sequence[float], lone_tokens: int = 0
-) -> Course:
-    return segments.course(first, np.array(gaps, np.float32), lone_tokens)
+def course_of(segments: Segments, first: int, gaps: Sequence[float]) -> Course:
+    return segments.course(first, np.array(gaps, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -51,31 +48,39 @@ def test_hidden_states_are_fetched_where_the_run_may_end(
     assert course.outputs == [*hidden, "every logits"]
     assert course.num_hidden == len(hidden)
     assert course.feeds.get(FIRST, 0) == first
-    assert course.feeds.keys() == ({FIRST, GAPS} if first else {GAPS}), "each feed takes time"
+    assert course.feeds.keys() == ({FIRST} if first else set()), "each feed takes time"
+    assert course.gaps[:DEPTH].tolist() == gaps
 
 
 def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:
     """ONNX Runtime tells layouts apart by the exclusive or of all inputs' dimensions."""
-    one = [len(course_of(segments, 0, [0] * DEPTH, tokens).feeds[GAPS]) for tokens in range(1, 129)]
+    one = [segments.told(1, tokens) for tokens in range(1, 129)]
     assert len(set(one)) == 128
-    assert len(course_of(segments, 0, [0] * DEPTH).feeds[GAPS]) not in one
+    assert DEPTH not in one
+    assert max(one) == len(course_of(segments, 0, [0] * DEPTH).gaps)
 
 
-@pytest.mark.parametrize(("rows", "tokens", "floats"), [(1, 8, 16), (1, 9, 0), (2, 8, 0)])
-def test_long_lone_rows_share_the_layout_and_the_courses_of_waves(
+def test_waves_and_long_lone_rows_share_one_layout(segments: Segments) -> None:
+    assert {segments.told(rows, tokens) for rows in (2, 8) for tokens in (1, 9, 500)} == {DEPTH}
+    assert {segments.told(1, tokens) for tokens in (129, 500)} == {DEPTH}
+
+
+@pytest.mark.parametrize(("rows", "tokens", "floats"), [(1, 8, 16), (1, 9, 18), (2, 8, 0)])
+def test_runs_are_told_as_many_gaps(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rows: int, tokens: int, floats: int
 ) -> None:
-    monkeypatch.setattr(serve.segments, "MOST_LAID_OUT", 8)
-    courses = list[Course]()
-    work_out = Segments.course
-    monkeypatch.setattr(Segments, "course", lambda *a: courses.append(work_out(*a)) or courses[-1])
-    chain = SegmentChain(bundle, "fp32", 1)
-    courses.clear()
-    for longer in (0, 0, 1):
-        ids = np.ones((rows, tokens + longer), np.int64)
-        chain.start(ids, ids, 0 * ids)
-    assert len(courses[0].feeds[GAPS]) == DEPTH + floats
-    assert len(courses) == (2 if floats else 1)
+    chain, told = SegmentChain(bundle, "fp32", 1), list[int]()
+    run = chain._session_run
+
+    def note(outputs: list[str], feeds: dict[str, Any]) -> Any:
+        told.append(len(feeds[GAPS]))
+        return run(outputs, feeds)
+
+    monkeypatch.setattr(chain, "_session_run", note)
+    ids = np.ones((rows, tokens), np.int64)
+    step = chain.start(ids, ids, 0 * ids)
+    chain.advance(1, step.hidden, np.arange(rows), ids)
+    assert told == [DEPTH + floats] * 2
 
 
 def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
@@ -109,7 +114,7 @@ def test_rows_that_leave_at_the_last_exit_run_at_once(
 ) -> None:
     feeds = course_of(segments, first, gaps).feeds
     assert feeds.get(FIRST, 0) == (AT_ONCE if at_once else first)
-    assert set(feeds) == ({FIRST, GAPS} if at_once or first else {GAPS})
+    assert set(feeds) == ({FIRST} if at_once or first else set())
 
 
 def test_memory_is_laid_out(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,17 +130,16 @@ def test_memory_is_laid_out(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_course_is_worked_out_once(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain, worked_out = SegmentChain(bundle, "fp32", 1), list[tuple[int, int]]()
+    chain, worked_out = SegmentChain(bundle, "fp32", 1), list[int]()
     course = Segments.course
 
-    def count(self: Segments, first: int, gaps: object, lone_tokens: int = 0) -> Course:
-        worked_out.append((first, lone_tokens))
-        return course(self, first, gaps, lone_tokens)  # type: ignore[arg-type]
+    def count(self: Segments, first: int, gaps: object) -> Course:
+        worked_out.append(first)
+        return course(self, first, gaps)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Segments, "course", count)
-    for rows in (1, 1, 3, 3):
-        ids = np.ones((rows, 7), np.int64)
-        for _ in range(2):
-            step = chain.start(ids, ids, 0 * ids)
+    for rows, tokens in ((1, 7), (1, 8), (3, 7), (3, 8)):
+        ids = np.ones((rows, tokens), np.int64)
+        step = chain.start(ids, ids, 0 * ids)
         chain.advance(1, step.hidden, np.arange(rows), ids)
-    assert worked_out == [(0, 7), (1, 7), (0, 0), (1, 0)]
+    assert worked_out == [0, 1], "whatever the rows"
