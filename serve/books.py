@@ -10,21 +10,21 @@ Shares: TypeAlias = Sequence[tuple[int, int, int]]  # (exit index, rows, tokens)
 
 
 class Ran(NamedTuple):
-    """One run of a segment.
+    """One run of a segment, or of several with nobody between them.
 
     Attributes:
-        segment: which one, counted from 0.
+        segments: which ones, counted from 0.
         num_rows: rows in the wave.
         num_tokens: real tokens.
         longest: tokens that each row was padded to.
-        segment_s: time in the segment.
+        took_s: time in all of them.
     """
 
-    segment: int
+    segments: range
     num_rows: int
     num_tokens: int
     longest: int
-    segment_s: float
+    took_s: float
 
 
 class Books:
@@ -50,18 +50,26 @@ class Books:
             return
         notes, self._notes = self._notes, []
         for ran, judge_s, shares in notes:
-            index, num_rows, num_tokens, longest, segment_s = ran
-            # What a launch costs includes what it costs to judge what comes out of it.
-            self._costs.observe(index, num_rows, longest, segment_s + judge_s)
             if shares:
                 self._write_shares(ran, judge_s, shares)
             else:
-                padded = num_rows * longest
-                self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, judge_s))
+                self._write_segments(ran, judge_s)
+
+    def _write_segments(self, ran: Ran, judge_s: float) -> None:
+        """Write down what each segment has cost: of several, its part as far as is known."""
+        segments, num_rows, num_tokens, longest, took_s = ran
+        padded, end = num_rows * longest, segments.stop
+        parts = self._costs.shares(segments.start, end, num_rows, longest)
+        for index, part in zip(segments, parts, strict=True):
+            segment_s, judged_s = took_s * part, judge_s if index + 1 == end else 0.0
+            # What a launch costs includes what it costs to judge what comes out of it.
+            self._costs.observe(index, num_rows, longest, segment_s + judged_s)
+            self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, judged_s))
 
     def _write_shares(self, ran: Ran, judge_s: float, shares: Shares) -> None:
+        self._costs.observe(ran.segments.start, ran.num_rows, ran.longest, ran.took_s + judge_s)
         for exit_index, num_rows, num_tokens in shares:
             share = num_rows / ran.num_rows
             padded = num_rows * ran.longest
-            times_s = ran.segment_s * share, judge_s * share
+            times_s = ran.took_s * share, judge_s * share
             self._observe(WaveStats(exit_index, num_rows, num_tokens, padded, *times_s))

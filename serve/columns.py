@@ -57,7 +57,7 @@ class RuleColumns:
             traits: of the model.
         """
         if len(rules) == 1:
-            return _of_one(rules[0], traits)._fresh()
+            return _of_one(rules[0], traits).fresh()
         return cls._stack(rules, traits)
 
     @classmethod
@@ -80,7 +80,7 @@ class RuleColumns:
             carry=carries.stack(carry) if any(carry) else {},
         )
 
-    def _fresh(self) -> "RuleColumns":
+    def fresh(self) -> "RuleColumns":
         """Return the same columns, with copies of what is written to."""
         return RuleColumns(
             self.kind,

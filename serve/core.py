@@ -1,33 +1,33 @@
 """One turn of the engine: choose, run, judge, retire, compact. No threads."""
 
 import logging
-import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.alone import Alone
 from serve.books import Books, Ran
 from serve.cost import CostModel
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
 from serve.judge import Reason
-from serve.leaving import farewells
+from serve.leaving import farewells, gave_no_number
 from serve.memory import out_of_memory
 from serve.merging import merge
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.runner import AnyRunner, Gaps, mixes_depths
 from serve.scheduler import Scheduler, WaveLimits
 from serve.steps import ModelShape, steps_of
-from serve.wave import Wave, places
+from serve.undisturbed import in_time
+from serve.wave import Wave
 
 __all__ = ["EngineCore", "ModelShape"]
 
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
-# Rows may be out of sight for so long, whoever comes meanwhile.
-UNDISTURBED_S = 0.02
 _REASONS = tuple(Reason)
 _STAYS = int(Reason.STAYS)  # numpy is five times as slow at comparing with an enum's member
 
@@ -67,6 +67,7 @@ class EngineCore:
         self._books = Books(self.costs, observe)
         self._steps = steps_of(runner, shape)
         self._shared = mixes_depths(runner)
+        self._alone = Alone(runner, shape, self.costs, self._books, clock, awaited)
         self.exit_depths = shape.exits if self._shared else tuple(range(1, len(runner) + 1))
         self._scheduler = Scheduler(len(runner), limits, self.costs, self._shared)
         self._swept_s = clock()
@@ -85,12 +86,17 @@ class EngineCore:
     def turn(self) -> list[Outcome]:
         """Run one segment on one wave and return the outcomes it brought.
 
-        Rows that surely stay go on into the next while nobody waits.
+        Rows that surely stay go on into the next while nobody waits; a row that is alone goes as
+        far as it gets.
 
         A segment that fails gives its wave's rows an error each, and harms no other row.
         """
         self._books.write()
         now = self._clock()
+        if row := self._scheduler.take_alone(self._may_go_alone):
+            if _gone(row, now):
+                return [Outcome(row, _refusal(row))]
+            return self._go_alone(row, partial(self._alone.start, row, now))
         outcomes = self._sweep(now)
         if not self._scheduler:
             return outcomes
@@ -101,14 +107,41 @@ class EngineCore:
             else:
                 self._begin(wave, now)
         waves = [wave for wave in waves if wave.rows]
-        return outcomes + self._advance(waves, may_split=True) if waves else outcomes
+        if not waves:
+            return outcomes
+        if self._left_alone(waves):
+            (wave,), (row,) = waves, waves[0].rows
+            return outcomes + self._go_alone(row, partial(self._alone.resume, wave))
+        return outcomes + self._advance(waves, may_split=True)
+
+    def _left_alone(self, waves: list[Wave]) -> bool:
+        """Tell whether only one row is left of those that have started, and can go on alone."""
+        if self._scheduler or len(waves) > 1 or len(waves[0].rows) > 1:
+            return False
+        return waves[0].depth > 0 and self._may_go_alone(waves[0].rows[0])
+
+    def _may_go_alone(self, row: Row) -> bool:
+        """Tell whether the only row there is can go without a wave, and nobody else waits."""
+        return self._alone.takes(row) and not self._awaited()
+
+    def _go_alone(self, row: Row, go: Callable[[], Outcome | Wave]) -> list[Outcome]:
+        try:
+            end = go()
+        except Exception:
+            log.exception("a segment failed, with one row")
+            return _failed([row])
+        if isinstance(end, Outcome):
+            return [end]
+        self._scheduler.hold(end, row.started_s)
+        self._scheduler.put_back(end)
+        return []
 
     def _sweep(self, now: float) -> list[Outcome]:
         """Refuse waiting rows that nobody waits for, or that are too late to start."""
         if now < self._swept_s + SWEEP_EVERY_S:
             return []
         self._swept_s = now
-        gone = self._scheduler.remove_waiting(lambda row: row.cancelled or row.deadline_s <= now)
+        gone = self._scheduler.remove_waiting(partial(_gone, now_s=now))
         return [Outcome(row, _refusal(row)) for row in gone]
 
     def _begin(self, wave: Wave, now: float) -> None:
@@ -136,15 +169,13 @@ class EngineCore:
     def _advance(self, waves: list[Wave], may_split: bool) -> list[Outcome]:
         try:
             wave, ran = self._run(waves)
-            ran = self._run_on(wave, ran)
         except Exception as error:
             parts = self._smaller(waves) if may_split and out_of_memory(error) else []
             if len(parts) > 1:
                 log.warning("out of memory at depth %d: trying again in parts", waves[0].depth)
                 return [o for part in parts for o in self._advance([part], may_split=False)]
             log.exception("a segment failed at depth %d", waves[0].depth)
-            failure = ModelFailure("the model failed on this input; the server's log has the cause")
-            return [Outcome(row, failure) for wave in waves for row in wave.rows]
+            return _failed([row for wave in waves for row in wave.rows])
         return self._settle(wave, ran)
 
     @staticmethod
@@ -153,26 +184,6 @@ class EngineCore:
         most = (sum(len(wave.rows) for wave in waves) + 1) // 2
         halved = [wave.halves() if len(wave.rows) > most else (wave,) for wave in waves]
         return [part for parts in halved for part in parts]
-
-    def _run_on(self, wave: Wave, ran: Ran) -> Ran:
-        """Take a row that is alone from segment to segment, until it may leave or others come.
-
-        Returns:
-            The last run; those before it have been noted.
-        """
-        if len(wave.rows) > 1 or self._scheduler:
-            return ran
-        row, glance = wave.rows[0], self._steps.glance(wave)
-        while glance and not self._disturbs(row) and glance():
-            self._books.note(ran)
-            ran = self._step(wave)
-        return ran
-
-    def _disturbs(self, row: Row) -> bool:
-        """Tell whether anything asks to be done before the row's next segment."""
-        if row.cancelled or self._awaited():
-            return True
-        return row.deadline_s < math.inf and row.deadline_s <= self._clock()
 
     def _run(self, waves: list[Wave]) -> tuple[Wave, Ran]:
         began = perf_counter()
@@ -185,33 +196,21 @@ class EngineCore:
         return wave, self._step(wave)
 
     def _step(self, wave: Wave) -> Ran:
-        """Run the wave's next segment, and those after it that need nobody between them.
-
-        Returns:
-            The last run; those before it have been noted.
-        """
+        """Run the wave's next segment, and those after it that need nobody between them."""
         figures = len(wave.rows), wave.num_tokens, wave.longest
         gaps, depth, began = self._gaps(wave), wave.depth, perf_counter()
         self._steps.advance(wave, gaps)
-        took_s = perf_counter() - began
-        if wave.depth - depth == 1:
-            return Ran(wave.depth - 1, *figures, took_s)
-        *passed, last = self.costs.shares(depth, wave.depth, figures[0], figures[2])
-        for index, share in enumerate(passed, depth):
-            self._books.note(Ran(index, *figures, took_s * share))
-        return Ran(wave.depth - 1, *figures, took_s * last)
+        return Ran(range(depth, wave.depth), *figures, perf_counter() - began)
 
     def _gaps(self, wave: Wave) -> Gaps | None:
         """Return what lets rows pass exits by themselves for a short while, if nobody waits."""
         if self._scheduler or self._awaited():
             return None
-        gaps, free_s = self._steps.gaps(wave), UNDISTURBED_S
+        gaps = self._steps.gaps(wave)
         if gaps is None:
             return None
-        if wave.deadline_s < math.inf:
-            free_s = min(free_s, wave.deadline_s - self._clock())
-        end = self.costs.reach(wave.depth, len(wave.rows), wave.longest, free_s)
-        return gaps if end == len(gaps) else np.where(places(len(gaps)) < end - 1, gaps, 0)
+        size = wave.depth, len(wave.rows), wave.longest
+        return in_time(gaps, self.costs, size, wave.deadline_s, self._clock)
 
     def _settle(self, wave: Wave, ran: Ran) -> list[Outcome]:
         """Judge the rows after a segment, and let those leave that may."""
@@ -253,8 +252,7 @@ class EngineCore:
             if index < 0:
                 result = DeadlineExceeded()
             elif broken:
-                layer = self._shape.exits[head]
-                result = ModelFailure(f"the model gave no number at layer {layer}")
+                result = gave_no_number(self._shape.exits[head])
             else:
                 queue_s, compute_s = row.started_s - row.admitted_s, now - row.started_s
                 trail = () if row.trail is None else row.trail
@@ -263,6 +261,15 @@ class EngineCore:
                 )
             outcomes.append(Outcome(row, result))
         return outcomes
+
+
+def _failed(rows: Iterable[Row]) -> list[Outcome]:
+    failure = ModelFailure("the model failed on this input; the server's log has the cause")
+    return [Outcome(row, failure) for row in rows]
+
+
+def _gone(row: Row, now_s: float) -> bool:
+    return row.cancelled or row.deadline_s <= now_s
 
 
 def _refusal(row: Row) -> OfframpError:

@@ -1,5 +1,6 @@
 """Which rows of a wave leave at this exit: every row judged on its own logits by its own rule."""
 
+import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
@@ -7,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.columns import KINDS, RuleColumns
+from serve.columns import KINDS, NEVER, RuleColumns
 from serve.criteria.agreement import by_confident_patience, by_patience, by_voting
 from serve.criteria.answers import answers
 from serve.criteria.certainty import (
@@ -33,7 +34,7 @@ from serve.rules import (
     VotingRule,
 )
 
-__all__ = ["Given", "Reason", "Said", "Temperature", "Verdict", "judge"]
+__all__ = ["Given", "Reason", "Said", "Temperature", "Verdict", "judge", "judge_alone"]
 
 
 class Reason(IntEnum):
@@ -105,6 +106,31 @@ def judge(
     return Verdict(reasons, signals, given)
 
 
+def judge_alone(
+    columns: RuleColumns, said: Said, exit_index: int, num_exits: int, temperature: float
+) -> tuple[Reason, float]:
+    """Judge a row that is alone as `judge` does, with fewer arrays; return reason and signal.
+
+    Args:
+        columns: the row's; it leaves with this exit's logits, whatever its rule.
+        said: by this exit's head.
+        exit_index: as for `judge`, and so are the others.
+        num_exits: likewise.
+        temperature: likewise.
+    """
+    # Not from `kinds`, which may hold those of rows that have left.
+    kind = int(columns.kind[0])
+    confident, signal = _SURE_UNHEARD.get(kind, False), math.nan
+    if kind not in _SURE_UNHEARD:
+        opinions, signals = _opinions(columns, said, exit_index, temperature)
+        confident, signal = opinions.tolist()[0], signals.tolist()[0]
+    if exit_index == num_exits - 1:
+        return Reason.FINAL, signal
+    if confident and columns.first[0] <= exit_index <= columns.last[0]:
+        return _REASON_OF[kind], signal
+    return (Reason.MAX_LAYER if exit_index == columns.last[0] else Reason.STAYS), signal
+
+
 def _opinions(
     columns: RuleColumns, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
@@ -156,4 +182,7 @@ _BY_RULE: dict[type[Rule], tuple[_Criterion, Reason]] = {
 }
 # As `RuleColumns.kind` counts them: the last is of rules that never let a row leave.
 _CRITERIA = [*(_BY_RULE[kind][0] for kind in KINDS), _never]
-_REASONS = np.array([*(_BY_RULE[kind][1] for kind in KINDS), Reason.STAYS], np.int8)
+# Whether rules are confident that do not ask what the head says, and have no signal.
+_SURE_UNHEARD = {KINDS.index(LayerRule): True, NEVER: False}
+_REASON_OF = [*(_BY_RULE[kind][1] for kind in KINDS), Reason.STAYS]
+_REASONS = np.array(_REASON_OF, np.int8)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.errors import ModelFailure
 from serve.row import Passed
 from serve.signals import meaningless
 from serve.traits import Task
@@ -38,6 +39,11 @@ def farewells(wave: Wave, rows: NDArray[np.intp], task: Task) -> Iterable[Farewe
     if logits.ndim == 3:
         return _token_by_token(wave, rows, logits, heads)
     return zip(logits, heads, labels, _SAYS_NOTHING[task](logits).tolist(), strict=True)
+
+
+def gave_no_number(layer: int) -> ModelFailure:
+    """Return what a row leaves with whose logits say nothing."""
+    return ModelFailure(f"the model gave no number at layer {layer}")
 
 
 def note_passing(wave: Wave, rows: NDArray[np.int64]) -> None:

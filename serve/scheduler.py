@@ -127,9 +127,25 @@ class Scheduler:
         party.longest = max(party.longest, wave.longest)
         self._set_due(party)
 
+    def hold(self, wave: Wave, started_s: float) -> None:
+        """Set from when on it counts how long the wave may be held back."""
+        admitted_s = wave.rows[0].admitted_s
+        in_time = started_s < admitted_s + self._hold_s(wave.longest)
+        wave.held_from_s = admitted_s if in_time else started_s
+
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
         return self._waiting.remove(gone)
+
+    def take_alone(self, takes: Callable[[Row], bool]) -> Row | None:
+        """Give up the only row there is; None if there are others, or it has started.
+
+        Args:
+            takes: whether to, of that row.
+        """
+        if self._parties or len(self._waiting) != 1 or not takes(self._waiting.lead):
+            return None
+        return self._waiting.take_only()
 
     def next_waves(self, now_s: float) -> list[Wave]:
         """Return the waves to be joined and run next: at one depth, unless layers are shared."""
@@ -244,7 +260,5 @@ class Scheduler:
     def _take_fresh(self, places: list[int], now_s: float) -> Wave:
         """Start a wave with the rows at these places of the queue."""
         wave = Wave(self._waiting.take(places))
-        admitted_s = wave.rows[0].admitted_s
-        in_time = now_s < admitted_s + self._hold_s(wave.longest)
-        wave.held_from_s = admitted_s if in_time else now_s
+        self.hold(wave, now_s)
         return wave

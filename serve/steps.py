@@ -1,6 +1,5 @@
 """How a wave goes one deeper: in a chain of segments, and in a model of one shared layer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -8,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.cost import CostModel
-from serve.criteria.glance import glance_at
 from serve.criteria.passing import come_by, gaps_from
 from serve.judge import Given, Said, judge
 from serve.leaving import note_passing
@@ -71,14 +69,6 @@ class Steps(Protocol):
         """
         ...
 
-    def glance(self, wave: Wave) -> Callable[[], bool] | None:
-        """Return what tells of a wave of one row whether it surely stays, step after step.
-
-        Then it need not be judged, and its rule's state is as if it had been. None if that
-        cannot be told.
-        """
-        ...
-
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
         """Return (exit index, rows, tokens) of each segment that was in the step.
 
@@ -130,15 +120,6 @@ class ChainSteps:
         if wave.has_trails:
             note_passing(wave, places(len(wave.rows)))
         return verdict.reasons
-
-    def glance(self, wave: Wave) -> Callable[[], bool] | None:
-        if wave.has_trails:
-            return None
-        shape, columns = self._shape, wave.columns
-        stays = glance_at(wave.rows[0].rule, shape.traits, shape.temperatures)
-        if stays is None:
-            return None
-        return lambda: stays(wave.logits.tolist()[0], wave.depth - 1, columns)
 
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
         return []
@@ -211,9 +192,6 @@ class SharedSteps:
         given.exit_index[at] = wave.exits_of(at) if new is None else new.exit_index
         given.label[at] = -1 if new is None else new.label
         wave.given = given
-
-    def glance(self, wave: Wave) -> Callable[[], bool] | None:
-        return None
 
     def shares(self, wave: Wave) -> list[tuple[int, int, int]]:
         assert wave.depths is not None

@@ -98,6 +98,12 @@ class WaitingRows:
         self._num_tokens -= sum([row.num_tokens for row in rows])
         return rows
 
+    def take_only(self) -> Row:
+        """Remove and return the only row."""
+        ((_, row),) = self._queue
+        self._queue, self._num_tokens = [], 0
+        return row
+
     def _rank(self, row: Row, costs: CostModel) -> float:
         """Return the row's place in the queue, which waiting does not change.
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from serve.core import EngineCore, ModelShape
-from serve.errors import Cancelled, ModelFailure
+from serve.cost import SegmentCost
+from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.judge import Reason
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
@@ -131,6 +133,41 @@ def test_row_with_others_in_flight_is_judged_as_ever() -> None:
     bench = Bench()
     bench.turn(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
     assert [run.keys for run in bench.runner.runs] == [[1, 2]]
+
+
+def test_row_that_others_leave_behind_goes_on_alone() -> None:
+    bench = Bench()
+    one, other = fake_row(1, 3), fake_row(2, 3, LayerRule(layer=2))
+    outcomes = [*bench.turn(one, other), *bench.turn()]
+    assert [outcome.row.tag for outcome in outcomes] == [2]
+    ((_, answer),) = bench.turn()
+    assert isinstance(answer, Answer)
+    assert answer.exit_index == len(EXITS) - 1
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]] * 2 + [[1]] * 4
+
+
+@pytest.mark.parametrize(("waited_s", "held_from_s"), [(0.0, 5.0), (0.004, 5.0), (9.0, 14.0)])
+def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
+    waited_s: float, held_from_s: float
+) -> None:
+    bench = Bench(between=lambda runs: runs == 2)
+    bench.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
+    row = fake_row(1, admitted_s=5.0)
+    bench.core.add([row])
+    bench.now_s = 5.0 + waited_s
+    assert bench.core.turn() == []
+    (party,) = bench.core._scheduler._parties
+    assert party.held_from_s == held_from_s, "5 times 6 ms since it came, or since it started"
+    assert row.started_s == bench.now_s
+
+
+@pytest.mark.parametrize("gone", [{"cancelled": True}, {"deadline_s": 0.0}])
+def test_row_that_nobody_waits_for_does_not_start(gone: dict[str, Any]) -> None:
+    bench = Bench()
+    ((_, error),) = bench.turn(fake_row(1, **gone))
+    assert isinstance(error, Cancelled if "cancelled" in gone else DeadlineExceeded)
+    assert not bench.runner.runs
+    assert not bench.core
 
 
 def test_row_whose_trail_is_wanted_is_judged_at_every_exit() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from serve.core import UNDISTURBED_S, EngineCore
+from serve.core import EngineCore
 from serve.cost import CostModel, SegmentCost
 from serve.errors import Cancelled, ModelFailure
 from serve.judge import Reason
@@ -23,6 +23,7 @@ from serve.rules import (
 )
 from serve.scheduler import WaveLimits
 from serve.steps import ModelShape
+from serve.undisturbed import UNDISTURBED_S
 from tests.serve.fake_runner import Heads, PassingFakeRunner, fake_row
 from tests.traits import two_labels
 
@@ -327,7 +328,7 @@ def test_books_hold_every_segment_of_a_call_and_their_times_add_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ticks(1.0)
-    monkeypatch.setattr("serve.core.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("serve.alone.perf_counter", lambda: next(clock))
     bench = Bench()
     costs = [SegmentCost(fixed_s=1e-4 * (index + 1), per_token_s=1e-6) for index in range(6)]
     bench.core.costs._publish(costs)

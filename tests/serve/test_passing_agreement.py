@@ -8,12 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.core import UNDISTURBED_S, EngineCore
+from serve.core import EngineCore
 from serve.cost import CostModel, SegmentCost
 from serve.row import Answer, Outcome
 from serve.rules import ExitRule
 from serve.scheduler import WaveLimits
 from serve.steps import ModelShape
+from serve.undisturbed import UNDISTURBED_S
 from tests.serve.fake_runner import FakeRunner, PassingFakeRunner, fake_row
 from tests.serve.rule_strategies import rules_of, traits_of
 from tests.serve.test_glance import TEMPERATURES, THOROUGH, some_logits

@@ -1,0 +1,257 @@
+"""A row that is alone goes from exit to exit without a wave around it.
+
+When a segment has run, the processor's caches hold its weights and nothing of ours. To make a wave
+of one row, to judge it and to take the answer out of it is then 0.1 ms of arrays of one, a quarter
+of what the first exit of a small model takes. Here it is done with as few of them as can be. What
+comes out is what the wave's way gives: the same judge, the same columns, and a wave again as soon
+as somebody else wants to be served.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from serve.books import Books, Ran
+from serve.carry import THRESHOLDS
+from serve.columns import RuleColumns
+from serve.cost import CostModel
+from serve.criteria.gaps import COUNT_NOTHING
+from serve.criteria.glance import Glance, gaps_at, glance_at, tells_labels
+from serve.criteria.passing import come_by, gaps_from
+from serve.judge import Reason, Said, judge_alone
+from serve.leaving import gave_no_number
+from serve.row import Answer, Outcome, Row
+from serve.rules import ExitRule
+from serve.runner import (
+    AnyRunner,
+    Gaps,
+    Hidden,
+    Ids,
+    Runner,
+    Step,
+    mixes_depths,
+    passes_exits,
+)
+from serve.signals import meaningless
+from serve.steps import ModelShape
+from serve.undisturbed import UNDISTURBED_S, in_time
+from serve.wave import Wave, places
+
+_NO_PADDING = np.ones((1, 4096), np.int64)
+_FIRST = places(1)
+# Rules: few at a time. One is soon worked out again.
+_MOST_WAYS = 1024
+
+
+class _Way(NamedTuple):
+    """How rows with a rule go.
+
+    Attributes:
+        columns: of a fresh row.
+        counts: whether the rule writes to them.
+        gaps: (exits,) below which a row stays, whatever it has come by; None if they are not known.
+        stays: see `serve.criteria.glance`; None if it tells nothing.
+    """
+
+    columns: RuleColumns
+    counts: bool
+    gaps: Gaps | None
+    stays: Glance | None
+
+
+@dataclass(slots=True)
+class _Journey:
+    """How far a row has come.
+
+    Attributes:
+        row: it.
+        way: how it goes.
+        columns: its rule and the rule's state.
+        mask: (1, tokens) ones.
+        keep: (1,) where the row lies in `hidden`.
+        hidden: what the last segment gave; None before the first.
+        depth: segments it has been through.
+    """
+
+    row: Row
+    way: _Way
+    columns: RuleColumns
+    mask: Ids
+    keep: Ids
+    hidden: Hidden = None
+    depth: int = 0
+
+
+class Alone:
+    """Takes a row through a chain of segments, until it leaves or somebody else comes."""
+
+    def __init__(
+        self,
+        runner: AnyRunner,
+        shape: ModelShape,
+        costs: CostModel,
+        books: Books,
+        clock: Callable[[], float],
+        awaited: Callable[[], bool],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            runner: the segments; where they are one shared layer, no row goes this way.
+            shape: the model's exits.
+            costs: what segments cost.
+            books: get what runs.
+            clock: monotonic seconds, on which rows are late.
+            awaited: whether somebody else wants something.
+        """
+        self._runner, self._shape = cast(Runner, runner), shape
+        self._mixes = mixes_depths(runner)
+        self._passes = passes_exits(self._runner)
+        self._costs, self._books = costs, books
+        self._clock, self._awaited = clock, awaited
+        self._ways: dict[ExitRule, _Way | None] = {}
+        self._rule: ExitRule | None = None
+        self._way: _Way | None = None
+
+    def takes(self, row: Row) -> bool:
+        """Tell whether a row can go this way."""
+        return row.trail is None and self._way_of(row.rule) is not None
+
+    def _way_of(self, rule: ExitRule) -> _Way | None:
+        """Return how a row with this rule goes; None if it does not go this way."""
+        # Told apart by what they are only once a row: to hash and compare rules takes long.
+        if rule is not self._rule:
+            self._rule, self._way = rule, self._find_way(rule)
+        return self._way
+
+    def _find_way(self, rule: ExitRule) -> _Way | None:
+        """Return the same, of the ways that have been worked out before if it is among them."""
+        try:
+            return self._ways[rule]
+        except KeyError:
+            if len(self._ways) >= _MOST_WAYS:
+                self._ways.clear()
+            return self._ways.setdefault(rule, self._work_out(rule))
+
+    def _work_out(self, rule: ExitRule) -> _Way | None:
+        traits, temperatures = self._shape.traits, self._shape.temperatures
+        if self._mixes or not tells_labels(traits):
+            return None
+        columns = RuleColumns.of([rule], traits)
+        # Others leave with more than the logits of their exit.
+        if not columns.carry.keys() <= {THRESHOLDS}:
+            return None
+        counts = not COUNT_NOTHING.issuperset(columns.kinds)
+        gaps = gaps_at(rule, traits, temperatures)
+        return _Way(columns, counts, gaps, glance_at(rule, traits, temperatures))
+
+    def start(self, row: Row, now_s: float) -> Outcome | Wave:
+        """Take a fresh row as far as it goes.
+
+        Args:
+            row: as `takes` wants it.
+            now_s: on the clock.
+
+        Returns:
+            Its outcome; or the row as a wave, judged at the exit it has come by and staying there,
+            once somebody else waits, or it has been cancelled, or is late.
+        """
+        way = self._way_of(row.rule)
+        assert way
+        row.started_s = now_s
+        columns = way.columns.fresh() if way.counts else way.columns
+        return self._travel(_Journey(row, way, columns, _no_padding(row.num_tokens), _FIRST))
+
+    def resume(self, wave: Wave) -> Outcome | Wave:
+        """Take the one row of a wave in flight as far as it goes, see `start`."""
+        (row,) = wave.rows
+        way = self._way_of(row.rule)
+        assert way
+        journey = _Journey(row, way, wave.columns, wave.mask, wave.keep)
+        journey.hidden, journey.depth = wave.hidden, wave.depth
+        return self._travel(journey)
+
+    def _travel(self, journey: _Journey) -> Outcome | Wave:
+        shape, row, columns = self._shape, journey.row, journey.columns
+        stays = journey.way.stays
+        while True:
+            step, ran = self._run(journey)
+            judging, index = perf_counter(), journey.depth - 1
+            values, disturbed = step.logits.tolist()[0], self._disturbs(row)
+            if stays and not disturbed and stays(values, index, columns):
+                self._books.note(ran)
+                continue
+            said, temperature = Said(step.logits, step.uncertainty), shape.temperatures[index]
+            reason, signal = judge_alone(columns, said, index, len(shape.exits), temperature)
+            self._books.note(ran, perf_counter() - judging)
+            if reason != Reason.STAYS:
+                return self._leave(journey, step, values, reason, signal)
+            if disturbed:
+                return self._as_wave(journey, step, signal)
+
+    def _run(self, journey: _Journey) -> tuple[Step, Ran]:
+        """Run the next segment, and those after it where the row surely stays."""
+        row, mask, depth = journey.row, journey.mask, journey.depth
+        gaps = self._gaps(journey) if self._passes else None
+        more, began = () if gaps is None else (gaps,), perf_counter()
+        if depth:
+            step = self._runner.advance(depth, journey.hidden, journey.keep, mask, *more)
+        else:
+            step = self._runner.start(row.input_ids[None], mask, row.token_type_ids[None], *more)
+        took_s = perf_counter() - began
+        journey.depth, journey.hidden, journey.keep = depth + step.exits, step.hidden, _FIRST
+        if step.passed is not None:
+            come_by(journey.columns, step.passed, depth, self._shape.temperatures)
+        tokens = row.num_tokens
+        return step, Ran(range(depth, journey.depth), 1, tokens, tokens, took_s)
+
+    def _gaps(self, journey: _Journey) -> Gaps | None:
+        """Return what lets the row pass exits by itself, see `serve.runner.PassingRunner`."""
+        row, depth, gaps = journey.row, journey.depth, journey.way.gaps
+        if gaps is None:
+            shape = self._shape
+            gaps = gaps_from(depth, row.rule, journey.columns, shape.traits, shape.temperatures)
+        if gaps is None:
+            return None
+        size = depth, 1, row.num_tokens
+        if row.deadline_s == math.inf and self._costs.remaining_s(*size) <= UNDISTURBED_S:
+            return gaps
+        return in_time(gaps, self._costs, size, row.deadline_s, self._clock)
+
+    def _disturbs(self, row: Row) -> bool:
+        """Tell whether anything asks to be done before the row's next segment."""
+        if row.cancelled or self._awaited():
+            return True
+        return row.deadline_s < math.inf and row.deadline_s <= self._clock()
+
+    def _leave(
+        self, journey: _Journey, step: Step, values: Sequence[float], reason: Reason, signal: float
+    ) -> Outcome:
+        row, index = journey.row, journey.depth - 1
+        # What adds up to a number has a distribution; what does not may have one.
+        if not math.isfinite(sum(values)) and meaningless(step.logits)[0]:
+            return Outcome(row, gave_no_number(self._shape.exits[index]))
+        queue_s, compute_s = row.started_s - row.admitted_s, self._clock() - row.started_s
+        logits = step.logits[0]
+        return Outcome(row, Answer(logits, index, reason, signal, queue_s, compute_s, index))
+
+    def _as_wave(self, journey: _Journey, step: Step, signal: float) -> Wave:
+        wave = Wave([journey.row])
+        wave.prepare(self._shape.traits, shared=False)
+        # Other waves' rows may be written to beside it.
+        wave.columns = journey.columns.fresh()
+        wave.land(journey.hidden, journey.depth)
+        wave.logits, wave.uncertainty = step.logits, step.uncertainty
+        wave.signals = np.array([signal], np.float32)
+        return wave
+
+
+def _no_padding(tokens: int) -> Ids:
+    """Return (1, tokens) ones, not to be written to."""
+    if tokens > _NO_PADDING.shape[1]:
+        return np.ones((1, tokens), np.int64)
+    return _NO_PADDING[:, :tokens]

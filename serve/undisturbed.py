@@ -1,0 +1,38 @@
+"""For how long rows may pass exits by themselves, out of everybody's sight."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from serve.cost import CostModel
+from serve.runner import Gaps
+from serve.wave import places
+
+# Whoever comes meanwhile.
+UNDISTURBED_S = 0.02
+
+
+def in_time(
+    gaps: Gaps,
+    costs: CostModel,
+    size: tuple[int, int, int],
+    deadline_s: float,
+    clock: Callable[[], float],
+) -> Gaps:
+    """Return gaps that end the run within `UNDISTURBED_S`, and before a deadline.
+
+    After one segment at the earliest.
+
+    Args:
+        gaps: (exits,) that let it pass exits, see `serve.runner.PassingRunner`.
+        costs: what segments cost.
+        size: segments that the rows have been through, how many rows, tokens of the longest.
+        deadline_s: on the clock; infinite for none.
+        clock: monotonic seconds.
+    """
+    free_s = UNDISTURBED_S
+    if deadline_s < math.inf:
+        free_s = min(free_s, deadline_s - clock())
+    end = costs.reach(*size, free_s)
+    return gaps if end == len(gaps) else np.where(places(len(gaps)) < end - 1, gaps, 0)
