@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from loadtest.engine_bench.bars import Bar, at_most
 from loadtest.engine_bench.driver import Driver, driving
+from loadtest.engine_bench.lengths import draw_lengths
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.settings import Budget
 from loadtest.engine_bench.subject import Subject
@@ -59,27 +60,37 @@ def leaving_early(subject: Subject, budget: Budget, report: Report) -> Measured:
     """Send lone requests that leave at layer 1, 2, ... through the engine, in turns.
 
     From submission to outcome, the engine's thread included, each compared with the full run of
-    its turn. One bar per length, for the layer that is furthest from its share of the layers.
+    its turn; all of it once before, as in a server that has seen such lengths. One bar for texts
+    as long as those of SST-2, another text each turn, and one per length of the lone shapes, each
+    for the layer that is furthest from its share of the layers.
     """
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
     generator = np.random.default_rng(0)
-    exits = len(subject.shape.exits)
-    orders = [generator.permutation(exits).tolist() for _ in range(budget.leave_turns + 1)]
+    exits, turns = subject.shape.exits, budget.leave_turns
+    orders = [generator.permutation(len(exits)).tolist() for _ in range(turns)]
     with driving(subject.chain, subject.shape) as driver:
-        for tokens in sorted({shape.tokens for shape in budget.shapes if shape.rows == 1}):
-            report(f"{subject.precision}: leaving early, 1 x {tokens}")
-            text = random_texts([tokens], subject.vocabulary)
-            taken = [_turn(driver, text, subject.shape.exits, order) for order in orders]
-            times_s = np.array(taken[1:])  # (turns, exits); the first one warms up
+        for named, lengths in _lengths(budget, turns).items():
+            report(f"{subject.precision}: leaving early, {named}")
+            texts = random_texts(lengths, subject.vocabulary)
+            plan = list(zip(texts, orders, strict=True))
+            taken = [_turn(driver, text, exits, order) for text, order in plan * 2]
+            times_s = np.array(taken[turns:])  # (turns, exits)
             shares = np.median(times_s / times_s[:, -1:], axis=0)
-            bars.append(_worst(subject, tokens, shares))
-            figures.append({"rows": 1, "tokens": tokens, "exit_shares": shares.tolist()})
+            bars.append(_worst(subject, named, shares))
+            figures.append({"texts": named, "exit_shares": shares.tolist()})
     return bars, {"leaving_early": figures}
 
 
+def _lengths(budget: Budget, turns: int) -> dict[str, list[int]]:
+    """Return the tokens of each turn's text, by what texts are called of such lengths."""
+    lone = sorted({shape.tokens for shape in budget.shapes if shape.rows == 1})
+    drawn: list[int] = draw_lengths(turns, seed=0).tolist()
+    return {"1 x SST-2": drawn} | {f"1 x {tokens}": [tokens] * turns for tokens in lone}
+
+
 def _turn(
-    driver: Driver, text: Sequence[NDArray[np.int64]], exits: Sequence[int], order: Sequence[int]
+    driver: Driver, text: NDArray[np.int64], exits: Sequence[int], order: Sequence[int]
 ) -> list[float]:
     """Return the seconds until the exits' answers, by index, sent in the order given.
 
@@ -87,12 +98,12 @@ def _turn(
     """
     times_s = [0.0] * len(exits)
     for index in order:
-        times_s[index] = driver.run(rows_of(text, [exits[index]]), 1)
+        times_s[index] = driver.run(rows_of([text], [exits[index]]), 1)
     return times_s
 
 
-def _worst(subject: Subject, tokens: int, shares: NDArray[np.float64]) -> Bar:
+def _worst(subject: Subject, named: str, shares: NDArray[np.float64]) -> Bar:
     due = np.array(subject.shape.exits) / subject.depth
     worst = int(np.argmax(shares - due))
-    case = f"{subject.precision} 1 x {tokens}, furthest off at layer {subject.shape.exits[worst]}"
+    case = f"{subject.precision} {named}, furthest off at layer {subject.shape.exits[worst]}"
     return at_most(_LEAVE, case, float(shares[worst]), float(due[worst]) + _ROUNDING)

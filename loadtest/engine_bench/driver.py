@@ -39,8 +39,9 @@ class Driver:
             BenchFailed: a row got an error, or left elsewhere than its rule says.
         """
         self._outcomes = []
+        sent = min(in_flight, len(rows))
         began = perf_counter()
-        sent = 0
+        self.engine.submit(rows[:sent])
         while sent < len(rows):
             room = self._wait_for(sent - in_flight + 1) + in_flight - sent
             self.engine.submit(rows[sent : sent + room])

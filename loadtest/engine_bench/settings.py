@@ -62,7 +62,7 @@ class Budget:
         Shape(32, 32),
     )
     shape_s: float = 4.0
-    leave_turns: int = 40
+    leave_turns: int = 60
     rounds: int = 5
     fp32_requests: int = 768
     int8_requests: int = 1536
