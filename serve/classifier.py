@@ -108,6 +108,7 @@ class Classifier:
         self.device, self.precision = placement
         self.policy = LivePolicy(bundle.name, manifest, store)
         self._observer = observer
+        self._traits = manifest.traits
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -118,7 +119,7 @@ class Classifier:
         self.engine = Engine(
             chain,
             ModelShape(
-                manifest.traits,
+                self._traits,
                 tuple(e.temperature for e in manifest.exits),
                 manifest.pad_id,
                 self.costs,
@@ -141,7 +142,7 @@ class Classifier:
         """
         live = self.policy.current
         rule = live.policy.rule_for(request.wish)
-        check_rule(rule, self.bundle.manifest.traits)
+        check_rule(rule, self._traits)
         self.engine.check_room(len(request.inputs))
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded

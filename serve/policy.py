@@ -147,7 +147,10 @@ class Policy(BaseModel):
                 f"the rule leaves nothing between min_layer {low} and max_layer {high} "
                 "of the policy's limits"
             )
-        return rule.model_copy(update={"min_layer": low if low > 1 else None, "max_layer": high})
+        least = low if low > 1 else None
+        if (rule.min_layer, rule.max_layer) == (least, high):
+            return rule
+        return rule.model_copy(update={"min_layer": least, "max_layer": high})
 
 
 def _allowed(low: int, high: int | None) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from serve.errors import InvalidRule
 from serve.rules.agreement import PatienceRule, VotingRule
@@ -41,6 +42,8 @@ def rules_for(traits: Traits) -> list[str]:
     return [name for name in _RULES[traits.task] if name != "learned" or traits.learned]
 
 
+# Most requests come with a rule that others came with.
+@lru_cache(maxsize=1024)
 def check_rule(rule: ExitRule, traits: Traits) -> None:
     """Raise `InvalidRule` if the model cannot follow the rule.
 

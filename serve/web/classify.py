@@ -3,20 +3,19 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive
 
-from serve.classifier import Classified
 from serve.errors import Cancelled, TooManyInputs
 from serve.request import ModelRequest
 from serve.row import Priority
 from serve.web.body import BODY_ERRORS, read_body
 from serve.web.classify_request import ClassifyRequest, check_suits
+from serve.web.departure import ClientLeft, unless_client_leaves
 from serve.web.error_body import ErrorBody
 from serve.web.long_json import written
 from serve.web.readings import Json
@@ -68,11 +67,11 @@ def answering(site: Site) -> Callable[[Request], Awaitable[Response]]:
         asked = _read(body, site.limits.max_inputs, arrived_s)
         check_suits(body, asked.inputs, classifier.bundle.manifest.task)
         try:
-            done = await _unless_client_leaves(request.receive, classifier.classify(asked))
+            done = await unless_client_leaves(request.receive, classifier.classify(asked))
         except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
             site.metrics.disconnected(classifier.name)
             raise
-        except _ClientLeft:
+        except ClientLeft:
             site.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
         answered_s = time.monotonic() - arrived_s
@@ -100,28 +99,3 @@ def _read(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequ
         Priority[body.priority.upper()],
         trails="exits" in body.returned,
     )
-
-
-class _ClientLeft(Exception):
-    pass
-
-
-async def _unless_client_leaves(
-    receive: Receive, work: Coroutine[Any, Any, Classified]
-) -> Classified:
-    """Return what the work returns, or cancel it when the client disconnects."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(receive))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise _ClientLeft
-    finally:
-        gone.cancel()
-        task.cancel()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -61,8 +61,8 @@ def _result(
 ) -> Json:
     result = reading.result(answer.logits, answer.label, tokens)
     result["exit"] = {
-        "layer": manifest.exit_layers[answer.exit_index],
-        "answered_by": manifest.exit_layers[answer.head_index],
+        "layer": manifest.exits[answer.exit_index].layer,
+        "answered_by": manifest.exits[answer.head_index].layer,
         "layers": manifest.num_layers,
         "reason": answer.reason.label,
         "signal": short(answer.signal),
@@ -81,7 +81,7 @@ def _passed(
     manifest: Manifest, reading: Reading, passed: Passed, tokens: Tokens, with_logits: bool
 ) -> Json:
     said: Json = {
-        "layer": manifest.exit_layers[passed.exit_index],
+        "layer": manifest.exits[passed.exit_index].layer,
         **reading.brief(passed.logits, tokens),
         "signal": short(passed.signal),
     }

@@ -31,6 +31,13 @@ def test_a_wish_may_be_a_rule_or_a_profile() -> None:
     assert policy().rule_for(LayerRule(layer=2)) == LayerRule(layer=2)
 
 
+@pytest.mark.parametrize("limits", [{}, {"min_layer": 1}, {"max_layer": 4}])
+def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]) -> None:
+    """It is told apart by what it is wherever something is remembered of rules."""
+    fast = policy(limits=limits).profiles["fast"]
+    assert policy(limits=limits).rule_for(fast) is fast
+
+
 def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast"):
         policy().rule_for("slow")
