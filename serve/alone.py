@@ -7,6 +7,7 @@ comes out is what the wave's way gives: the same judge, the same columns, and a 
 as somebody else wants to be served.
 """
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from serve.criteria.gaps import COUNT_NOTHING
 from serve.criteria.glance import Glance, gaps_at, glance_at, tells_labels
 from serve.criteria.passing import come_by, gaps_from
 from serve.judge import Reason, Said, judge_alone
-from serve.leaving import gave_no_number
+from serve.leaving import failed, gave_no_number
 from serve.row import Answer, Outcome, Row
 from serve.rules import ExitRule
 from serve.runner import (
@@ -40,6 +41,8 @@ from serve.signals import meaningless
 from serve.steps import ModelShape
 from serve.undisturbed import UNDISTURBED_S, in_time
 from serve.wave import Wave, places
+
+log = logging.getLogger(__name__)
 
 _NO_PADDING = np.ones((1, 4096), np.int64)
 _FIRST = places(1)
@@ -157,8 +160,9 @@ class Alone:
             now_s: on the clock.
 
         Returns:
-            Its outcome; or the row as a wave, judged at the exit it has come by and staying there,
-            once somebody else waits, or it has been cancelled, or is late.
+            Its outcome, an error if a segment fails; or the row as a wave, judged at the exit it
+            has come by and staying there, once somebody else waits, or it has been cancelled, or
+            is late.
         """
         way = self._way_of(row.rule)
         assert way
@@ -173,9 +177,17 @@ class Alone:
         assert way
         journey = _Journey(row, way, wave.columns, wave.mask, wave.keep)
         journey.hidden, journey.depth = wave.hidden, wave.depth
+        wave.hidden = None  # other rows', which have left, are among them
         return self._travel(journey)
 
     def _travel(self, journey: _Journey) -> Outcome | Wave:
+        try:
+            return self._to_the_end(journey)
+        except Exception:
+            log.exception("a segment failed at depth %d", journey.depth)
+            return Outcome(journey.row, failed())
+
+    def _to_the_end(self, journey: _Journey) -> Outcome | Wave:
         shape, row, columns = self._shape, journey.row, journey.columns
         stays = journey.way.stays
         while True:
@@ -187,11 +199,14 @@ class Alone:
                 continue
             said, temperature = Said(step.logits, step.uncertainty), shape.temperatures[index]
             reason, signal = judge_alone(columns, said, index, len(shape.exits), temperature)
-            self._books.note(ran, perf_counter() - judging)
+            end: Outcome | Wave | None = None
             if reason != Reason.STAYS:
-                return self._leave(journey, step, values, reason, signal)
-            if disturbed:
-                return self._as_wave(journey, step, signal)
+                end = self._leave(journey, step, values, reason, signal)
+            elif disturbed:
+                end = self._as_wave(journey, step, signal)
+            self._books.note(ran, perf_counter() - judging)
+            if end is not None:
+                return end
 
     def _run(self, journey: _Journey) -> tuple[Step, Ran]:
         """Run the next segment, and those after it where the row surely stays."""

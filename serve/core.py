@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from serve.alone import Alone
 from serve.books import Books, Ran
 from serve.cost import CostModel
-from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
+from serve.errors import Cancelled, DeadlineExceeded, OfframpError
 from serve.judge import Reason
-from serve.leaving import farewells, gave_no_number
+from serve.leaving import failed, farewells, gave_no_number
 from serve.memory import out_of_memory
 from serve.merging import merge
 from serve.row import Answer, Outcome, Row, WaveStats
@@ -96,7 +96,7 @@ class EngineCore:
         if row := self._scheduler.take_alone(self._may_go_alone):
             if _gone(row, now):
                 return [Outcome(row, _refusal(row))]
-            return self._go_alone(row, partial(self._alone.start, row, now))
+            return self._gone_alone(self._alone.start(row, now))
         outcomes = self._sweep(now)
         if not self._scheduler:
             return outcomes
@@ -105,13 +105,12 @@ class EngineCore:
             if wave.depth or wave.hidden is not None:
                 outcomes += self._drop_late(wave, now)
             else:
-                self._begin(wave, now)
+                outcomes += self._begin(wave, now)
         waves = [wave for wave in waves if wave.rows]
         if not waves:
             return outcomes
         if self._left_alone(waves):
-            (wave,), (row,) = waves, waves[0].rows
-            return outcomes + self._go_alone(row, partial(self._alone.resume, wave))
+            return outcomes + self._gone_alone(self._alone.resume(waves[0]))
         return outcomes + self._advance(waves, may_split=True)
 
     def _left_alone(self, waves: list[Wave]) -> bool:
@@ -124,15 +123,10 @@ class EngineCore:
         """Tell whether the only row there is can go without a wave, and nobody else waits."""
         return self._alone.takes(row) and not self._awaited()
 
-    def _go_alone(self, row: Row, go: Callable[[], Outcome | Wave]) -> list[Outcome]:
-        try:
-            end = go()
-        except Exception:
-            log.exception("a segment failed, with one row")
-            return _failed([row])
+    def _gone_alone(self, end: Outcome | Wave) -> list[Outcome]:
         if isinstance(end, Outcome):
             return [end]
-        self._scheduler.hold(end, row.started_s)
+        self._scheduler.hold(end, end.rows[0].started_s)
         self._scheduler.put_back(end)
         return []
 
@@ -144,10 +138,17 @@ class EngineCore:
         gone = self._scheduler.remove_waiting(partial(_gone, now_s=now))
         return [Outcome(row, _refusal(row)) for row in gone]
 
-    def _begin(self, wave: Wave, now: float) -> None:
-        wave.prepare(self._shape.traits, self._shared)
+    def _begin(self, wave: Wave, now: float) -> list[Outcome]:
+        """Start fresh rows, but for those that nobody waits for or that are too late."""
+        # Asked once per row: another thread may cancel it at any moment.
+        gone = [row for row in wave.rows if _gone(row, now)]
+        if gone:
+            wave.set_rows([row for row in wave.rows if row not in gone])
+        if wave.rows:
+            wave.prepare(self._shape.traits, self._shared)
         for row in wave.rows:
             row.started_s = now
+        return [Outcome(row, _refusal(row)) for row in gone]
 
     def _drop_late(self, wave: Wave, now: float) -> list[Outcome]:
         """Drop cancelled rows; let late ones leave with the best answer they have so far."""
@@ -175,7 +176,7 @@ class EngineCore:
                 log.warning("out of memory at depth %d: trying again in parts", waves[0].depth)
                 return [o for part in parts for o in self._advance([part], may_split=False)]
             log.exception("a segment failed at depth %d", waves[0].depth)
-            return _failed([row for wave in waves for row in wave.rows])
+            return [Outcome(row, failed()) for wave in waves for row in wave.rows]
         return self._settle(wave, ran)
 
     @staticmethod
@@ -261,11 +262,6 @@ class EngineCore:
                 )
             outcomes.append(Outcome(row, result))
         return outcomes
-
-
-def _failed(rows: Iterable[Row]) -> list[Outcome]:
-    failure = ModelFailure("the model failed on this input; the server's log has the cause")
-    return [Outcome(row, failure) for row in rows]
 
 
 def _gone(row: Row, now_s: float) -> bool:

@@ -41,6 +41,11 @@ def farewells(wave: Wave, rows: NDArray[np.intp], task: Task) -> Iterable[Farewe
     return zip(logits, heads, labels, _SAYS_NOTHING[task](logits).tolist(), strict=True)
 
 
+def failed() -> ModelFailure:
+    """Return what a row leaves with whose segment has failed."""
+    return ModelFailure("the model failed on this input; the server's log has the cause")
+
+
 def gave_no_number(layer: int) -> ModelFailure:
     """Return what a row leaves with whose logits say nothing."""
     return ModelFailure(f"the model gave no number at layer {layer}")

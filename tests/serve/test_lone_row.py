@@ -1,6 +1,7 @@
 """A row that is alone goes from segment to segment by itself, and notices when that must end."""
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.judge import Reason
 from serve.row import Answer, Outcome, Row, WaveStats
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from serve.runner import Hidden, Ids, Step
 from serve.scheduler import WaveLimits
 from tests.serve.fake_runner import FakeRunner, fake_row
 from tests.traits import two_labels
@@ -161,13 +163,44 @@ def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
     assert row.started_s == bench.now_s
 
 
-@pytest.mark.parametrize("gone", [{"cancelled": True}, {"deadline_s": 0.0}])
-def test_row_that_nobody_waits_for_does_not_start(gone: dict[str, Any]) -> None:
+def test_hidden_states_of_those_who_have_left_are_given_back() -> None:
+    """They are most of a large wave's memory."""
     bench = Bench()
-    ((_, error),) = bench.turn(fake_row(1, **gone))
-    assert isinstance(error, Cancelled if "cancelled" in gone else DeadlineExceeded)
-    assert not bench.runner.runs
-    assert not bench.core
+    run, held = bench.runner._step, list[weakref.ref[Hidden]]()
+
+    class Kept(np.ndarray):  # which can be referred to weakly
+        pass
+
+    def note(index: int, ids: Ids, mask: Ids) -> Step:
+        step = run(index, np.asarray(ids), mask)
+        assert [ref() is None for ref in held[:-1]] == [True] * (index - 1), "but those it reads"
+        hidden = step.hidden.copy().view(Kept)
+        held.append(weakref.ref(hidden))
+        return step._replace(hidden=hidden)
+
+    bench.runner._step = note  # type: ignore[method-assign]
+    others = [fake_row(key, 3, LayerRule(layer=2)) for key in range(2, 9)]
+    outcomes = [*bench.turn(fake_row(1, 3), *others), *bench.turn(), *bench.turn()]
+    assert [isinstance(outcome.result, Answer) for outcome in outcomes] == [True] * 8
+    assert len(held) == len(EXITS)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("waited_for", [False, True])
+@pytest.mark.parametrize("gone", [{"cancelled": True}, {"deadline_s": 0.001}])
+def test_row_that_nobody_waits_for_does_not_start(
+    gone: dict[str, Any], waited_for: bool, others: int
+) -> None:
+    bench = Bench(between=lambda runs: waited_for)
+    bench.now_s = 0.001  # the last look at all who wait was less than 5 ms ago
+    rows = [fake_row(1, **gone), *(fake_row(2 + key) for key in range(others))]
+    outcomes = bench.turn(*rows)
+    while bench.core:
+        outcomes += bench.turn()
+    results = {row.tag: result for row, result in outcomes}
+    assert isinstance(results.pop(1), Cancelled if "cancelled" in gone else DeadlineExceeded)
+    assert [isinstance(result, Answer) for result in results.values()] == [True] * others
+    assert not any(1 in run.keys for run in bench.runner.runs)
 
 
 def test_row_whose_trail_is_wanted_is_judged_at_every_exit() -> None:
