@@ -7,6 +7,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from loadtest.feeds import Feeds
+from serve.ort_environment import quick_run
 
 
 class OneGraph:
@@ -16,9 +17,10 @@ class OneGraph:
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self._inputs = [value.name for value in self._session.get_inputs()]
         self._outputs = [value.name for value in self._session.get_outputs()]
+        self._run = quick_run(self._session)
 
     def run(self, feeds: Feeds) -> NDArray[np.float32]:
         """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
         logits: NDArray[np.float32]
-        logits, *_ = self._session.run(self._outputs, {n: feeds[n] for n in self._inputs})
+        logits, *_ = self._run(self._outputs, {n: feeds[n] for n in self._inputs}, None)
         return logits

@@ -102,7 +102,7 @@ class SegmentChain:
         outputs, num_hidden, feeds, padded, _ = course
         inputs.update(feeds)
         inputs[GAPS] = padded[: self._segments.told(rows, tokens)]
-        values = self._session_run(outputs, inputs)
+        values = self._session_run(outputs, inputs, None)
         logits = values[num_hidden]
         if len(logits) == rows:
             hidden = values[0] if num_hidden else None

@@ -20,7 +20,7 @@ from serve.manifest import (
     Precision,
 )
 from serve.one_graph import one_graph
-from serve.ort_environment import session_options
+from serve.ort_environment import quick_run, session_options
 from serve.runner import ASKED, Gaps
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
@@ -59,11 +59,10 @@ class Segments:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
             outputs, and its feeds with `GAPS`, as many as are `told`, and the inputs of the rows:
             ids of the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask
-            in any case. It gives the
-            hidden states after each of the course's ends but the model's last, of no rows where
-            it did not come by, and what heads say, each (heads that have run * rows, ...), the
-            first head first. It is the session's own method: right after a model has run, each
-            call of Python's takes a microsecond or more.
+            in any case; and None. It gives the hidden states after each of the course's ends but
+            the model's last, of no rows where it did not come by, and what heads say, each (heads
+            that have run * rows, ...), the first head first. It is the session's own method:
+            right after a model has run, each call of Python's takes a microsecond or more.
     """
 
     def __init__(
@@ -85,7 +84,8 @@ class Segments:
         num_labels = len(traits.labels) if traits.task == "single_label" else 0
         options = session_options(num_threads, _AWAKE_S)
         options.enable_mem_pattern = True
-        self.run = _open_all(paths, num_labels, options).run
+        self._session = _open_all(paths, num_labels, options)
+        self.run = quick_run(self._session)
         self._num_segments = len(paths)
         self._said = [every(name) for name in said]
         self._lay_out_little(manifest.token_types)
@@ -104,7 +104,7 @@ class Segments:
             gaps[-1] = 0
             course = self.course(0, gaps)
             wave = {GAPS: course.gaps[: self._num_segments]}
-            self.run(course.outputs, course.feeds | wave | inputs)
+            self.run(course.outputs, course.feeds | wave | inputs, None)
 
     def course(self, first: int, gaps: Gaps) -> Course:
         """Return what runs are to do that begin with a segment.

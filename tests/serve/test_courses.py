@@ -1,7 +1,7 @@
 """What a call of the session of all segments is to do: where it may end, whose memory it shares."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from serve.bundle import Bundle
 from serve.graph_ports import AT_ONCE, FIRST, GAPS, hidden_after
+from serve.ort_environment import Run, quick_run
 from serve.runner import ASKED
 from serve.segments import SegmentChain
 from serve.sessions import Course, Segments
@@ -72,9 +73,9 @@ def test_runs_are_told_as_many_gaps(
     chain, told = SegmentChain(bundle, "fp32", 1), list[int]()
     run = chain._session_run
 
-    def note(outputs: list[str], feeds: dict[str, Any]) -> Any:
+    def note(outputs: list[str], feeds: dict[str, Any], options: Any) -> Any:
         told.append(len(feeds[GAPS]))
-        return run(outputs, feeds)
+        return run(outputs, feeds, options)
 
     monkeypatch.setattr(chain, "_session_run", note)
     ids = np.ones((rows, tokens), np.int64)
@@ -86,14 +87,17 @@ def test_runs_are_told_as_many_gaps(
 def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, run = list[tuple[object, ...]](), ort.InferenceSession.run
+    calls = list[tuple[object, ...]]()
 
-    def note(self: ort.InferenceSession, outputs: list[str], feeds: dict[str, Any]) -> Any:
-        values = run(self, outputs, feeds)
-        calls.append((feeds["input_ids"].shape, len(feeds[GAPS]), len(values[-1])))
-        return values
+    def noting(session: ort.InferenceSession) -> Run:
+        def run(outputs: Sequence[str], feeds: Mapping[str, Any], options: Any) -> list[Any]:
+            values = quick_run(session)(outputs, feeds, options)
+            calls.append((feeds["input_ids"].shape, len(feeds[GAPS]), len(values[-1])))
+            return values
 
-    monkeypatch.setattr(ort.InferenceSession, "run", note)
+        return run
+
+    monkeypatch.setattr("serve.sessions.quick_run", noting)
     Segments(bundle, "fp32", 1, ["logits"])
     assert calls == [((1, 1), DEPTH, DEPTH), ((1, 1), DEPTH, 1)], "exit after exit, and at once"
 
