@@ -9,6 +9,9 @@ from serve.row import WaveStats
 Shares: TypeAlias = Sequence[tuple[int, int, int]]  # (exit index, rows, tokens)
 
 
+_WAVES_REMEMBERED = 64
+
+
 class Ran(NamedTuple):
     """One run of a segment, or of several with nobody between them.
 
@@ -33,6 +36,7 @@ class Books:
     def __init__(self, costs: CostModel, observe: Callable[[WaveStats], None]) -> None:
         self._costs, self._observe = costs, observe
         self._notes: list[tuple[Ran, float, Shares]] = []
+        self._waves_judged_s = 0.0  # mean of waves of several rows; old ones fade
 
     def note(self, ran: Ran, judge_s: float = 0.0, shares: Shares = ()) -> None:
         """Remember a run.
@@ -58,13 +62,33 @@ class Books:
     def _write_segments(self, ran: Ran, judge_s: float) -> None:
         """Write down what each segment has cost: of several, its part as far as is known."""
         segments, num_rows, num_tokens, longest, took_s = ran
-        padded, end = num_rows * longest, segments.stop
-        parts = self._costs.shares(segments.start, end, num_rows, longest)
-        for index, part in zip(segments, parts, strict=True):
-            segment_s, judged_s = took_s * part, judge_s if index + 1 == end else 0.0
-            # What a launch costs includes what it costs to judge what comes out of it.
-            self._costs.observe(index, num_rows, longest, segment_s + judged_s)
-            self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, judged_s))
+        padded, last = num_rows * longest, segments[-1]
+        *passed, part = self._parts(ran)
+        for index, other in zip(segments[:-1], passed, strict=True):
+            segment_s = took_s * other
+            self._costs.observe(index, num_rows, longest, segment_s)
+            self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, 0.0))
+        segment_s, judged_s = took_s * part, self._judged_s(num_rows, judge_s)
+        self._costs.observe(last, num_rows, longest, segment_s + judged_s)
+        self._observe(WaveStats(last, num_rows, num_tokens, padded, segment_s, judge_s))
+
+    def _parts(self, ran: Ran) -> Sequence[float]:
+        """Return what part each segment has in the time of the run."""
+        segments = ran.segments
+        if len(segments) == 1:
+            return (1.0,)
+        return self._costs.shares(segments.start, segments.stop, ran.num_rows, ran.longest)
+
+    def _judged_s(self, num_rows: int, judge_s: float) -> float:
+        """Return what a launch costs beside its segment: what comes out of it must be judged.
+
+        A row that is alone takes less of that than any wave. Told so, the scheduler would think
+        that it costs nothing to go on in small waves; so it is told what waves take of late.
+        """
+        if num_rows == 1:
+            return max(judge_s, self._waves_judged_s)
+        self._waves_judged_s += (judge_s - self._waves_judged_s) / _WAVES_REMEMBERED
+        return judge_s
 
     def _write_shares(self, ran: Ran, judge_s: float, shares: Shares) -> None:
         self._costs.observe(ran.segments.start, ran.num_rows, ran.longest, ran.took_s + judge_s)

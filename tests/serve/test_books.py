@@ -1,0 +1,77 @@
+"""What is written down of runs, for the cost model and for whoever counts."""
+
+import pytest
+
+from serve.books import Books, Ran
+from serve.cost import CostModel
+from serve.row import WaveStats
+
+
+class Costs(CostModel):
+    """Notes what it is told, (segment, rows, tokens, seconds)."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.told: list[tuple[int, int, int, float]] = []
+
+    def observe(self, index: int, num_rows: int, num_tokens: int, seconds: float) -> None:
+        self.told.append((index, num_rows, num_tokens, pytest.approx(seconds)))
+
+
+@pytest.fixture
+def costs() -> Costs:
+    return Costs()
+
+
+@pytest.fixture
+def seen() -> list[WaveStats]:
+    return []
+
+
+@pytest.fixture
+def books(costs: Costs, seen: list[WaveStats]) -> Books:
+    return Books(costs, seen.append)
+
+
+def test_a_run_is_one_of_each_segment_and_judged_after_the_last(
+    books: Books, costs: Costs, seen: list[WaveStats]
+) -> None:
+    books.note(Ran(range(1, 4), 2, 9, 5, 0.3), judge_s=0.01)
+    assert not seen
+    books.write()
+    books.write()
+    assert costs.told == [(1, 2, 5, 0.1), (2, 2, 5, 0.1), (3, 2, 5, 0.11)]
+    assert seen == [
+        WaveStats(1, 2, 9, 10, pytest.approx(0.1), 0.0),
+        WaveStats(2, 2, 9, 10, pytest.approx(0.1), 0.0),
+        WaveStats(3, 2, 9, 10, pytest.approx(0.1), 0.01),
+    ]
+
+
+def test_row_that_is_alone_is_no_reason_to_think_that_waves_cost_less(
+    books: Books, costs: Costs, seen: list[WaveStats]
+) -> None:
+    """Told that a launch costs next to nothing, the scheduler would go on in small waves."""
+    alone = Ran(range(1), 1, 7, 7, 0.001)
+    books.note(alone, judge_s=0.0001)
+    books.write()
+    assert costs.told == [(0, 1, 7, 0.0011)], "as long as there are no waves"
+    for _ in range(1000):
+        books.note(Ran(range(1), 8, 56, 7, 0.002), judge_s=0.0005)
+    books.note(alone, judge_s=0.0001)
+    books.note(alone, judge_s=0.0007)
+    books.write()
+    assert costs.told[-2:] == [(0, 1, 7, 0.0015), (0, 1, 7, 0.0017)]
+    assert [stats.judge_s for stats in seen[-2:]] == [0.0001, 0.0007], "who counts is told as it is"
+
+
+def test_of_shared_layers_every_depth_is_counted(
+    books: Books, costs: Costs, seen: list[WaveStats]
+) -> None:
+    books.note(Ran(range(2, 3), 4, 20, 6, 0.4), 0.04, [(2, 1, 5), (3, 3, 15)])
+    books.write()
+    assert costs.told == [(2, 4, 6, 0.44)]
+    assert seen == [
+        WaveStats(2, 1, 5, 6, pytest.approx(0.1), pytest.approx(0.01)),
+        WaveStats(3, 3, 15, 18, pytest.approx(0.3), pytest.approx(0.03)),
+    ]
