@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from serve.http_server import uvicorn_config
 from serve.web.application import build_http_app
 from serve.web.site import Site
 from tests.patience import until
@@ -91,8 +92,7 @@ def listening(app: FastAPI) -> Iterator[LiveServer]:
     """Serve an app on a free port until the block is left."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=10)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(uvicorn_config(app, log_config=None, lifespan="on"))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
