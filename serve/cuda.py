@@ -6,9 +6,11 @@ is asked what it runs on.
 """
 
 import ctypes
+import importlib.util
 import io
 import os
-from contextlib import redirect_stdout
+from collections.abc import Iterable
+from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,12 @@ PROVIDER = "CUDAExecutionProvider"
 # memory that is freed while a kernel still reads it is not written before that kernel's end.
 _DEFAULT_STREAM = 0x1
 _SAME_AS_REQUESTED = 1
+# What attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash (32)
+# kernels, and plain products (16). Not cuDNN (8), which ONNX Runtime would prefer for fp16 from
+# Hopper on: it makes a plan for each number of rows and tokens, in each session and thread.
+_ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
+# ONNX Runtime goes without until something asks for it: sums over an axis do.
+_CUDNN = "libcudnn.so.9"
 _shared_arena: list[int | None] = []  # its limit, once there is one
 
 _REMEDY = "; pass --device cpu, or put right what is missing"
@@ -96,6 +104,7 @@ def provider_options(memory_bytes: int | None) -> dict[str, str]:
         "use_tf32": "0",
         # In fp16, sums for the norm are then kept in fp32.
         "enable_skip_layer_norm_strict_mode": "1",
+        "sdpa_kernel": str(_ATTENTION_KERNELS),
     }
     if memory_bytes is not None:
         options["gpu_mem_limit"] = str(memory_bytes)
@@ -150,13 +159,44 @@ def _driver_fault() -> str | None:
 
 def _library_fault() -> str | None:
     """Load CUDA's libraries, from pip's nvidia packages or the system's; say which are missing."""
+    missing = _missing_libraries()
+    if missing and _load_from_packages(missing):
+        missing = _missing_libraries()
+    for reason in missing.values():
+        return (
+            f"{reason}: install CUDA {ort.cuda_version} and cuDNN 9, or pip install "
+            "'onnxruntime-gpu[cuda,cudnn]'"
+        )
+    return None
+
+
+def _missing_libraries() -> dict[str, str]:
+    """Load what can be found; return why not of what cannot, by the library's file name."""
     said = io.StringIO()
     with redirect_stdout(said):  # the only way `preload_dlls` reports
         ort.preload_dlls()
-    failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load")]
-    if not failures:
-        return None
-    return (
-        f"{failures[0].removeprefix('Failed to load ')}: install CUDA {ort.cuda_version} and "
-        "cuDNN 9, or pip install 'onnxruntime-gpu[cuda,cudnn]'"
-    )
+    told = "Failed to load "
+    failures = [line for line in said.getvalue().splitlines() if line.startswith(told)]
+    reasons = [line.removeprefix(told) for line in failures]
+    missing = {Path(reason.partition(":")[0]).name: reason for reason in reasons}
+    try:  # of this one it does not report
+        ctypes.CDLL(_CUDNN)
+    except OSError as error:
+        missing[_CUDNN] = str(error)
+    return missing
+
+
+def _load_from_packages(libraries: Iterable[str]) -> bool:
+    """Load libraries from NVIDIA's packages, wherever they are; tell whether any was there.
+
+    ONNX Runtime looks for them beside itself, where they are not if it lies in another folder.
+    """
+    packages = importlib.util.find_spec("nvidia")
+    folders = (packages and packages.submodule_search_locations) or []
+    loaded = False
+    for path in [path for folder in folders for path in Path(folder).glob("*/lib/*.so.*")]:
+        if path.name in libraries:
+            with suppress(OSError):  # said by who looks for it next
+                ctypes.CDLL(str(path))
+                loaded = True
+    return loaded

@@ -5,7 +5,7 @@ import re
 # ONNX Runtime has no type for it: these are what its CPU and CUDA providers say.
 _SAID = re.compile(
     r"failed to allocate memory|out of memory|bad_?alloc|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|ALLOC_FAILED|available memory of \d+ is smaller",
+    r"|ALLOC(?:ATION)?_FAILED|available memory of \d+ is smaller",
     re.IGNORECASE,
 )
 

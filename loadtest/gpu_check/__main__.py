@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from loadtest.gpu_check.checks import Finding, check_invariance, check_parity
 from loadtest.gpu_check.facts import facts, operators, strays
 from loadtest.gpu_check.pages import print_facts, print_findings, print_operators, print_times
-from loadtest.gpu_check.subject import Subject, opener, reference, subjects
+from loadtest.gpu_check.subject import Subject, load, opener, reference, variants
 from loadtest.gpu_check.throughput import measure_throughput
 from loadtest.gpu_check.timing import OneGraph, time_shapes, time_wave_sizes
 from serve import cuda
@@ -33,51 +34,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OfframpError as error:
         print(f"gpu_check: FAILED: {error}")
         return 1
-    if wanted.json:
-        wanted.json.write_text(json.dumps(report.document, indent=2) + "\n")
     if report.problems:
         print(f"gpu_check: FAILED: {'; '.join(report.problems)}")
         return 1
-    print(f"gpu_check: everything is as it should be on {_name(report.document)}")
+    checked = " and ".join(report.document["variants"])
+    print(f"gpu_check: {checked} as it should be on {_name(report.document)}")
     return 0
 
 
 def examine(bundle: Bundle, wanted: argparse.Namespace) -> Report:
-    """Check and measure every variant that a GPU may run."""
+    """Check and measure every variant that a GPU may run.
+
+    What fails in one of them is a problem of that one. The document is written after each, with
+    what was found until then.
+    """
     if wanted.device == "cuda":
         cuda.require()
-    document: dict[str, Any] = {**facts(bundle, wanted.device), "variants": {}}
+    document: dict[str, Any] = {**facts(bundle, wanted.device), "variants": {}, "problems": []}
     print_facts(document)
-    problems: list[str] = []
-    for subject in subjects(bundle, wanted.device):
-        print(f"\n== {subject.precision}")
-        found, wrong = _examine_variant(subject, wanted)
-        document["variants"][subject.precision] = found
-        problems += [f"{subject.precision}: {problem}" for problem in wrong]
+    problems: list[str] = document["problems"]
+    for precision in variants(bundle):
+        print(f"\n== {precision}")
+        found = document["variants"].setdefault(precision, {})
+        try:
+            wrong = _examine_variant(load(bundle, precision, wanted.device), wanted, found)
+        except Exception as error:  # ONNX Runtime's errors have no common type
+            traceback.print_exc()
+            wrong = [f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"]
+        problems += [f"{precision}: {problem}" for problem in wrong]
+        _write(document, wanted.json)
     if not document["variants"]:
         problems.append("the bundle has no variant for GPUs: export it with --precision fp32,fp16")
-    document["problems"] = problems
+        _write(document, wanted.json)
     return Report(document, problems)
 
 
+def _write(document: dict[str, Any], path: Path | None) -> None:
+    if path:
+        path.write_text(json.dumps(document, indent=2) + "\n")
+
+
 def _examine_variant(
-    subject: Subject, wanted: argparse.Namespace
-) -> tuple[dict[str, Any], list[str]]:
-    assigned = operators(subject.bundle, subject.precision, wanted.device)
+    subject: Subject, wanted: argparse.Namespace, found: dict[str, Any]
+) -> list[str]:
+    """Return what is wrong with a variant, and leave in `found` what was found."""
+    assigned = found["operators"] = operators(subject.bundle, subject.precision, wanted.device)
     print_operators(assigned)
     findings = [
         check_parity(subject, reference(subject.bundle)),
         check_invariance(subject, wanted.rows),
     ]
     print_findings(findings)
-    found: dict[str, Any] = {
-        "operators": assigned,
-        "findings": [finding._asdict() for finding in findings],
-    }
+    found["findings"] = [finding._asdict() for finding in findings]
     if wanted.seconds:
         found |= _measure(subject, wanted)
     wrong = strays(assigned) if wanted.device == "cuda" else []
-    return found, [*(f"{kind} does not run on the GPU" for kind in wrong), *_wrong(findings)]
+    return [*(f"{kind} does not run on the GPU" for kind in wrong), *_wrong(findings)]
 
 
 def _measure(subject: Subject, wanted: argparse.Namespace) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The bundle under test: its variants on the device, and what they are compared with."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,13 +56,16 @@ def opener(device: Device, entries: Sequence[tuple[str, str]] = ()) -> OpenSessi
     return partial(open_session, options=options)
 
 
-def subjects(bundle: Bundle, device: Device) -> Iterator[Subject]:
-    """Yield every variant that a GPU may run, loaded."""
+def variants(bundle: Bundle) -> list[Precision]:
+    """Return every variant that a GPU may run."""
+    return [precision for precision in PRECISIONS if precision in bundle.manifest.variants]
+
+
+def load(bundle: Bundle, precision: Precision, device: Device) -> Subject:
+    """Return a variant on the device."""
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    for precision in PRECISIONS:
-        if precision in bundle.manifest.variants:
-            chain = BoundChain(bundle, precision, device, opener(device))
-            yield Subject(bundle, precision, chain, vocabulary)
+    chain = BoundChain(bundle, precision, device, opener(device))
+    return Subject(bundle, precision, chain, vocabulary)
 
 
 def reference(bundle: Bundle) -> SegmentChain:

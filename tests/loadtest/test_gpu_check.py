@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,9 +16,10 @@ from export.files import hashes
 from loadtest import one_graph
 from loadtest.gpu_check.__main__ import main
 from loadtest.gpu_check.checks import check_invariance, check_parity
-from loadtest.gpu_check.subject import Subject, reference, subjects
+from loadtest.gpu_check.subject import Subject, load, reference
 from serve import cuda
 from serve.bundle import Bundle, load_bundle
+from serve.cuda_segments import BoundChain
 from serve.runner import Step
 
 # What a bare GPU host need not have.
@@ -40,7 +42,7 @@ runpy.run_module("loadtest.gpu_check", run_name="__main__")
 
 @pytest.fixture(scope="module")
 def half(half_bundle: Bundle) -> Subject:
-    return next(s for s in subjects(half_bundle, "cpu") if s.precision == "fp16")
+    return load(half_bundle, "fp16", "cpu")
 
 
 def test_a_bare_host_checks_and_measures_everything(
@@ -56,7 +58,7 @@ def test_a_bare_host_checks_and_measures_everything(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("gpu_check: everything is as it should be on cpu\n")
+    assert done.stdout.endswith("gpu_check: fp32 and fp16 as it should be on cpu\n")
     document = json.loads(report.read_text())
     assert list(document["variants"]) == ["fp32", "fp16"]
     for variant in document["variants"].values():
@@ -73,6 +75,31 @@ def test_checks_alone_measure_nothing(
     assert "rows/s" not in capsys.readouterr().out
 
 
+def test_what_was_found_is_kept_when_a_variant_fails(
+    half_bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    start = BoundChain.start
+
+    def failing(chain: BoundChain, *arguments: Any) -> Step:
+        if chain.precision == "fp16":
+            raise RuntimeError("A cuDNN handle is required\nand more")
+        return start(chain, *arguments)
+
+    monkeypatch.setattr(BoundChain, "start", failing)
+    report = tmp_path / "report.json"
+    arguments = [str(half_bundle.folder), "--device", "cpu", "--seconds", "0", "--rows", "8"]
+    assert main([*arguments, "--json", str(report)]) == 1
+    said = "fp16: RuntimeError: A cuDNN handle is required"
+    assert capsys.readouterr().out.endswith(f"gpu_check: FAILED: {said}\n")
+    document = json.loads(report.read_text())
+    assert document["problems"] == [said]
+    assert len(document["variants"]["fp32"]["findings"]) == 2
+    assert list(document["variants"]["fp16"]) == ["operators"]
+
+
 @pytest.mark.skipif(cuda.fault() is None, reason="there is a GPU")
 def test_without_a_gpu_it_fails_and_says_why(
     half_bundle: Bundle, capsys: pytest.CaptureFixture[str]
@@ -85,8 +112,7 @@ def test_a_weight_that_is_wrong_is_found(half_bundle: Bundle, tmp_path: Path) ->
     folder = copytree(half_bundle.folder, tmp_path / "damaged")
     _damage(folder / "segments/fp16/02.onnx")
     damaged = _rehash(folder)
-    found = next(s for s in subjects(load_bundle(damaged), "cpu") if s.precision == "fp16")
-    finding = check_parity(found, reference(half_bundle))
+    finding = check_parity(load(load_bundle(damaged), "fp16", "cpu"), reference(half_bundle))
     assert finding.max_error > finding.tolerance
     assert not finding.passed
 

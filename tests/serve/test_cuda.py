@@ -5,7 +5,7 @@ import pytest
 
 from loadtest.gpu_check.checks import TOLERANCE, check_invariance, check_parity
 from loadtest.gpu_check.facts import operators, strays
-from loadtest.gpu_check.subject import Subject, random_ids, reference, subjects
+from loadtest.gpu_check.subject import Subject, load, random_ids, reference
 from serve import cuda
 from serve.bundle import Bundle
 from serve.cuda_segments import BoundChain
@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=["fp32", "fp16"])
 def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> Subject:
-    return next(s for s in subjects(half_bundle, "cuda") if s.precision == request.param)
+    return load(half_bundle, request.param, "cuda")
 
 
 def test_auto_is_the_gpu_and_fp16(half_bundle: Bundle) -> None:

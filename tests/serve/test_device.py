@@ -218,6 +218,44 @@ def test_nothing_is_wrong_with_a_healthy_machine(
     assert capsys.readouterr().out == ""
 
 
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that an import of `nvidia` would find."""
+    folder = tmp_path / "nvidia"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+@pytest.mark.parametrize("library", ["libcublas.so.13", "libcudnn.so.9"])
+def test_libraries_are_found_in_packages_that_lie_elsewhere_than_onnx_runtime(
+    library: str, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"libcublas.so.13", "libcudnn.so.9"} - {library}
+
+    def load(name: str) -> None:
+        if Path(name).name not in known and not Path(name).is_file():
+            raise OSError(f"{name}: no such file")
+        known.add(Path(name).name)
+
+    def preload() -> None:
+        if "libcublas.so.13" not in known:
+            print("Failed to load libcublas.so.13: no such file\nPlease follow https://")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(ort, "preload_dlls", preload)
+    assert str(cuda._library_fault()).startswith(f"{library}: no such file: install CUDA 13")
+    place = packages / "some" / "lib" / library
+    place.parent.mkdir(parents=True)
+    place.touch()
+    assert cuda._library_fault() is None
+
+
+def test_attention_is_not_left_to_what_plans_for_every_length() -> None:
+    cudnn = 8
+    assert not int(cuda.provider_options(None)["sdpa_kernel"]) & cudnn
+
+
 @pytest.mark.parametrize(
     ("machine", "message"),
     [

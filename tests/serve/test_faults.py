@@ -143,6 +143,8 @@ def test_logits_that_are_not_numbers_fail_their_rows_only(
         ("std::bad_alloc", True),
         ("Available memory of 123 is smaller than requested bytes of 456", True),
         ("CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", True),
+        ("CUDNN failure: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
         ("Got invalid dimensions for input: hidden", False),
     ],
 )
