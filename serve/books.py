@@ -10,6 +10,8 @@ Shares: TypeAlias = Sequence[tuple[int, int, int]]  # (exit index, rows, tokens)
 
 
 _WAVES_REMEMBERED = 64
+# Of more rows, most of the judging is letting them leave.
+_SMALL_WAVE = 8
 
 
 class Ran(NamedTuple):
@@ -36,7 +38,7 @@ class Books:
     def __init__(self, costs: CostModel, observe: Callable[[WaveStats], None]) -> None:
         self._costs, self._observe = costs, observe
         self._notes: list[tuple[Ran, float, Shares]] = []
-        self._waves_judged_s = 0.0  # mean of waves of several rows; old ones fade
+        self._waves_judged_s = 0.0  # mean of small waves of several rows; old ones fade
 
     def note(self, ran: Ran, judge_s: float = 0.0, shares: Shares = ()) -> None:
         """Remember a run.
@@ -60,17 +62,17 @@ class Books:
                 self._write_segments(ran, judge_s)
 
     def _write_segments(self, ran: Ran, judge_s: float) -> None:
-        """Write down what each segment has cost: of several, its part as far as is known."""
+        """Write down what each segment has cost: of several, its part as far as is known.
+
+        What is known of a segment includes judging. So judging is shared out like the rest: told
+        of the last one alone, that one would soon seem to cost everything, and the others nothing.
+        """
         segments, num_rows, num_tokens, longest, took_s = ran
-        padded, last = num_rows * longest, segments[-1]
-        *passed, part = self._parts(ran)
-        for index, other in zip(segments[:-1], passed, strict=True):
-            segment_s = took_s * other
-            self._costs.observe(index, num_rows, longest, segment_s)
-            self._observe(WaveStats(index, num_rows, num_tokens, padded, segment_s, 0.0))
-        segment_s, judged_s = took_s * part, self._judged_s(num_rows, judge_s)
-        self._costs.observe(last, num_rows, longest, segment_s + judged_s)
-        self._observe(WaveStats(last, num_rows, num_tokens, padded, segment_s, judge_s))
+        padded, all_s = num_rows * longest, took_s + self._judged_s(num_rows, judge_s)
+        for index, part in zip(segments, self._parts(ran), strict=True):
+            self._costs.observe(index, num_rows, longest, all_s * part)
+            judged_s = judge_s if index == segments[-1] else 0.0
+            self._observe(WaveStats(index, num_rows, num_tokens, padded, took_s * part, judged_s))
 
     def _parts(self, ran: Ran) -> Sequence[float]:
         """Return what part each segment has in the time of the run."""
@@ -83,11 +85,12 @@ class Books:
         """Return what a launch costs beside its segment: what comes out of it must be judged.
 
         A row that is alone takes less of that than any wave. Told so, the scheduler would think
-        that it costs nothing to go on in small waves; so it is told what waves take of late.
+        that it costs nothing to go on in small waves; so it is told what those take of late.
         """
         if num_rows == 1:
             return max(judge_s, self._waves_judged_s)
-        self._waves_judged_s += (judge_s - self._waves_judged_s) / _WAVES_REMEMBERED
+        if num_rows <= _SMALL_WAVE:
+            self._waves_judged_s += (judge_s - self._waves_judged_s) / _WAVES_REMEMBERED
         return judge_s
 
     def _write_shares(self, ran: Ran, judge_s: float, shares: Shares) -> None:

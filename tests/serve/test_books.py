@@ -33,19 +33,34 @@ def books(costs: Costs, seen: list[WaveStats]) -> Books:
     return Books(costs, seen.append)
 
 
-def test_a_run_is_one_of_each_segment_and_judged_after_the_last(
+def test_a_run_is_one_of_each_segment_and_judged_once(
     books: Books, costs: Costs, seen: list[WaveStats]
 ) -> None:
     books.note(Ran(range(1, 4), 2, 9, 5, 0.3), judge_s=0.01)
     assert not seen
     books.write()
     books.write()
-    assert costs.told == [(1, 2, 5, 0.1), (2, 2, 5, 0.1), (3, 2, 5, 0.11)]
+    assert costs.told == [(k, 2, 5, 0.31 / 3) for k in (1, 2, 3)]
     assert seen == [
         WaveStats(1, 2, 9, 10, pytest.approx(0.1), 0.0),
         WaveStats(2, 2, 9, 10, pytest.approx(0.1), 0.0),
         WaveStats(3, 2, 9, 10, pytest.approx(0.1), 0.01),
     ]
+
+
+def test_segments_that_cost_the_same_do_so_however_often_they_run_together() -> None:
+    costs = CostModel(6)
+    books = Books(costs, lambda stats: None)
+    for _ in range(300):
+        for index in range(6):
+            books.note(Ran(range(index, index + 1), 1, 32, 32, 0.0005), judge_s=0.0001)
+    books.write()
+    costs.anchor()
+    for _ in range(5000):
+        books.note(Ran(range(6), 1, 32, 32, 0.003), judge_s=0.0006)
+        books.write()
+    told_s = [costs.segment_s(index, 1, 32) for index in range(6)]
+    assert told_s == [pytest.approx(0.0006, rel=0.05)] * 6
 
 
 def test_row_that_is_alone_is_no_reason_to_think_that_waves_cost_less(
@@ -58,6 +73,8 @@ def test_row_that_is_alone_is_no_reason_to_think_that_waves_cost_less(
     assert costs.told == [(0, 1, 7, 0.0011)], "as long as there are no waves"
     for _ in range(1000):
         books.note(Ran(range(1), 8, 56, 7, 0.002), judge_s=0.0005)
+    for _ in range(1000):
+        books.note(Ran(range(1), 64, 448, 7, 0.02), judge_s=0.02)
     books.note(alone, judge_s=0.0001)
     books.note(alone, judge_s=0.0007)
     books.write()
