@@ -1,9 +1,13 @@
-"""uvicorn's HTTP, in which requests that propose another protocol keep their body.
+"""uvicorn's HTTP, for what clients do that it does not allow for.
 
+Requests that propose another protocol keep their body.
 Java's HttpClient and `curl --http2` propose HTTP/2 with a request. A server may ignore that (RFC
 9110, section 7.8), and uvicorn does; but httptools takes what follows the head for the other
 protocol's, so that the app finds no body. h11 reads it, and is slower: it gets the connections on
 which something is proposed, from then on.
+
+Of requests on a connection that come before the first of them is answered, that one hears of its
+client's leaving, too. uvicorn tells the newest, which waits for its turn.
 """
 
 import re
@@ -19,6 +23,17 @@ class HttpProtocol(HttpToolsProtocol):
     """Reads requests with httptools until a head that comes whole proposes another protocol."""
 
     _within_request = False
+    _answering: Any = None
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answering and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         self._within_request = True

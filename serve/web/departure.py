@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.types import Receive
@@ -66,8 +67,9 @@ class _Departure:
         return self._left and self._working is not None and not self._working.uncancel()
 
     async def _disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        with suppress(Exception):  # it cannot be told any more: then nobody is there
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
         if self._working:
             self._left = True
             self._working.cancel()

@@ -5,6 +5,8 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.patience import until
 from tests.serve.web.conftest import StartServer
 from tests.serve.web.live_server import TIMEOUT_S, LiveServer, Problem
@@ -24,9 +26,13 @@ def request_of(body: dict[str, Any]) -> bytes:
     return head.encode() + content
 
 
-def test_rows_of_a_client_that_leaves_are_dropped(start_server: StartServer) -> None:
+@pytest.mark.parametrize("behind", [[], ["w1"]])
+def test_rows_of_a_client_that_leaves_are_dropped(
+    start_server: StartServer, behind: list[str]
+) -> None:
     server = start_server(**ROOMY)
-    with server.half_sent(request_of({"inputs": [LONG_TEXT] * MANY})):
+    requests = [[LONG_TEXT] * MANY, *behind]
+    with server.half_sent(b"".join(request_of({"inputs": inputs}) for inputs in requests)):
         until(lambda: server.metric("offramp_queue_depth") > 0)
     until(lambda: server.metric("offramp_client_disconnects_total", model="tiny") == 1)
     until(lambda: server.metric("offramp_queue_depth") == 0)

@@ -87,6 +87,20 @@ def test_work_for_a_client_that_leaves_is_cancelled(leaves_s: float) -> None:
     assert work.end == "cancelled"
 
 
+def test_connection_that_cannot_be_asked_any_more_is_a_client_that_left() -> None:
+    work = Work(10)
+
+    async def broken() -> Message:
+        raise RuntimeError("the proxy has died")
+
+    async def main() -> None:
+        with pytest.raises(ClientLeft):
+            await unless_client_leaves(broken, work.do())
+
+    run(main)
+    assert work.end == "cancelled"
+
+
 @pytest.mark.parametrize("when_s", [0.0, 0.02])
 def test_cancelling_the_call_cancels_the_work_and_is_no_departure(when_s: float) -> None:
     client, work = Client(None), Work(10)
