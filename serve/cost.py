@@ -56,6 +56,7 @@ class CostModel:
         self._costs: list[SegmentCost] = []
         self._remaining: list[SegmentCost] = []
         self._join_per_token_s = 0.0
+        self._at_warm_up: CostModel | None = None
         self._publish([SegmentCost()] * num_segments)
 
     @classmethod
@@ -68,6 +69,11 @@ class CostModel:
 
     def __len__(self) -> int:
         return len(self._costs)
+
+    @property
+    def at_warm_up(self) -> "CostModel":
+        """What was known when the warm-up ended; before that, and without one, what is known."""
+        return self._at_warm_up or self
 
     def segment_s(self, index: int, num_rows: int, num_tokens: int) -> float:
         """Return the time of one segment; 0 before any measurement."""
@@ -136,6 +142,7 @@ class CostModel:
         self.refit()
         for fit in dict.fromkeys(self._fits):
             fit.anchor()
+        self._at_warm_up = CostModel.of(self._costs)
 
     def _publish(self, costs: list[SegmentCost]) -> None:
         # Whole lists are exchanged, so that other threads read either the old or the new.

@@ -22,7 +22,8 @@ def in_time(
 ) -> Gaps:
     """Return gaps that end the run within `UNDISTURBED_S`, and before a deadline.
 
-    After one segment at the earliest.
+    After one segment at the earliest. For a deadline segments count as at warm-up if they seem to
+    cost less now: that may be so of other lengths only.
 
     Args:
         gaps: (exits,) that let it pass exits, see `serve.runner.PassingRunner`.
@@ -31,8 +32,9 @@ def in_time(
         deadline_s: on the clock; infinite for none.
         clock: monotonic seconds.
     """
-    free_s = UNDISTURBED_S
     if deadline_s < math.inf:
-        free_s = min(free_s, deadline_s - clock())
-    end = costs.reach(*size, free_s)
+        free_s = min(UNDISTURBED_S, deadline_s - clock())
+        end = min(costs.reach(*size, free_s), costs.at_warm_up.reach(*size, free_s))
+    else:
+        end = costs.reach(*size, UNDISTURBED_S)
     return gaps if end == len(gaps) else np.where(places(len(gaps)) < end - 1, gaps, 0)
