@@ -24,7 +24,8 @@ def pack_attention(model: ir.Model) -> None:
     """Let attention compute queries, keys and values, where it hides padding alone. In place.
 
     It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
-    then does ONNX Runtime choose its fused fp16 kernels. A length cannot overflow, either.
+    then does ONNX Runtime choose its fused fp16 kernels, on devices for which it has some (before
+    Hopper). A length cannot overflow, either.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     found = [n for n in attentions if hides_padding_only(n)]
