@@ -9,7 +9,7 @@ import ctypes
 import importlib.util
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
@@ -162,12 +162,12 @@ def _library_fault() -> str | None:
     missing = _missing_libraries()
     if missing and _load_from_packages(missing):
         missing = _missing_libraries()
-    for reason in missing.values():
-        return (
-            f"{reason}: install CUDA {ort.cuda_version} and cuDNN 9, or pip install "
-            "'onnxruntime-gpu[cuda,cudnn]'"
-        )
-    return None
+    if not missing:
+        return None
+    return (
+        f"{next(iter(missing.values()))}: install CUDA {ort.cuda_version} and cuDNN 9, or pip "
+        "install 'onnxruntime-gpu[cuda,cudnn]'"
+    )
 
 
 def _missing_libraries() -> dict[str, str]:
@@ -186,7 +186,7 @@ def _missing_libraries() -> dict[str, str]:
     return missing
 
 
-def _load_from_packages(libraries: Iterable[str]) -> bool:
+def _load_from_packages(libraries: Collection[str]) -> bool:
     """Load libraries from NVIDIA's packages, wherever they are; tell whether any was there.
 
     ONNX Runtime looks for them beside itself, where they are not if it lies in another folder.
