@@ -60,7 +60,8 @@ def examine(bundle: Bundle, wanted: argparse.Namespace) -> Report:
             wrong = _examine_variant(load(bundle, precision, wanted.device), wanted, found)
         except Exception as error:  # ONNX Runtime's errors have no common type
             traceback.print_exc()
-            wrong = [f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"]
+            reason, *_ = str(error).split("\n")
+            wrong = [f"{type(error).__name__}: {reason}"]
         problems += [f"{precision}: {problem}" for problem in wrong]
         _write(document, wanted.json)
     if not document["variants"]:
