@@ -7,17 +7,24 @@ from typing import Final
 
 # The segment to begin with, counted from 0: int64, a scalar; 0 if it is left out.
 FIRST: Final = "first segment"
-# Given for it, all segments run, and no head but the last.
-AT_ONCE: Final = -1
+# Whether that one is the first: bool, a scalar; true if it is left out.
+STARTS: Final = "run starts"
+# Whether, instead of all that, segments run straight from the first to the first exit that is asked
+# (see `serve.straight_run`): bool, a scalar; false if it is left out. Then the hidden states after
+# that exit are where others are after the first.
+STRAIGHT: Final = "run is straight"
 # The hidden states it begins with, and which rows of them go on.
 FIRST_HIDDEN: Final = "first hidden"
 FIRST_KEEP: Final = "first keep"
-# (segments or more,) float32: how far apart the two largest logits of some row must be, at least,
-# for the run to end after a segment. 0 ends it anyhow; infinity does not, and its head does not
-# run. More than one per segment are not looked at.
+# (segments or more,) bool: whether nobody asks the exit after a segment, so that its head does not
+# run and it ends nothing. More than one per segment are not looked at. Somebody asks all if it is
+# left out.
+UNASKED: Final = "all unasked"
+# (1 or more,) bool: the same of the first segment, for which the other is not looked at.
+FIRST_UNASKED: Final = "first unasked"
+# (segments,) float32: how far apart the two largest logits of some row must be, at least, for the
+# run to end after a segment whose exit is asked. 0 ends it anyhow; it is 0 if it is left out.
 GAPS: Final = "all gaps"
-# Not an input, but the first segment's first one, if it is to be read once more.
-AGAIN: Final = "input again"
 
 
 def every(said: str) -> str:

@@ -14,41 +14,60 @@ An `If` that runs nothing costs 2 microseconds and up to 12 with cold caches, an
 another 5 more when it runs. So segments lie in stretches of one, two, four and so on, each inside
 an `If` at the end of the stretch before: a run that ends early passes all that follow in one, and
 a long one enters few. (A `Loop` over a tree of `If` nodes takes 3 more per segment that runs, and
-layouts of memory, see `serve.sessions`, save it less.) Rows that leave at the last exit pass all
-of it: one more `If` runs every segment at once (`serve.full_run`).
+layouts of memory, see `serve.sessions`, save it less.) Runs of which only one exit is asked need
+none of it: around all is an `If` whose other branch goes straight (`serve.straight_run`).
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
 from serve.branches import SegmentOutputs, either, kind_of, no_rows
-from serve.full_run import all_odd, full_run, said_at_once
 from serve.graph_ports import (
-    AGAIN,
     FIRST,
     FIRST_HIDDEN,
     FIRST_KEEP,
+    FIRST_UNASKED,
     GAPS,
+    STARTS,
+    STRAIGHT,
+    UNASKED,
     every,
     hidden_after,
 )
 from serve.manifest import HIDDEN, HIDDEN_OUT, KEEP
-from serve.onnx_wire import FLOAT, GRAPH, INPUT, INT64, NAME, OUTPUT
+from serve.onnx_wire import BOOL, FLOAT, GRAPH, INPUT, INT64, NAME, OUTPUT
 from serve.onnx_writing import Pieces, constant, framed, node, string, value
-from serve.segment_branch import Place, begins_odd, branch, runs, said_by, stretch_runs
+from serve.segment_branch import Place, branch, left_by, runs, said_by, stretch_runs
 from serve.segment_model import SegmentModel, taken_apart
+from serve.straight_run import LAID_OUT, all_odd, begins_odd, no_straight_way, straight_ways
 
 _ENTRY_NAMES = {HIDDEN: FIRST_HIDDEN, KEEP: FIRST_KEEP}
 
 
-def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
+class OneGraph(NamedTuple):
+    """A chain's model.
+
+    Attributes:
+        model: its bytes.
+        begins_odd: whether the first segment reads an odd number of the rows' inputs.
+        all_odd: whether all segments together do.
+    """
+
+    model: bytes
+    begins_odd: bool
+    all_odd: bool
+
+
+def one_graph(models: Mapping[str, memoryview], num_labels: int) -> OneGraph:
     """Return the model of a whole chain.
 
     Its inputs are those of `serve.graph_ports` and those of the segments, but for `HIDDEN` and
     `KEEP`; those that no segment reads which runs may be left out: each that is given costs a
     microsecond or more. Its outputs are `hidden_after` each segment, and `every` other output of
-    the segments. Where all run at once, hidden states have no rows.
+    the segments.
 
     Args:
         models: ONNX models with the same outputs, first to last; by their files, from which the
@@ -62,7 +81,7 @@ def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
     segments: list[SegmentModel] = []
     operators: dict[str, bytes] = {}
     for number, (file, model) in enumerate(models.items()):
-        carried = hidden_after(number - 1) if number else None
+        carried = left_by(number - 1) if number else None
         segments.append(taken_apart(model, file, carried, _ENTRY_NAMES))
         if list(segments[-1].outputs) != list(segments[0].outputs):
             raise ValueError(f"{file}: not the outputs of the segments before")
@@ -72,30 +91,35 @@ def one_graph(models: Mapping[str, memoryview], num_labels: int) -> bytes:
                 raise ValueError(f"{file}: another version of {named} than the segments before")
     functions = dict.fromkeys(function for segment in segments for function in segment.functions)
     graph = framed(GRAPH, _chain(segments, num_labels))
-    return b"".join([*segments[0].model, *operators.values(), *functions, *graph])
+    joined = b"".join([*segments[0].model, *operators.values(), *functions, *graph])
+    return OneGraph(joined, begins_odd(segments), all_odd(segments))
 
 
 def _chain(segments: Sequence[SegmentModel], num_labels: int) -> Pieces:
     """Return the fields of the graph that runs one segment after the other."""
-    outputs = SegmentOutputs(segments[0])
+    outputs, between = SegmentOutputs(segments[0]), range(len(segments) - 1)
+    kinds = [*outputs.said, *(HIDDEN_OUT for _ in between)]
+    given = [*map(every, outputs.said), *map(hidden_after, between)]
+    steps = _stretch(segments, 0, outputs, num_labels)
+    left = [*(_said_from(0, name) for name in outputs.said), *map(left_by, between)]
+    steps += [*map(outputs.like, kinds, repeat(OUTPUT), left), *no_straight_way()]
     inputs = {name: whole for s in segments for name, whole in s.inputs.items()}
-    parts: Pieces = [string(NAME, "segments"), *segments[0].tables]
-    if begins_odd(segments[0]) or all_odd(segments):
-        parts += node("Identity", [next(iter(segments[0].inputs))], [AGAIN])
-    parts += full_run(segments, outputs)
-    parts += _stretch(segments, 0, outputs, num_labels)
     own = [(name, *kind_of(whole)) for name, whole in inputs.items() if name not in _ENTRY_NAMES]
     hidden = FIRST_HIDDEN, *outputs.kinds[HIDDEN_OUT]
+    parts: Pieces = [string(NAME, "segments"), *segments[0].tables]
     for name, element, rank in (*own, hidden, (FIRST_KEEP, INT64, 1)):
         parts += [no_rows(name, element, rank), value(INPUT, name, element, rank)]
-    return [
-        *parts,
-        constant(FIRST, np.array(0, np.int64)),
-        value(INPUT, FIRST, INT64, 0),
-        value(INPUT, GAPS, FLOAT, 1),
-        *(outputs.like(HIDDEN_OUT, OUTPUT, hidden_after(n)) for n in range(len(segments) - 1)),
-        *(outputs.like(name, OUTPUT, every(name)) for name in outputs.said),
-    ]
+    for name, element, unless_given in (
+        (FIRST, INT64, np.array(0)),
+        (STARTS, BOOL, np.array(True)),
+        (STRAIGHT, BOOL, np.array(False)),
+        (UNASKED, BOOL, np.zeros(len(segments), np.bool_)),
+        (FIRST_UNASKED, BOOL, np.zeros(1, np.bool_)),
+        (GAPS, FLOAT, np.zeros(len(segments), np.float32)),
+    ):
+        parts += [constant(name, unless_given), value(INPUT, name, element, unless_given.ndim)]
+    parts += either(STRAIGHT, [*given, LAID_OUT], straight_ways(segments, outputs), steps)
+    return [*parts, *map(outputs.like, kinds, repeat(OUTPUT), given)]
 
 
 def _stretch(
@@ -103,7 +127,7 @@ def _stretch(
 ) -> Pieces:
     """Return the nodes that run segments from one on, unless the run begins after them.
 
-    They give `hidden_after` each but the last of all, and what is `_said_from` them.
+    They give what is `left_by` each but the last of all, and what is `_said_from` them.
 
     Args:
         segments: all of them.
@@ -125,7 +149,6 @@ def _stretch(
     for name in outputs.said:
         said = [said_by(number, name) for number in range(begin, end)]
         said += [_said_from(end, name)] if end < len(segments) else []
-        said += [] if begin else [said_at_once(name)]
         parts += node("Concat", said, [_said_from(begin, name)], integers={"axis": 0})
     return parts
 
@@ -139,12 +162,12 @@ def _later_stretches(
     then += [outputs.like(name, OUTPUT, _said_from(begin, name)) for name in outputs.said]
     idle = outputs.no_rows("further on")
     for number in range(begin, len(segments) - 1):
-        given.append(hidden_after(number))
-        then.append(outputs.like(HIDDEN_OUT, OUTPUT, hidden_after(number)))
-        idle += outputs.nothing_like(HIDDEN_OUT, f"no {hidden_after(number)}")
+        given.append(left_by(number))
+        then.append(outputs.like(HIDDEN_OUT, OUTPUT, left_by(number)))
+        idle += outputs.nothing_like(HIDDEN_OUT, f"not {left_by(number)}")
     return either(stretch_runs(begin), given, then, idle)
 
 
 def _said_from(begin: int, name: str) -> str:
     """Return the value that holds what heads say from a segment on."""
-    return f"{name} from {begin}" if begin else every(name)
+    return f"{name} from {begin}"

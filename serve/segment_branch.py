@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from serve.branches import SegmentOutputs, either
-from serve.graph_ports import AGAIN, FIRST, GAPS, hidden_after
+from serve.graph_ports import FIRST, FIRST_UNASKED, GAPS, STARTS, UNASKED
 from serve.manifest import HIDDEN_OUT, LOGITS
 from serve.onnx_wire import BOOL, OUTPUT
 from serve.onnx_writing import Pieces, constant, node, value
-from serve.segment_model import SegmentModel, reads_odd
+from serve.segment_model import SegmentModel
 
 _OWN_GAP, _UNASKED_HERE, _OWN = "own gap", "unasked here", "own number"
 _GOES_ON, _BEGINS_NEXT, _HIDDEN_HERE = "goes on", "begins next", "hidden here"
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 def runs(number: int) -> str:
     """Return the value that tells whether a segment runs."""
-    return f"segment {number} runs"
+    return f"segment {number} runs" if number else STARTS
 
 
 def stretch_runs(number: int) -> str:
@@ -44,11 +44,16 @@ def said_by(number: int, name: str) -> str:
     return f"{name} of {number}"
 
 
+def left_by(number: int) -> str:
+    """Return the value that holds the hidden states after a segment."""
+    return f"hidden left by {number}"
+
+
 def branch(segment: SegmentModel, place: Place, outputs: SegmentOutputs, num_labels: int) -> Pieces:
     """Return the node.
 
-    It gives `said_by` the segment, `hidden_after` it, and whether the next one `runs`; at the end
-    of a stretch, whether the next one or any later one does: `stretch_runs`.
+    It gives what is `said_by` the segment, what is `left_by` it, and whether the next one `runs`;
+    at the end of a stretch, whether the next one or any later one does: `stretch_runs`.
 
     Args:
         segment: its model.
@@ -62,22 +67,16 @@ def branch(segment: SegmentModel, place: Place, outputs: SegmentOutputs, num_lab
     idle = outputs.no_rows("elsewhere")
     if after:
         follows = stretch_runs if ends_stretch else runs
-        given += [follows(number + 1), hidden_after(number)]
+        given += [follows(number + 1), left_by(number)]
         then.append(outputs.like(HIDDEN_OUT, OUTPUT, HIDDEN_OUT))
         idle += _entering(after, place, outputs)
     return either(runs(number), given, then, idle)
-
-
-def begins_odd(first: SegmentModel) -> bool:
-    """Tell whether the first segment reads an odd number of its inputs."""
-    return reads_odd(memoryview(b"".join([*first.layers, *first.head])), first.inputs)
 
 
 def _asking(
     segment: SegmentModel, place: Place, outputs: SegmentOutputs, num_labels: int
 ) -> Pieces:
     """Return a segment's head, if somebody asks it, and whether the next segment runs."""
-    number = place.number
     given = [f"{name} here" for name in outputs.said]
     said: Pieces = [outputs.like(name, OUTPUT, f"{name} here") for name in outputs.said]
     head, nothing = _head(segment, outputs), outputs.no_rows("unasked")
@@ -87,30 +86,12 @@ def _asking(
         head += _going_on(num_labels)
         nothing.append(constant("goes on unasked", np.array(True)))
         nothing.append(value(OUTPUT, "goes on unasked", BOOL, 0))
+    unasked = UNASKED if place.number else FIRST_UNASKED
     return [
-        *_own_number(number, evened=number == 0 and begins_odd(segment)),
-        *node("Gather", [GAPS, _OWN], [_OWN_GAP]),
-        *node("IsInf", [_OWN_GAP], [_UNASKED_HERE]),
+        constant(_OWN, np.array(place.number, np.int64)),
+        *node("Gather", [unasked, _OWN], [_UNASKED_HERE]),
         *either(_UNASKED_HERE, given, nothing, head),
         *said,
-    ]
-
-
-def _own_number(number: int, evened: bool) -> Pieces:
-    """Return the number of a segment.
-
-    Args:
-        number: it.
-        evened: whether an input is to be read once more for it: of segments that read rows and
-            tokens an even number of times, both cancel out where layouts of memory are told
-            apart, see `serve.sessions`.
-    """
-    if not evened:
-        return [constant(_OWN, np.array(number, np.int64))]
-    return [
-        constant("the number", np.array(number, np.int64)),
-        *node("Size", [AGAIN], ["no less"]),
-        *node("Min", ["the number", "no less"], [_OWN]),
     ]
 
 
@@ -143,6 +124,7 @@ def _between_largest(num_labels: int) -> Pieces:
 def _going_on(num_labels: int) -> Pieces:
     """Return whether every row surely stays, told by logits; not where the gap is 0."""
     return [
+        *node("Gather", [GAPS, _OWN], [_OWN_GAP]),
         *_between_largest(num_labels),
         *node("ReduceMax", ["between them"], ["widest gap"], integers={"keepdims": 0}),
         *node("Less", ["widest gap", _OWN_GAP], ["goes on asked"]),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.bundle import Bundle
-from serve.graph_ports import FIRST_HIDDEN, FIRST_KEEP, GAPS
+from serve.graph_ports import FIRST_HIDDEN, FIRST_KEEP
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
@@ -99,9 +99,9 @@ class SegmentChain:
         rows, tokens = mask.shape
         key = index, None if gaps is None else gaps.tobytes()
         course, exits = self._courses.get(key) or self._course(key)
-        outputs, num_hidden, feeds, padded, _ = course
-        inputs.update(feeds)
-        inputs[GAPS] = padded[: self._segments.told(rows, tokens)]
+        outputs, num_hidden = course.outputs, course.num_hidden
+        inputs.update(course.feeds)
+        inputs.update(course.told(rows, tokens))
         values = self._session_run(outputs, inputs, None)
         logits = values[num_hidden]
         if len(logits) == rows:

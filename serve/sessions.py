@@ -12,22 +12,38 @@ from numpy.typing import NDArray
 
 from serve.bundle import Bundle
 from serve.errors import InvalidBundle
-from serve.graph_ports import AT_ONCE, FIRST, GAPS, every, hidden_after
+from serve.graph_ports import (
+    FIRST,
+    FIRST_UNASKED,
+    GAPS,
+    STARTS,
+    STRAIGHT,
+    UNASKED,
+    every,
+    hidden_after,
+)
 from serve.manifest import (
     ATTENTION_MASK,
     INPUT_IDS,
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.one_graph import one_graph
+from serve.one_graph import OneGraph, one_graph
 from serve.ort_environment import quick_run, session_options
 from serve.runner import ASKED, Gaps
+from serve.straight_run import may_go_straight
 
 # Longer than what is done between two segments of a wave; much longer would cost a core.
 _AWAKE_S = 0.0005
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
 MOST_LAID_OUT = 128
+# More than segments, and than lengths of layouts that waves share.
+_MORE = 1 << 10
+# More than rows and than tokens.
+_MOST = 1 << 14
+_ASKED, _UNASKED = np.zeros(2 * _MOST, np.bool_), np.ones(2 * _MOST, np.bool_)
+_TRUE, _FALSE = np.array(True), np.array(False)
 
 
 class Course(NamedTuple):
@@ -37,7 +53,9 @@ class Course(NamedTuple):
         outputs: of the session: hidden states, and what heads say.
         num_hidden: how many of them are hidden states.
         feeds: inputs of the session that do not depend on the rows.
-        gaps: the same, with more behind them than any row is told; see `Segments.told`.
+        unasked: `UNASKED`, with more behind it; None if no segment but the first runs.
+        first_unasked: `FIRST_UNASKED`, likewise; None if the first does not run.
+        odd: whether it reads an odd number of the rows' inputs, see `told`.
         ends: segments after which it may end; hidden states are those after all of them but the
             model's last.
     """
@@ -45,8 +63,28 @@ class Course(NamedTuple):
     outputs: list[str]
     num_hidden: int
     feeds: dict[str, NDArray[Any]]
-    gaps: Gaps
+    unasked: NDArray[np.bool_] | None
+    first_unasked: NDArray[np.bool_] | None
+    odd: bool
     ends: list[int]
+
+    def told(self, rows: int, tokens: int) -> dict[str, NDArray[Any]]:
+        """Return inputs whose lengths depend on the rows.
+
+        ONNX Runtime lays memory out as needed by the first run of those whose inputs' dimensions
+        have the same exclusive or, and for as long as it lives; what does not fit is fetched piece
+        by piece. So it is for each graph inside a graph. Waves share one layout: in later segments
+        rows and tokens cancel out, and where the first is run and reads them an odd number of
+        times, the length here evens them out. Short lone rows have their own, by their lengths.
+        """
+        feeds = {}
+        lone = rows == 1 and tokens <= MOST_LAID_OUT
+        if self.first_unasked is not None:
+            evened = _MOST ^ rows ^ tokens if self.odd else _MOST
+            feeds[FIRST_UNASKED] = self.first_unasked[: 1 + 2 * tokens if lone else evened]
+        if self.unasked is not None:
+            feeds[UNASKED] = self.unasked[: _MORE + 4 * tokens if lone else _MORE]
+        return feeds
 
 
 class Segments:
@@ -57,12 +95,12 @@ class Segments:
 
     Attributes:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
-            outputs, and its feeds with `GAPS`, as many as are `told`, and the inputs of the rows:
-            ids of the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask
-            in any case; and None. It gives the hidden states after each of the course's ends but
-            the model's last, of no rows where it did not come by, and what heads say, each (heads
-            that have run * rows, ...), the first head first. It is the session's own method:
-            right after a model has run, each call of Python's takes a microsecond or more.
+            outputs, its feeds and what it tells of the rows, and the inputs of the rows: ids of
+            the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any
+            case; and None. It gives the hidden states after each of the course's ends but the
+            model's last, of no rows where it did not come by, and what heads say, each (heads that
+            have run * rows, ...), the first head first. It is the session's own method: right
+            after a model has run, each call of Python's takes a microsecond or more.
     """
 
     def __init__(
@@ -84,7 +122,9 @@ class Segments:
         num_labels = len(traits.labels) if traits.task == "single_label" else 0
         options = session_options(num_threads, _AWAKE_S)
         options.enable_mem_pattern = True
-        self._session = _open_all(paths, num_labels, options)
+        graph = _joined(paths, num_labels)
+        self._begins_odd, self._all_odd = graph.begins_odd, graph.all_odd
+        self._session = _open_all(graph.model, paths[0].parent, options)
         self.run = quick_run(self._session)
         self._num_segments = len(paths)
         self._said = [every(name) for name in said]
@@ -99,12 +139,12 @@ class Segments:
         inputs = {INPUT_IDS: one, ATTENTION_MASK: one}
         if token_types:
             inputs[TOKEN_TYPE_IDS] = np.zeros_like(one)
-        for gap in (ASKED, np.inf):
-            gaps = np.full(self._num_segments, gap, np.float32)
-            gaps[-1] = 0
+        ends = [end for end in range(len(self)) if may_go_straight(end, len(self))]
+        for gap, end in [(ASKED, len(self) - 1), *((np.inf, end) for end in ends)]:
+            gaps = np.full(len(self), gap, np.float32)
+            gaps[end:] = 0
             course = self.course(0, gaps)
-            wave = {GAPS: course.gaps[: self._num_segments]}
-            self.run(course.outputs, course.feeds | wave | inputs, None)
+            self.run(course.outputs, course.feeds | course.told(2, 2) | inputs, None)
 
     def course(self, first: int, gaps: Gaps) -> Course:
         """Return what runs are to do that begin with a segment.
@@ -116,23 +156,24 @@ class Segments:
                 head does not run. At the last, it is finite.
         """
         ends = _where_it_may_end(first, gaps)
-        hidden = [hidden_after(end) for end in ends if end < self._num_segments - 1]
+        straight = not first and len(ends) == 1 and may_go_straight(ends[0], self._num_segments)
         feeds: dict[str, NDArray[Any]] = {}
-        at_once = first == 0 and ends == [self._num_segments - 1]
-        if first or at_once:
-            feeds[FIRST] = np.array(AT_ONCE if at_once else first, np.int64)
-        padded = np.concatenate([gaps, np.zeros(2 * MOST_LAID_OUT, np.float32)])
-        return Course([*hidden, *self._said], len(hidden), feeds, padded, ends)
-
-    def told(self, rows: int, tokens: int) -> int:
-        """Return how many gaps a run is told: more than there are segments, of a short lone row.
-
-        ONNX Runtime lays memory out as needed by the first run of those whose inputs' dimensions
-        have the same exclusive or, and for as long as it lives; what does not fit is fetched
-        piece by piece. In a segment's branch, rows and tokens cancel out. So waves share one
-        layout, and only that the gaps are more than the segments gives lone rows their own.
-        """
-        return self._num_segments + (2 * tokens if rows == 1 and tokens <= MOST_LAID_OUT else 0)
+        if straight:
+            feeds[STRAIGHT] = _TRUE
+        elif first:
+            feeds |= {FIRST: np.array(first, np.int64), STARTS: _FALSE}
+        if len(ends) > 1:
+            feeds[GAPS] = gaps
+        unasked = first_unasked = None
+        if ends[-1]:
+            unasked = np.zeros(_MORE + 4 * MOST_LAID_OUT, np.bool_)
+            unasked[: len(gaps)] = gaps == np.inf
+        if not first:
+            first_unasked = _UNASKED if gaps[0] == np.inf else _ASKED
+        passed_on = [end for end in ends if end < self._num_segments - 1]
+        hidden = [hidden_after(0 if straight else end) for end in passed_on]
+        outputs, odd = [*hidden, *self._said], self._all_odd if straight else self._begins_odd
+        return Course(outputs, len(hidden), feeds, unasked, first_unasked, odd, ends)
 
 
 def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
@@ -146,14 +187,14 @@ def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
     return ends
 
 
-def _open_all(
-    paths: Sequence[Path], num_labels: int, options: ort.SessionOptions
-) -> ort.InferenceSession:
-    folder = paths[0].parent
+def _joined(paths: Sequence[Path], num_labels: int) -> OneGraph:
     try:
-        model = one_graph({path.name: _mapped(path) for path in paths}, num_labels)
+        return one_graph({path.name: _mapped(path) for path in paths}, num_labels)
     except ValueError as error:
-        raise InvalidBundle(f"ONNX Runtime cannot load {folder}/{error}") from None
+        raise InvalidBundle(f"ONNX Runtime cannot load {paths[0].parent}/{error}") from None
+
+
+def _open_all(model: bytes, folder: Path, options: ort.SessionOptions) -> ort.InferenceSession:
     options.add_session_config_entry(
         "session.model_external_initializers_file_folder_path", str(folder)
     )

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import xor
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,15 @@ import onnxruntime as ort
 import pytest
 
 from serve.bundle import Bundle
-from serve.graph_ports import AT_ONCE, FIRST, GAPS, hidden_after
+from serve.graph_ports import (
+    FIRST,
+    FIRST_UNASKED,
+    GAPS,
+    STARTS,
+    STRAIGHT,
+    UNASKED,
+    hidden_after,
+)
 from serve.ort_environment import Run, quick_run
 from serve.runner import ASKED
 from serve.segments import SegmentChain
@@ -49,39 +59,49 @@ def test_hidden_states_are_fetched_where_the_run_may_end(
     assert course.outputs == [*hidden, "every logits"]
     assert course.num_hidden == len(hidden)
     assert course.feeds.get(FIRST, 0) == first
-    assert course.feeds.keys() == ({FIRST} if first else set()), "each feed takes time"
-    assert course.gaps[:DEPTH].tolist() == gaps
+    goes_on = {GAPS} if len(ends) > 1 else set()
+    assert course.feeds.keys() == goes_on | ({FIRST, STARTS} if first else set()), "each takes time"
+    told = course.told(3, 7)
+    assert told.keys() == ({UNASKED} if ends[-1] else set()) | (set() if first else {FIRST_UNASKED})
+    if UNASKED in told:
+        assert told[UNASKED][:DEPTH].tolist() == [gap == math.inf for gap in gaps]
+    if not first:
+        assert set(told[FIRST_UNASKED].tolist()) == {gaps[0] == math.inf}
 
 
-def test_lone_rows_have_a_layout_for_each_length(segments: Segments) -> None:
-    """ONNX Runtime tells layouts apart by the exclusive or of all inputs' dimensions."""
-    one = [segments.told(1, tokens) for tokens in range(1, 129)]
-    assert len(set(one)) == 128
-    assert DEPTH not in one
-    assert max(one) == len(course_of(segments, 0, [0] * DEPTH).gaps)
+def key(course: Course, rows: int, tokens: int, names: set[str], times: int) -> int:
+    """Return by what ONNX Runtime tells layouts apart: the exclusive or of all dimensions.
+
+    Args:
+        course: of the run.
+        rows: of it.
+        tokens: of it.
+        names: which of what is told the graph reads.
+        times: how many of the rows' inputs it reads.
+    """
+    told = [len(one) for name, one in course.told(rows, tokens).items() if name in names]
+    assert len(told) == len(names)
+    return reduce(xor, [*told, *[rows, tokens] * times])
 
 
-def test_waves_and_long_lone_rows_share_one_layout(segments: Segments) -> None:
-    assert {segments.told(rows, tokens) for rows in (2, 8) for tokens in (1, 9, 500)} == {DEPTH}
-    assert {segments.told(1, tokens) for tokens in (129, 500)} == {DEPTH}
+# What graphs in which segments run read: the first one, those after it, ways from the first, and
+# on from there.
+READ = [({FIRST_UNASKED}, 3), ({UNASKED}, 2), ({UNASKED, FIRST_UNASKED}, 3), ({UNASKED}, 0)]
 
 
-@pytest.mark.parametrize(("rows", "tokens", "floats"), [(1, 8, 16), (1, 9, 18), (2, 8, 0)])
-def test_runs_are_told_as_many_gaps(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, rows: int, tokens: int, floats: int
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize(("names", "times"), READ)
+def test_lone_rows_have_a_layout_for_each_length_and_waves_share_one(
+    segments: Segments, names: set[str], times: int, odd: bool
 ) -> None:
-    chain, told = SegmentChain(bundle, "fp32", 1), list[int]()
-    run = chain._session_run
-
-    def note(outputs: list[str], feeds: dict[str, Any], options: Any) -> Any:
-        told.append(len(feeds[GAPS]))
-        return run(outputs, feeds, options)
-
-    monkeypatch.setattr(chain, "_session_run", note)
-    ids = np.ones((rows, tokens), np.int64)
-    step = chain.start(ids, ids, 0 * ids)
-    chain.advance(1, step.hidden, np.arange(rows), ids)
-    assert told == [DEPTH + floats] * 2
+    course = course_of(segments, 0, [math.inf] * (DEPTH - 1) + [0])._replace(odd=odd)
+    times -= FIRST_UNASKED in names and not odd
+    lone = [key(course, 1, tokens, names, times) for tokens in range(1, 129)]
+    waves = [(2, 1), (2, 8), (8, 9), (64, 500), (1, 129), (1, 500), (4096, 1), (1, 8192)]
+    together = {key(course, rows, tokens, names, times) for rows, tokens in waves}
+    assert len(set(lone)) == 128
+    assert len(together) == 1
+    assert together.isdisjoint(lone)
 
 
 def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
@@ -92,18 +112,23 @@ def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
     def noting(session: ort.InferenceSession) -> Run:
         def run(outputs: Sequence[str], feeds: Mapping[str, Any], options: Any) -> list[Any]:
             values = quick_run(session)(outputs, feeds, options)
-            calls.append((feeds["input_ids"].shape, len(feeds[GAPS]), len(values[-1])))
+            told = [len(feeds[name]) for name in (FIRST_UNASKED, UNASKED)]
+            calls.append((feeds["input_ids"].shape, told, len(values[-1])))
             return values
 
         return run
 
     monkeypatch.setattr("serve.sessions.quick_run", noting)
-    Segments(bundle, "fp32", 1, ["logits"])
-    assert calls == [((1, 1), DEPTH, DEPTH), ((1, 1), DEPTH, 1)], "exit after exit, and at once"
+    segments = Segments(bundle, "fp32", 1, ["logits"])
+    course = course_of(segments, 0, [math.inf] * (DEPTH - 1) + [0])
+    told = course.told(2, 2)
+    lengths = [len(told[name]) for name in (FIRST_UNASKED, UNASKED)]
+    exit_after_exit, straight = ((1, 1), lengths, DEPTH), ((1, 1), lengths, 1)
+    assert calls == [exit_after_exit, straight]
 
 
 @pytest.mark.parametrize(
-    ("first", "gaps", "at_once"),
+    ("first", "gaps", "straight"),
     [
         (0, [math.inf, math.inf, math.inf, 0], True),
         (0, [math.inf, math.inf, math.inf, FAR], True),
@@ -113,12 +138,13 @@ def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
         (0, [0, math.inf, math.inf, 0], False),
     ],
 )
-def test_rows_that_leave_at_the_last_exit_run_at_once(
-    segments: Segments, first: int, gaps: list[float], at_once: bool
+def test_rows_that_leave_at_the_last_exit_go_straight(
+    segments: Segments, first: int, gaps: list[float], straight: bool
 ) -> None:
     feeds = course_of(segments, first, gaps).feeds
-    assert feeds.get(FIRST, 0) == (AT_ONCE if at_once else first)
-    assert set(feeds) == ({FIRST} if at_once or first else set())
+    assert feeds.get(FIRST, 0) == first
+    assert (STRAIGHT in feeds) == straight
+    assert (STARTS in feeds) == (first > 0)
 
 
 def test_memory_is_laid_out(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

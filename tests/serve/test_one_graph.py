@@ -19,17 +19,21 @@ from onnx import numpy_helper, parser
 from serve.bundle import Bundle, load_bundle
 from serve.errors import InvalidBundle
 from serve.graph_ports import (
-    AT_ONCE,
     FIRST,
     FIRST_HIDDEN,
     FIRST_KEEP,
+    FIRST_UNASKED,
     GAPS,
+    STARTS,
+    STRAIGHT,
+    UNASKED,
     every,
     hidden_after,
 )
 from serve.one_graph import one_graph
 from serve.runner import ASKED
 from serve.segments import SegmentChain
+from serve.straight_run import may_go_straight
 
 # Adds its number to what it is given, and says the sum: how far logits are apart stays as it was.
 FIRST_SEGMENT = """
@@ -74,9 +78,22 @@ def models(
 
 
 def opened(chain: Models, num_labels: int = 2) -> ort.InferenceSession:
-    joined = one_graph(chain, num_labels)
+    joined = one_graph(chain, num_labels).model
     onnx.checker.check_model(joined, full_check=True)
     return ort.InferenceSession(joined, providers=["CPUExecutionProvider"])
+
+
+def asking(gaps: Sequence[float]) -> dict[str, np.ndarray]:
+    """Return inputs that ask the exits whose gaps are finite."""
+    unasked = np.isinf(gaps)
+    asked = np.where(unasked, 0, gaps).astype(np.float32)
+    return {GAPS: asked, UNASKED: unasked, FIRST_UNASKED: unasked[:1]}
+
+
+def by_steps(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """Return the graph in which exit after exit may end the run."""
+    (either,) = (node for node in graph.node if node.op_type == "If")
+    return next(a.g for a in either.attribute if a.name == "else_branch")
 
 
 def run(
@@ -95,7 +112,8 @@ def run(
         FIRST: np.array(first, np.int64),
         FIRST_HIDDEN: states,
         FIRST_KEEP: kept,
-        GAPS: np.array(gaps, np.float32),
+        STARTS: np.array(not first),
+        **asking(gaps),
     }
     known = [output.name for output in session.get_outputs()]
     names = [name for name in known if name != every("logits")]
@@ -130,8 +148,9 @@ def test_what_nobody_reads_may_be_left_out() -> None:
     rows = np.array([[10, 11], [20, 22]], np.float32)
     (said,) = session.run([every("logits")], {"begin": rows, GAPS: gaps})
     assert said.reshape(3, 2, 2).tolist() == [(rows + s).tolist() for s in sums(0, 3)]
-    later = {FIRST: np.array(1), FIRST_HIDDEN: rows, FIRST_KEEP: np.array([1]), GAPS: gaps}
-    (said,) = session.run([every("logits")], later)
+    later = {FIRST: np.array(1), STARTS: np.array(False), GAPS: gaps}
+    entered = {FIRST_HIDDEN: rows, FIRST_KEEP: np.array([1])}
+    (said,) = session.run([every("logits")], later | entered)
     assert said.tolist() == [(rows[1] + s).tolist() for s in sums(1, 3)]
 
 
@@ -153,11 +172,12 @@ def test_a_run_that_ends_passes_what_follows_its_stretch_in_one(
     number: int, stretches: list[int]
 ) -> None:
     """Each branch that does not run takes time."""
-    graph = onnx.load_from_string(one_graph(models(number), 2)).graph
+    graph = onnx.load_from_string(one_graph(models(number), 2).model).graph
+    graph = by_steps(graph)
     found = []
     while graph:
         chain = [node for node in graph.node if node.op_type == "If"]
-        *segments, last = [node for node in chain if node.input[0] != "all run"]
+        *segments, last = chain
         follows = last.input[0].startswith("stretch")
         found.append(len(segments) + (not follows))
         graph = next(a.g for a in last.attribute if a.name == "then_branch") if follows else None
@@ -188,26 +208,40 @@ def with_a_head_that_fails(chain: Models, index: int) -> Models:
     return chain | {file: memoryview(model.SerializeToString())}
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 6, 12])
-def test_all_segments_run_at_once_and_the_last_says_what_it_says_after_the_others(
-    number: int,
-) -> None:
+def straight(number: int, exit_: int) -> dict[str, np.ndarray]:
+    """Return inputs for a run to an exit, counted from 0."""
+    return {STRAIGHT: np.array(True), **asking([math.inf] * exit_ + [0] * (number - exit_))}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 8, 9, 12, 16, 17, 24])
+def test_a_straight_run_says_what_one_by_steps_does(number: int) -> None:
     session = opened(models(number))
     rows = np.array([[10, 11], [20, 22]], np.float32)
-    for gaps in ([0] * number, [ASKED] * number):
-        feeds = {"begin": rows, FIRST: np.array(AT_ONCE), GAPS: np.array(gaps, np.float32)}
-        *after, said = session.run(None, feeds)
-        assert said.tolist() == (rows + sums(0, number)[-1]).tolist()
-        assert not any(len(hidden) for hidden in after)
+    for exit_ in filter(lambda k: may_go_straight(k, number), range(number)):
+        names = [output.name for output in session.get_outputs()]
+        values = session.run(names, {"begin": rows, **straight(number, exit_)})
+        found = dict(zip(names, values, strict=True))
+        after = (rows + sums(0, number)[exit_]).tolist()
+        assert found.pop(every("logits")).tolist() == after
+        if exit_ < number - 1:
+            assert found.pop(hidden_after(0)).tolist() == after
+        assert not any(len(hidden) for hidden in found.values())
 
 
-@pytest.mark.parametrize("index", [0, 1, 2])
-def test_a_run_of_all_segments_at_once_asks_no_head_but_the_last(index: int) -> None:
-    session = opened(with_a_head_that_fails(models(3), index))
-    row, gaps = np.ones((1, 2), np.float32), np.zeros(3, np.float32)
-    feeds = {"begin": row, FIRST: np.array(AT_ONCE), GAPS: gaps}
-    with nullcontext() if index < 2 else pytest.raises(Exception, match="Gather"):
-        assert session.run([every("logits")], feeds)[0].tolist() == [[4, 4]]
+def test_straight_ways_lead_to_every_exit_of_a_deep_model_and_to_the_last_of_any() -> None:
+    assert [k for k in range(8) if may_go_straight(k, 8)] == [7]
+    assert [k for k in range(9) if may_go_straight(k, 9)] == [*range(9)]
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_", "index"), [(3, 2, 0), (3, 2, 1), (3, 2, 2), (9, 5, 3), (9, 5, 5), (9, 5, 6)]
+)
+def test_a_straight_run_asks_no_head_but_the_last(number: int, exit_: int, index: int) -> None:
+    session = opened(with_a_head_that_fails(models(number), index))
+    feeds = {"begin": np.ones((1, 2), np.float32), **straight(number, exit_)}
+    with nullcontext() if index != exit_ else pytest.raises(Exception, match="Gather"):
+        (said,) = session.run([every("logits")], feeds)
+        assert said.tolist() == [[1 + sums(0, number)[exit_]] * 2]
 
 
 def test_segments_may_call_different_sizes_by_the_same_name() -> None:
@@ -225,9 +259,9 @@ def test_segments_may_call_different_sizes_by_the_same_name() -> None:
             model.graph.value_info.append(known)
         chain[file] = memoryview(model.SerializeToString())
     session, rows = opened(chain), np.random.default_rng(0).random((4, 64), np.float32)
-    feeds = {"begin": rows, GAPS: np.array([math.inf, 0], np.float32)}
+    feeds = {"begin": rows, **asking([math.inf, 0])}
     (by_exits,) = session.run([every("logits")], feeds)
-    (at_once,) = session.run([every("logits")], feeds | {FIRST: np.array(AT_ONCE)})
+    (at_once,) = session.run([every("logits")], feeds | straight(2, 1))
     np.testing.assert_array_equal(by_exits, at_once)
 
 
@@ -304,7 +338,7 @@ def test_operator_sets_of_any_segment_are_there() -> None:
     odd = onnx.load_from_string(bytes(chain["1.onnx"]))
     odd.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     chain["1.onnx"] = memoryview(odd.SerializeToString())
-    joined = onnx.load_from_string(one_graph(chain, 2))
+    joined = onnx.load_from_string(one_graph(chain, 2).model)
     assert {o.domain: o.version for o in joined.opset_import} == {"": 18, "com.microsoft": 1}
 
 
@@ -320,7 +354,7 @@ def test_segments_with_other_versions_of_operators_are_no_chain() -> None:
 def test_weights_stay_in_their_files(bundle: Bundle) -> None:
     paths = bundle.segment_paths("fp32")
     files = {path.name: memoryview(path.read_bytes()) for path in paths}
-    assert len(one_graph(files, 3)) < 0.5 * sum(map(len, files.values()))
+    assert len(one_graph(files, 3).model) < 0.5 * sum(map(len, files.values()))
 
 
 HOLDING = """
@@ -335,7 +369,7 @@ def own_bytes():
 
 folder = Path(sys.argv[1])
 files = {path.name: memoryview(path.read_bytes()) for path in sorted(folder.iterdir())}
-joined = one_graph(files, 0)
+joined = one_graph(files, 0).model
 options, before = onnxruntime.SessionOptions(), own_bytes()
 options.add_session_config_entry(
     "session.model_external_initializers_file_folder_path", str(folder)

@@ -14,10 +14,27 @@ from onnx import ModelProto, parser
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from serve.bundle import Bundle
-from serve.graph_ports import AT_ONCE, FIRST, FIRST_HIDDEN, FIRST_KEEP, GAPS, every
+from serve.graph_ports import (
+    FIRST,
+    FIRST_HIDDEN,
+    FIRST_KEEP,
+    FIRST_UNASKED,
+    GAPS,
+    STARTS,
+    UNASKED,
+    every,
+)
 from serve.one_graph import one_graph
 from serve.runner import ASKED
-from tests.serve.test_one_graph import FIRST_SEGMENT, num_run, opened, run
+from tests.serve.test_one_graph import (
+    FIRST_SEGMENT,
+    by_steps,
+    models,
+    num_run,
+    opened,
+    run,
+    straight,
+)
 
 SEGMENT = """
     <ir_version: 10, opset_import: ["" : 18]>
@@ -64,7 +81,7 @@ def segment_nodes(graph: onnx.GraphProto) -> list[dict[str, onnx.GraphProto]]:
     found: list[dict[str, onnx.GraphProto]] = []
     for node in graph.node:
         branches = {attribute.name: attribute.g for attribute in node.attribute}
-        if node.op_type == "If" and node.input[0].startswith("segment"):
+        if node.op_type == "If" and node.input[0].startswith(("segment", STARTS)):
             found.append(branches)
         elif node.op_type == "If":
             found += segment_nodes(branches["then_branch"])
@@ -75,8 +92,8 @@ def test_rows_are_chosen_on_entering_and_at_no_other_time(bundle: Bundle) -> Non
     for precision in ("fp32", "int8"):
         paths = bundle.segment_paths(precision)  # type: ignore[arg-type]
         files = {path.name: memoryview(path.read_bytes()) for path in paths}
-        joined = onnx.load_from_string(one_graph(files, 3))
-        segments = segment_nodes(joined.graph)
+        joined = onnx.load_from_string(one_graph(files, 3).model)
+        segments = segment_nodes(by_steps(joined.graph))
         assert len(segments) == len(paths)
         for branches in segments[1:]:
             assert "Slice" not in operators(branches["then_branch"])
@@ -98,8 +115,13 @@ def outer_reads(graph: onnx.GraphProto) -> set[str]:
     return reads - given - {tensor.name for tensor in graph.initializer}
 
 
+def straight_way(joined: ModelProto) -> onnx.GraphProto:
+    (either,) = (node for node in joined.graph.node if node.op_type == "If")
+    return next(a.g for a in either.attribute if a.name == "then_branch")
+
+
 @pytest.mark.parametrize("num_inputs", [1, 2, 3])
-def test_first_segment_reads_rows_and_tokens_an_even_number_of_times(num_inputs: int) -> None:
+def test_it_tells_how_often_the_first_segment_reads_rows_and_tokens(num_inputs: int) -> None:
     names = ["begin", "second", "third"][:num_inputs]
     text = FIRST_SEGMENT.format(number=0, axes=", labels", head="Identity")
     inputs = ", ".join(f"float[rows, labels] {name}" for name in names)
@@ -107,28 +129,37 @@ def test_first_segment_reads_rows_and_tokens_an_even_number_of_times(num_inputs:
     text = text.replace("Add(begin, own)", f"Sum({', '.join(names)}, own)")
     chain = {**chain_of(f"{BEGIN} {END}"), "0.onnx": memoryview(b"")}
     chain["0.onnx"] = memoryview(parser.parse_model(text).SerializeToString())
-    joined = onnx.load_from_string(one_graph(chain, 2))
-    at_once, first, *_ = (node for node in joined.graph.node if node.op_type == "If")
-    for node in (at_once, first):
-        runs = next(attribute.g for attribute in node.attribute if attribute.name == "then_branch")
-        reads = outer_reads(runs)
-        assert reads >= {*names, "all gaps"}
-        assert len(reads & {*names, "input again"}) % 2 == 0
+    graph = one_graph(chain, 2)
+    assert graph.begins_odd == graph.all_odd == (num_inputs % 2 == 1)
+    joined = onnx.load_from_string(graph.model)
+    for reads in map(
+        outer_reads, (segment_nodes(by_steps(joined.graph))[0]["then_branch"], straight_way(joined))
+    ):
+        assert reads.intersection([*names, FIRST_UNASKED]) == {*names, FIRST_UNASKED}
 
 
-def test_gaps_are_read_an_odd_number_of_times_so_that_their_length_tells_layouts_apart(
-    bundle: Bundle,
-) -> None:
-    """Of what is read twice, the dimensions cancel out; see `Segments.course`."""
-    paths = bundle.segment_paths("fp32")
-    files = {path.name: memoryview(path.read_bytes()) for path in paths}
-    joined = onnx.load_from_string(one_graph(files, 3))
-    made_of_gaps = [n for n in joined.graph.node if n.op_type != "If" and GAPS in n.input]
-    as_long = {GAPS, *(name for node in made_of_gaps for name in node.output)}
-    segments = segment_nodes(joined.graph)
-    assert len(segments) == len(paths)
-    for branches in segments:
-        assert len(outer_reads(branches["then_branch"]) & as_long) % 2 == 1
+def graphs_that_run(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
+    """Return those of a way and of the ways inside it in which segments run."""
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    found = [one for way in inner for one in graphs_that_run(way)]
+    return [*found, graph] if "Add" in [node.op_type for node in graph.node] else found
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_every_graph_in_which_segments_run_reads_what_tells_its_layouts_apart(number: int) -> None:
+    """By the length; see `Course.told`."""
+    chain = models(number)
+    joined = onnx.load_from_string(one_graph(chain, 2).model)
+    ways = graphs_that_run(straight_way(joined))
+    assert len(ways) > (number == 12)
+    for graph in ways:
+        own = UNASKED if "begin" not in outer_reads(graph) else FIRST_UNASKED
+        assert own in outer_reads(graph)
+    first, *others = segment_nodes(by_steps(joined.graph))
+    assert len(others) == number - 1
+    assert outer_reads(first["then_branch"]) & {UNASKED, FIRST_UNASKED} == {FIRST_UNASKED}
+    for branches in others:
+        assert outer_reads(branches["then_branch"]) & {UNASKED, FIRST_UNASKED} == {UNASKED}
 
 
 @pytest.mark.parametrize(
@@ -183,35 +214,34 @@ def test_graph_within_may_read_what_the_layers_give() -> None:
 )
 def test_what_is_no_compaction_is_part_of_the_layers(nodes: str) -> None:
     chain = chain_of(f"{nodes} {END}", reads_mask="attention_mask" in nodes)
-    assert "Slice" in operators(then_branch(onnx.load_from_string(one_graph(chain, 2))))
+    assert "Slice" in operators(then_branch(onnx.load_from_string(one_graph(chain, 2).model)))
 
 
 def then_branch(joined: ModelProto) -> onnx.GraphProto:
     """Return the graph in which the last segment runs."""
-    return segment_nodes(joined.graph)[-1]["then_branch"]
+    return segment_nodes(by_steps(joined.graph))[-1]["then_branch"]
 
 
 def test_inputs_that_only_later_segments_read_are_counted_where_all_run() -> None:
     chain = chain_of(f"all = Gather(hidden, keep) {CUT} {END}", reads_mask=True)
     nodes = f"all = Gather(hidden, keep) {CUT} hidden_out = Where(other, kept, more) {SAYS}"
     chain |= {"2.onnx": chain_of(f"{MASKED} {nodes}", reads_mask=True)["1.onnx"]}
-    joined = onnx.load_from_string(one_graph(chain, 2))
-    at_once, *_ = (node for node in joined.graph.node if node.op_type == "If")
-    runs = next(attribute.g for attribute in at_once.attribute if attribute.name == "then_branch")
-    counted = outer_reads(runs) & {"begin", "attention_mask", "input again"}
-    assert counted == {"begin", "attention_mask"}
+    joined = onnx.load_from_string(one_graph(chain, 2).model)
+    assert outer_reads(straight_way(joined)) >= {"begin", "attention_mask"}
+    graph = one_graph(chain, 2)
+    assert (graph.begins_odd, graph.all_odd) == (True, False)
 
 
 def test_padding_is_cut_on_entering() -> None:
     chain = chain_of(f"all = Gather(hidden, keep) {CUT} {END}", reads_mask=True)
-    assert "Slice" not in operators(then_branch(onnx.load_from_string(one_graph(chain, 2))))
+    assert "Slice" not in operators(then_branch(onnx.load_from_string(one_graph(chain, 2).model)))
     feeds = {
         "begin": np.zeros((0, 1), np.float32),
         "attention_mask": np.ones((1, 2), np.int64),
         FIRST: np.array(1, np.int64),
         FIRST_HIDDEN: np.array([[1, 2, 3], [4, 5, 6]], np.float32),
         FIRST_KEEP: np.array([1], np.int64),
-        GAPS: np.zeros(2, np.float32),
+        STARTS: np.array(False),
     }
     (said,) = opened(chain).run([every("logits")], feeds)
     assert said.tolist() == [[5, 6]]
@@ -226,7 +256,7 @@ def test_heads_may_read_what_the_layers_begin_with() -> None:
 
 def test_values_that_layers_and_head_read_are_held_once() -> None:
     nodes = f"{BEGIN} hidden_out = Add(kept, more)  logits = Add(hidden_out, more)"
-    joined = one_graph(chain_of(nodes), 2)
+    joined = one_graph(chain_of(nodes), 2).model
     by_itself, with_the_first = 1 + 2, 1 + 2  # where it is held, and its readers
     assert joined.count(b"more") == by_itself + with_the_first
 
@@ -242,7 +272,7 @@ def test_heads_may_say_what_the_layers_give() -> None:
 
 def test_what_leads_nowhere_is_left_out() -> None:
     nodes = f"{BEGIN} {END} nowhere = Tanh(kept)"
-    assert "Tanh" not in operators(onnx.load_from_string(one_graph(chain_of(nodes), 2)))
+    assert "Tanh" not in operators(onnx.load_from_string(one_graph(chain_of(nodes), 2).model))
     assert num_run(opened(chain_of(nodes)), [[1, 2]], [2, 0]) == 2
 
 
@@ -252,7 +282,7 @@ def test_a_bundle_gives_the_same_graph_in_every_process(bundle: Bundle) -> None:
         "import hashlib, pathlib, sys; from serve.one_graph import one_graph;"
         "paths = sorted(pathlib.Path(sys.argv[1]).glob('*.onnx'));"
         "files = {path.name: memoryview(path.read_bytes()) for path in paths};"
-        "print(hashlib.sha256(one_graph(files, 3)).hexdigest())"
+        "print(hashlib.sha256(one_graph(files, 3).model).hexdigest())"
     )
     command = [sys.executable, "-c", script, str(folder)]
     seeds = [dict(os.environ, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")]
@@ -269,7 +299,7 @@ def test_output_that_no_node_gives_is_for_onnx_runtime_to_refuse(missing: str) -
             node.output[:] = ["odd" if name == missing else name for name in node.output]
         chain[file] = memoryview(model.SerializeToString())
     with pytest.raises(Fail, match=f"output.*{missing}"):
-        ort.InferenceSession(one_graph(chain, 2), providers=["CPUExecutionProvider"])
+        ort.InferenceSession(one_graph(chain, 2).model, providers=["CPUExecutionProvider"])
 
 
 TABLE = """
@@ -297,9 +327,9 @@ def test_tables_that_layers_only_look_up_are_held_once(how: str) -> None:
     text = TABLE.replace("{more}", more).replace("{head}", head)
     first = parser.parse_model(text).SerializeToString()
     chain = {**chain_of(f"{BEGIN} {END}"), "0.onnx": memoryview(first)}
-    graph = onnx.load_from_string(one_graph(chain, 2)).graph
+    graph = onnx.load_from_string(one_graph(chain, 2).model).graph
     assert ("table looked up" in {tensor.name for tensor in graph.initializer}) == alone
     feeds = {"begin": np.array([[1, 0], [0, 1]]), GAPS: np.array([ASKED, 0], np.float32)}
     by_exits = opened(chain).run([every("logits")], feeds)[0]
-    at_once = opened(chain).run([every("logits")], feeds | {FIRST: np.array(AT_ONCE)})[0]
+    at_once = opened(chain).run([every("logits")], feeds | straight(2, 1))[0]
     assert by_exits[2:].tolist() == at_once.tolist() == [[9, 10], [7, 8]]
