@@ -37,7 +37,7 @@ from serve.straight_run import may_go_straight
 _AWAKE_S = 0.0005
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
-MOST_LAID_OUT = 128
+MOST_LAID_OUT = 64
 # More than segments, and than lengths of layouts that waves share.
 _MORE = 1 << 10
 # More than rows and than tokens.

@@ -23,7 +23,7 @@ from serve.graph_ports import (
 from serve.ort_environment import Run, quick_run
 from serve.runner import ASKED
 from serve.segments import SegmentChain
-from serve.sessions import Course, Segments
+from serve.sessions import MOST_LAID_OUT, Course, Segments
 from tests.tiny import DEPTH
 
 FAR = float(ASKED)
@@ -96,10 +96,10 @@ def test_lone_rows_have_a_layout_for_each_length_and_waves_share_one(
 ) -> None:
     course = course_of(segments, 0, [math.inf] * (DEPTH - 1) + [0])._replace(odd=odd)
     times -= FIRST_UNASKED in names and not odd
-    lone = [key(course, 1, tokens, names, times) for tokens in range(1, 129)]
-    waves = [(2, 1), (2, 8), (8, 9), (64, 500), (1, 129), (1, 500), (4096, 1), (1, 8192)]
+    lone = [key(course, 1, tokens, names, times) for tokens in range(1, MOST_LAID_OUT + 1)]
+    waves = [(2, 1), (2, 8), (8, 9), (64, 500), (1, 65), (1, 500), (4096, 1), (1, 8192)]
     together = {key(course, rows, tokens, names, times) for rows, tokens in waves}
-    assert len(set(lone)) == 128
+    assert len(set(lone)) == MOST_LAID_OUT
     assert len(together) == 1
     assert together.isdisjoint(lone)
 
