@@ -41,7 +41,7 @@ MOST_LAID_OUT = 64
 # More than segments, and than lengths of layouts that waves share.
 _MORE = 1 << 10
 # More than rows and than tokens.
-_MOST = 1 << 14
+_MOST = 1 << 16
 _ASKED, _UNASKED = np.zeros(2 * _MOST, np.bool_), np.ones(2 * _MOST, np.bool_)
 _TRUE, _FALSE = np.array(True), np.array(False)
 
@@ -167,7 +167,8 @@ class Segments:
         unasked = first_unasked = None
         if ends[-1]:
             unasked = np.zeros(_MORE + 4 * MOST_LAID_OUT, np.bool_)
-            unasked[: len(gaps)] = gaps == np.inf
+            # After the end nothing counts as unasked: a straight run would go on there.
+            unasked[: ends[-1]] = gaps[: ends[-1]] == np.inf
         if not first:
             first_unasked = _UNASKED if gaps[0] == np.inf else _ASKED
         passed_on = [end for end in ends if end < self._num_segments - 1]

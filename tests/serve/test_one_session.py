@@ -26,6 +26,15 @@ Ids = NDArray[np.int64]
 THREADS = (1, 2)
 
 
+@pytest.fixture(scope="module", params=["a shallow model", "a deep one"], autouse=True)
+def deep(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the test's models, the last exit alone has a straight way, or every exit has."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "a deep one":
+            patch.setattr("serve.straight_run.DEEP", 1)
+        yield
+
+
 class OwnSessions:
     """A session per file, as a `serve.runner.Runner` that runs them one by one."""
 

@@ -1,7 +1,7 @@
 """Exits that a chain of segments passes by itself: nothing but the way there is another."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -39,6 +39,15 @@ GAPS: dict[str, Callable[[np.float32], float]] = {
     "everything": lambda widest: float(ASKED),
     "unasked": lambda widest: math.inf,
 }
+
+
+@pytest.fixture(scope="module", params=["a shallow model", "a deep one"], autouse=True)
+def deep(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the test's models, the last exit alone has a straight way, or every exit has."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "a deep one":
+            patch.setattr("serve.straight_run.DEEP", 1)
+        yield
 
 
 @dataclass
@@ -101,7 +110,7 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pairs(bundle: Bundle) -> dict[Kinds, Pair]:
+def pairs(bundle: Bundle, deep: None) -> dict[Kinds, Pair]:
     whole = {precision: SegmentChain(bundle, precision, 1) for precision, _ in KINDS}
     return {
         (precision, active): Pair(
