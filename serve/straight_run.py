@@ -9,10 +9,12 @@ gains less by that than it loses: every way keeps data of its own, which are col
 
 The weights are not there twice: what kernels make of a weight ONNX Runtime keeps once in a session
 (https://github.com/microsoft/onnxruntime/pull/23069), and it reads what they do not change from
-the segments' files.
+the segments' files. (But in fp16, of which a CPU makes fp32 first, ways to every exit hold one more
+copy of that.)
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -55,12 +57,11 @@ def straight_ways(segments: Sequence[SegmentModel], outputs: SegmentOutputs) -> 
         segments: all of them.
         outputs: of any segment.
     """
-    nodes, (*given, laid_out) = _Ways(segments, outputs).all()
-    kinds, num_between = [*outputs.said, HIDDEN_OUT], len(segments) - 1
-    parts = [*nodes, *map(outputs.like, kinds[: len(given)], [OUTPUT] * len(given), given)]
-    if not num_between:
-        parts.pop()
-    for number in range(1, num_between):
+    nodes, (*said, hidden, laid_out) = _Ways(segments, outputs).all()
+    parts = [*nodes, *map(outputs.like, outputs.said, repeat(OUTPUT), said)]
+    if len(segments) > 1:
+        parts.append(outputs.like(HIDDEN_OUT, OUTPUT, hidden))
+    for number in range(1, len(segments) - 1):
         parts += outputs.nothing_like(HIDDEN_OUT, f"nothing left by {number}")
     return [*parts, value(OUTPUT, laid_out, INT64, 0)]
 
@@ -89,6 +90,10 @@ def all_odd(segments: Sequence[SegmentModel]) -> bool:
 class _Ways:
     """Graphs of all ways there are.
 
+    A way is as long as the segments that it runs. Of a model of ten there are graphs of 1, 2, 4, 8
+    and all segments. That of four goes on with the head, if the way is 4 long; with one segment, if
+    5; else with two, and after them the head, if 6, or one more.
+
     Names of values tell where on the way they are made: graphs inside others may not have theirs.
     """
 
@@ -98,46 +103,53 @@ class _Ways:
     def all(self) -> _Graph:
         """Return the graph that goes as far as it is told."""
         depth = len(self._segments)
-        graph = self._through(0, depth, HIDDEN_OUT)
+        graph = self._through(0, depth)
         if depth > DEEP:
-            graph = self._if_beyond(depth - 1, "to any exit", graph, self._to(2))
+            graph = self._if_longer(depth - 1, "to any exit", graph, self._to(2))
             # Asked first, for what leaves there has the shortest way.
-            graph = self._if_beyond(1, "to the first", graph, self._through(0, 1, HIDDEN_OUT))
+            graph = self._if_longer(1, "to the first", graph, self._through(0, 1))
         return graph
 
     def _to(self, reach: int) -> _Graph:
-        """Return what goes through so many segments or more, not to the last exit."""
-        graph, further = self._through(0, reach, HIDDEN_OUT), 2 * reach
+        """Return what goes through so many segments or more, a power of 2, but not all."""
+        graph, further = self._through(0, reach), 2 * reach
         if further >= len(self._segments):
             return graph
-        return self._if_beyond(further - 1, f"to {further}", self._to(further), graph)
+        return self._if_longer(further - 1, f"to {further}", self._to(further), graph)
 
     def _from(self, begin: int, half: int, entered: str) -> _Graph:
-        """Return what goes on from a segment, through less than two halves, not to the last exit.
+        """Return what goes on from a segment, through it and less than two halves, but not to all.
 
         Args:
-            begin: the segment.
+            begin: the segment, neither the first nor the last.
             half: a power of 2.
             entered: the hidden states it begins with.
         """
-        end = begin + half
-        if end >= len(self._segments):
-            return self._from(begin, half // 2, entered)
-        far = self._through(begin, half, entered)
         if half == 1:
-            return far
-        near = self._from(begin, half // 2, entered)
-        return self._if_beyond(end - 1, f"from {begin} by {half}", far, near)
+            return self._through(begin, 1, entered)
+        end, near = begin + half, self._from(begin, half // 2, entered)
+        if end >= len(self._segments):
+            return near
+        far = self._through(begin, half, entered)
+        return self._if_longer(end - 1, f"from {begin} by {half}", far, near)
 
-    def _through(self, begin: int, number: int, entered: str) -> _Graph:
-        """Return what goes through so many segments, and on through less than that."""
+    def _through(self, begin: int, number: int, entered: str = "") -> _Graph:
+        """Return what goes through so many segments, and on through less than that.
+
+        Args:
+            begin: the first of them.
+            number: 1 to all there are.
+            entered: the hidden states it begins with, unless it is the model's first.
+        """
         end = begin + number
         nodes: Pieces = []
         names: dict[str, str] = {HIDDEN_OUT: entered}
         for at in range(begin, end):
             layers, head = _unsized(self._segments[at].layers), _unsized(self._segments[at].head)
-            entering = {left_by(at - 1): names.get(HIDDEN_OUT, HIDDEN_OUT)}
-            names = {name: f"{name} in {at}" for name in made_in(layers) | made_in(head)}
+            entering = {left_by(at - 1): names[HIDDEN_OUT]}
+            # An output that no node gives keeps its name: ONNX Runtime refuses it by that.
+            names = {name: name for name in self._outputs.kinds}
+            names |= {name: f"{name} in {at}" for name in made_in(layers) | made_in(head)}
             names |= entering
             nodes += renamed(layers, names)
         laid_out = f"laid out from {begin}"
@@ -146,24 +158,25 @@ class _Ways:
         exit_ = self._exit(end, names, laid_out, inside=goes_on)
         if not goes_on:
             return _Graph([*nodes, *exit_.nodes], exit_.given)
-        on = self._from(end, number // 2, names.get(HIDDEN_OUT, HIDDEN_OUT))
-        nodes_on, given = self._if_beyond(end, f"on from {end}", on, exit_)
+        on = self._from(end, number // 2, names[HIDDEN_OUT])
+        nodes_on, given = self._if_longer(end, f"on from {end}", on, exit_)
         return _Graph([*nodes, *nodes_on], given)
 
-    def _exit(self, end: int, names: dict[str, str], laid_out: str, inside: bool) -> _Graph:
+    def _exit(self, length: int, names: dict[str, str], laid_out: str, inside: bool) -> _Graph:
         """Return the head after so many segments.
 
         Args:
-            end: the number.
+            length: the number.
             names: of the last one's values.
             laid_out: tells layouts of memory apart.
-            inside: whether in a graph of its own, which must make what it gives.
+            inside: whether in a graph of its own. It must make what it gives: the hidden states are
+                copied there.
         """
-        segment = self._segments[end - 1]
+        segment = self._segments[length - 1]
         nodes = renamed(_unsized(segment.head), names)
-        given = [names.get(name, name) for name in self._outputs.said]
-        if end < len(self._segments):
-            given.append(names.get(HIDDEN_OUT, HIDDEN_OUT))
+        given = [names[name] for name in self._outputs.said]
+        if length < len(self._segments):
+            given.append(names[HIDDEN_OUT])
         else:
             nodes.append(no_rows("no hidden", *self._outputs.kinds[HIDDEN_OUT]))
             given.append("no hidden")
@@ -175,20 +188,20 @@ class _Ways:
                     given[i] += " given"
         return _Graph(nodes, given)
 
-    def _if_beyond(self, exit_: int, where: str, far: _Graph, near: _Graph) -> _Graph:
+    def _if_longer(self, length: int, where: str, far: _Graph, near: _Graph) -> _Graph:
         """Return a choice.
 
         Args:
-            exit_: number of segments.
+            length: a number of segments.
             where: names the choice.
-            far: if it goes further.
+            far: if the way is longer.
             near: if not.
         """
         given = [f"{name} {where}" for name in [*self._outputs.said, HIDDEN_OUT, LAID_OUT]]
-        beyond, at = f"beyond {where}", f"exit {where}"
-        nodes: Pieces = [constant(at, np.array(exit_ - 1, np.int64))]
-        nodes += node("Gather", [UNASKED, at], [beyond])
-        nodes += either(beyond, given, self._as_branch(far), self._as_branch(near))
+        longer, exit_ = f"longer {where}", f"exit {where}"
+        nodes: Pieces = [constant(exit_, np.array(length - 1, np.int64))]
+        nodes += node("Gather", [UNASKED, exit_], [longer])
+        nodes += either(longer, given, self._as_branch(far), self._as_branch(near))
         return _Graph(nodes, given)
 
     def _as_branch(self, graph: _Graph) -> Pieces:
