@@ -60,7 +60,7 @@ def test_document_says_what_was_measured_on_what(document: dict[str, Any]) -> No
         ("1 x SST-2", 3),
         ("1 x 4", 3),
     ]
-    assert [len(mix["gains"]) for mix in figures["throughput"]["mixes"]] == [1, 1]
+    assert [len(mix["engine_s"]) for mix in figures["throughput"]["mixes"]] == [1, 1]
 
 
 def test_memory_is_held_against_weights_and_growth() -> None:
