@@ -22,17 +22,10 @@ from serve.sessions import open_session
 from serve.traits import Task
 from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 
+pytestmark = pytest.mark.usefixtures("deep")
+
 Ids = NDArray[np.int64]
 THREADS = (1, 2)
-
-
-@pytest.fixture(scope="module", params=["a shallow model", "a deep one"], autouse=True)
-def deep(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the test's models, the last exit alone has a straight way, or every exit has."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "a deep one":
-            patch.setattr("serve.straight_run.DEEP", 1)
-        yield
 
 
 class OwnSessions:

@@ -1,7 +1,7 @@
 """Exits that a chain of segments passes by itself: nothing but the way there is another."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -28,6 +28,8 @@ from tests.serve.task_bundles import LABELS, Kind, write_task_bundle
 from tests.serve.test_one_session import NO_NUMBERS, OwnSessions, check_step, mask_of, say
 from tests.tiny import DEPTH
 
+pytestmark = pytest.mark.usefixtures("deep")
+
 Kinds = tuple[Precision, tuple[int, ...]]
 KINDS: list[Kinds] = list(product(("fp32", "int8"), ((0, 1, 2, 3), (0, 2, 3), (1, 3), (3,))))
 # An exit's gap, given how far apart the logits there are.
@@ -39,15 +41,6 @@ GAPS: dict[str, Callable[[np.float32], float]] = {
     "everything": lambda widest: float(ASKED),
     "unasked": lambda widest: math.inf,
 }
-
-
-@pytest.fixture(scope="module", params=["a shallow model", "a deep one"], autouse=True)
-def deep(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the test's models, the last exit alone has a straight way, or every exit has."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "a deep one":
-            patch.setattr("serve.straight_run.DEEP", 1)
-        yield
 
 
 @dataclass
