@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import NamedTuple, cast
 
@@ -23,7 +24,7 @@ from serve.cost import CostModel
 from serve.criteria.gaps import COUNT_NOTHING
 from serve.criteria.glance import Glance, gaps_at, glance_at, tells_labels
 from serve.criteria.passing import come_by, gaps_from
-from serve.judge import Reason, Said, judge_alone
+from serve.judge import Reason, Said, judge_alone, unheard_reasons
 from serve.leaving import failed, gave_no_number
 from serve.row import Answer, Outcome, Row
 from serve.rules import ExitRule
@@ -58,12 +59,14 @@ class _Way(NamedTuple):
         counts: whether the rule writes to them.
         gaps: (exits,) below which a row stays, whatever it has come by; None if they are not known.
         stays: see `serve.criteria.glance`; None if it tells nothing.
+        unheard: see `serve.judge.unheard_reasons`.
     """
 
     columns: RuleColumns
     counts: bool
     gaps: Gaps | None
     stays: Glance | None
+    unheard: Sequence[Reason | None]
 
 
 @dataclass(slots=True)
@@ -116,9 +119,9 @@ class Alone:
         self._passes = passes_exits(self._runner)
         self._costs, self._books = costs, books
         self._clock, self._awaited = clock, awaited
-        self._ways: dict[ExitRule, _Way | None] = {}
-        self._rule: ExitRule | None = None
-        self._way: _Way | None = None
+        # By the rule's identity, which is no other's while it is held: to hash and compare rules
+        # takes long, and of equal ones `serve.rules.check_rule` gives the same.
+        self._ways: dict[int, tuple[ExitRule, _Way | None]] = {}
 
     def takes(self, row: Row) -> bool:
         """Tell whether a row can go this way."""
@@ -126,19 +129,12 @@ class Alone:
 
     def _way_of(self, rule: ExitRule) -> _Way | None:
         """Return how a row with this rule goes; None if it does not go this way."""
-        # Told apart by what they are only once a row: to hash and compare rules takes long.
-        if rule is not self._rule:
-            self._rule, self._way = rule, self._find_way(rule)
-        return self._way
-
-    def _find_way(self, rule: ExitRule) -> _Way | None:
-        """Return the same, of the ways that have been worked out before if it is among them."""
-        try:
-            return self._ways[rule]
-        except KeyError:
+        known = self._ways.get(id(rule))
+        if known is None:
             if len(self._ways) >= _MOST_WAYS:
                 self._ways.clear()
-            return self._ways.setdefault(rule, self._work_out(rule))
+            known = self._ways[id(rule)] = rule, self._work_out(rule)
+        return known[1]
 
     def _work_out(self, rule: ExitRule) -> _Way | None:
         traits, temperatures = self._shape.traits, self._shape.temperatures
@@ -149,8 +145,8 @@ class Alone:
         if not columns.carry.keys() <= {THRESHOLDS}:
             return None
         counts = not COUNT_NOTHING.issuperset(columns.kinds)
-        gaps = gaps_at(rule, traits, temperatures)
-        return _Way(columns, counts, gaps, glance_at(rule, traits, temperatures))
+        gaps, stays = gaps_at(rule, traits, temperatures), glance_at(rule, traits, temperatures)
+        return _Way(columns, counts, gaps, stays, unheard_reasons(columns, len(traits.exits)))
 
     def start(self, row: Row, now_s: float) -> Outcome | Wave:
         """Take a fresh row as far as it goes.
@@ -188,25 +184,29 @@ class Alone:
             return Outcome(journey.row, failed())
 
     def _to_the_end(self, journey: _Journey) -> Outcome | Wave:
-        shape, row, columns = self._shape, journey.row, journey.columns
-        stays = journey.way.stays
         while True:
             step, ran = self._run(journey)
-            judging, index = perf_counter(), journey.depth - 1
-            values, disturbed = step.logits.tolist()[0], self._disturbs(row)
-            if stays and not disturbed and stays(values, index, columns):
-                self._books.note(ran)
-                continue
-            said, temperature = Said(step.logits, step.uncertainty), shape.temperatures[index]
-            reason, signal = judge_alone(columns, said, index, len(shape.exits), temperature)
-            end: Outcome | Wave | None = None
-            if reason != Reason.STAYS:
-                end = self._leave(journey, step, values, reason, signal)
-            elif disturbed:
-                end = self._as_wave(journey, step, signal)
+            judging = perf_counter()
+            end = self._end(journey, step)
             self._books.note(ran, perf_counter() - judging)
             if end is not None:
                 return end
+
+    def _end(self, journey: _Journey, step: Step) -> Outcome | Wave | None:
+        """Return what becomes of the row at an exit, None if it goes on alone."""
+        way, index = journey.way, journey.depth - 1
+        values, reason, signal = step.logits.tolist()[0], way.unheard[index], math.nan
+        if not reason:
+            disturbed = self._disturbs(journey.row)
+            if way.stays and not disturbed and way.stays(values, index, journey.columns):
+                return None
+            if reason is None:
+                said, shape = Said(step.logits, step.uncertainty), self._shape
+                exits, temperature = len(shape.exits), shape.temperatures[index]
+                reason, signal = judge_alone(journey.columns, said, index, exits, temperature)
+            if reason == Reason.STAYS:
+                return self._as_wave(journey, step, signal) if disturbed else None
+        return self._leave(journey, step, values, reason, signal)
 
     def _run(self, journey: _Journey) -> tuple[Step, Ran]:
         """Run the next segment, and those after it where the row surely stays."""
@@ -269,4 +269,9 @@ def _no_padding(tokens: int) -> Ids:
     """Return (1, tokens) ones, not to be written to."""
     if tokens > _NO_PADDING.shape[1]:
         return np.ones((1, tokens), np.int64)
+    return _no_padding_in_short(tokens)
+
+
+@lru_cache(_NO_PADDING.shape[1])
+def _no_padding_in_short(tokens: int) -> Ids:
     return _NO_PADDING[:, :tokens]

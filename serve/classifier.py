@@ -141,8 +141,7 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         live = self.policy.current
-        rule = live.policy.rule_for(request.wish)
-        check_rule(rule, self._traits)
+        rule = check_rule(live.policy.rule_for(request.wish), self._traits)
         self.engine.check_room(len(request.inputs))
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded

@@ -32,7 +32,12 @@ class Engine:
     """Runs rows through the segments until their rules let them leave.
 
     Every admitted row gets exactly one outcome: an answer or an error.
+
+    Attributes:
+        clock: monotonic seconds; rows' deadlines are on this clock.
     """
+
+    clock = staticmethod(time.monotonic)
 
     def __init__(
         self,
@@ -65,11 +70,6 @@ class Engine:
         self._accepting = False
         self._aborting = False
         self._thread = threading.Thread(target=self._live, name="engine", daemon=True)
-
-    @staticmethod
-    def clock() -> float:
-        """Return monotonic seconds; rows' deadlines are on this clock."""
-        return time.monotonic()
 
     @property
     def alive(self) -> bool:

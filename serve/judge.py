@@ -1,6 +1,5 @@
 """Which rows of a wave leave at this exit: every row judged on its own logits by its own rule."""
 
-import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
@@ -34,7 +33,16 @@ from serve.rules import (
     VotingRule,
 )
 
-__all__ = ["Given", "Reason", "Said", "Temperature", "Verdict", "judge", "judge_alone"]
+__all__ = [
+    "Given",
+    "Reason",
+    "Said",
+    "Temperature",
+    "Verdict",
+    "judge",
+    "judge_alone",
+    "unheard_reasons",
+]
 
 
 class Reason(IntEnum):
@@ -118,17 +126,33 @@ def judge_alone(
         num_exits: likewise.
         temperature: likewise.
     """
-    # Not from `kinds`, which may hold those of rows that have left.
-    kind = int(columns.kind[0])
-    confident, signal = _SURE_UNHEARD.get(kind, False), math.nan
-    if kind not in _SURE_UNHEARD:
-        opinions, signals = _opinions(columns, said, exit_index, temperature)
-        confident, signal = opinions.tolist()[0], signals.tolist()[0]
+    opinions, signals = _opinions(columns, said, exit_index, temperature)
+    return _reason(columns, opinions.tolist()[0], exit_index, num_exits), signals.tolist()[0]
+
+
+def unheard_reasons(columns: RuleColumns, num_exits: int) -> tuple[Reason | None, ...]:
+    """Return why a row leaves each exit, or that it stays, if that is so whatever the heads say.
+
+    Such rules have no signal. None where it is not so.
+
+    Args:
+        columns: the row's.
+        num_exits: how many exits the model has.
+    """
+    confident = _SURE_UNHEARD.get(int(columns.kind[0]))
+    if confident is None:
+        return (None,) * num_exits
+    return tuple(_reason(columns, confident, index, num_exits) for index in range(num_exits))
+
+
+def _reason(columns: RuleColumns, confident: bool, exit_index: int, num_exits: int) -> Reason:
+    """Return why a row that is alone leaves an exit, or that it stays."""
     if exit_index == num_exits - 1:
-        return Reason.FINAL, signal
+        return Reason.FINAL
     if confident and columns.first[0] <= exit_index <= columns.last[0]:
-        return _REASON_OF[kind], signal
-    return (Reason.MAX_LAYER if exit_index == columns.last[0] else Reason.STAYS), signal
+        # Not from `kinds`, which may hold those of rows that have left.
+        return _REASON_OF[int(columns.kind[0])]
+    return Reason.MAX_LAYER if exit_index == columns.last[0] else Reason.STAYS
 
 
 def _opinions(

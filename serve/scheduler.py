@@ -86,16 +86,17 @@ class Scheduler:
         self._measured = costs
         self._guessed = CostModel.of([_GUESS] * num_segments)
         self._shared = shared
+        self._came: list[Row] = []  # not in the queue yet: a row that goes alone needs no place
         self._waiting = WaitingRows(limits.aging_s)
         self._parties: list[_Party] = []
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self._parties)
+        return bool(self._came or self._waiting or self._parties)
 
     @property
     def num_waiting(self) -> int:
         """Rows that no segment has seen yet."""
-        return len(self._waiting)
+        return len(self._came) + len(self._waiting)
 
     @property
     def _bounds(self) -> Bounds:
@@ -108,7 +109,7 @@ class Scheduler:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Take in new rows, in order."""
-        self._waiting.add(rows, self._costs)
+        self._came += rows
 
     def put_back(self, wave: Wave) -> None:
         """Take back a wave after a segment, one deeper; an empty one is dropped."""
@@ -135,6 +136,7 @@ class Scheduler:
 
     def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
         """Give up the rows that no segment has seen yet and that are `gone`."""
+        self._line_up()
         return self._waiting.remove(gone)
 
     def take_alone(self, takes: Callable[[Row], bool]) -> Row | None:
@@ -143,12 +145,15 @@ class Scheduler:
         Args:
             takes: whether to, of that row.
         """
-        if self._parties or len(self._waiting) != 1 or not takes(self._waiting.lead):
+        if self._parties or self.num_waiting != 1:
             return None
-        return self._waiting.take_only()
+        if not takes(self._came[0] if self._came else self._waiting.lead):
+            return None
+        return self._came.pop() if self._came else self._waiting.take_only()
 
     def next_waves(self, now_s: float) -> list[Wave]:
         """Return the waves to be joined and run next: at one depth, unless layers are shared."""
+        self._line_up()
         if not self._waiting and len(self._parties) == 1:
             return self._depart(self._parties[0])
         if not self._parties and len(self._waiting) == 1:
@@ -162,6 +167,12 @@ class Scheduler:
         if chosen is fresh:
             return [self._take_fresh(self._company(), now_s)]
         return self._depart(chosen)
+
+    def _line_up(self) -> None:
+        """Give those who came their places in the queue, as it must be before a choice is made."""
+        if self._came:
+            self._waiting.add(self._came, self._costs)
+            self._came = []
 
     def _set_due(self, party: _Party) -> None:
         """Work out from when on the party goes before others."""

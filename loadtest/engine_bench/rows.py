@@ -1,6 +1,7 @@
 """Requests as the engine takes them: random ids, a rule each."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,5 +25,11 @@ def row_of(text: NDArray[np.int64], rule: ExitRule) -> Row:
 
 def rows_of(texts: Sequence[NDArray[np.int64]], layers: Sequence[int]) -> list[Row]:
     """Return fresh rows, each of which is to leave at its layer."""
-    rules = {layer: LayerRule(layer=int(layer)) for layer in set(layers)}
-    return [row_of(text, rules[layer]) for text, layer in zip(texts, layers, strict=True)]
+    rules = [_leaving_at(int(layer)) for layer in layers]
+    return [row_of(text, rule) for text, rule in zip(texts, rules, strict=True)]
+
+
+@cache
+def _leaving_at(layer: int) -> ExitRule:
+    """Return the rule; of equal ones a server hands the engine always the same one, too."""
+    return LayerRule(layer=layer)

@@ -44,12 +44,15 @@ def rules_for(traits: Traits) -> list[str]:
 
 # Most requests come with a rule that others came with.
 @lru_cache(maxsize=1024)
-def check_rule(rule: ExitRule, traits: Traits) -> None:
-    """Raise `InvalidRule` if the model cannot follow the rule.
+def check_rule(rule: ExitRule, traits: Traits) -> ExitRule:
+    """Return the rule, of those that are equal always the same one, by which it is soon known.
 
     Args:
         rule: the rule a request or a policy asks for.
         traits: of the model.
+
+    Raises:
+        InvalidRule: the model cannot follow it.
     """
     _check_task(rule, traits)
     _check_layers(rule, traits.exits)
@@ -63,6 +66,7 @@ def check_rule(rule: ExitRule, traits: Traits) -> None:
             _check_voting(rule, traits.exits)
         case ClassesRule():
             _check_labels(rule, traits.labels)
+    return rule
 
 
 def _check_task(rule: ExitRule, traits: Traits) -> None:

@@ -15,13 +15,14 @@ from serve.books import Books
 from serve.carry import THRESHOLDS
 from serve.columns import RuleColumns
 from serve.cost import CostModel
-from serve.judge import Reason, Said, judge, judge_alone
+from serve.judge import Reason, Said, judge, judge_alone, unheard_reasons
 from serve.row import Answer, Outcome
 from serve.rules import (
     ConfidenceRule,
     EntropyRule,
     ExitRule,
     LayerRule,
+    NeverRule,
     PatienceRule,
     VotingRule,
 )
@@ -47,6 +48,8 @@ def test_row_that_is_alone_is_judged_as_a_wave_of_one(
         traits = replace(traits, labels=("a", "b"))
     alone, wave = RuleColumns.of([rule], traits), RuleColumns.of([rule], traits)
     assume(alone.carry.keys() <= {THRESHOLDS})
+    unheard = unheard_reasons(alone, len(EXITS))
+    assert unheard.count(None) == (0 if isinstance(rule, LayerRule | NeverRule) else len(EXITS))
     for index in range(len(EXITS)):
         error = random.choice([0.0, 0.4, 1.0, math.nan])
         logits = np.array([some_logits(random, len(traits.labels))], np.float32)
@@ -57,6 +60,7 @@ def test_row_that_is_alone_is_judged_as_a_wave_of_one(
         assert wanted.given is None
         assert repr(found) == repr((Reason(int(wanted.reasons[0])), wanted.signals.tolist()[0]))
         assert (alone.label, alone.streak) == (wave.label, wave.streak)
+        assert unheard[index] in (None, found[0])
 
 
 def lone(
@@ -112,6 +116,15 @@ def test_wave_that_comes_of_it_has_columns_of_its_own(rule: ExitRule) -> None:
     assert (first.columns.streak[0], first.columns.label[0]) != (7, 7)
     fresh = alone.start(fake_row(3, rule=rule, admitted_s=0.0), 0.0)
     assert answer_of(alone.resume(first))[1:4] == answer_of(fresh)[1:4]
+
+
+def test_way_of_a_rule_is_not_that_of_one_before_which_is_gone() -> None:
+    """Ways are known by the rules' identities, which others get once nobody holds them."""
+    alone = lone()
+    for layer in [1, 2, 3] * 20:
+        row = fake_row(1, rule=LayerRule(layer=layer), admitted_s=0.0)
+        assert alone.takes(row)
+        assert answer_of(alone.start(row, 0.0)).exit_index == layer - 1
 
 
 def test_ways_are_forgotten_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,13 @@ def test_what_the_model_can_follow_is_accepted(fields: dict[str, Any], traits: T
     check_rule(parse(**fields), traits)
 
 
+def test_of_equal_rules_always_the_same_one_is_returned() -> None:
+    traits = two_labels((2, 4, 6))
+    first = check_rule(parse(rule="layer", layer=4), traits)
+    assert check_rule(parse(rule="layer", layer=4), traits) is first
+    assert check_rule(parse(rule="layer", layer=2), traits) == parse(rule="layer", layer=2)
+
+
 def test_a_list_of_thresholds_is_one_per_exit_that_is_used() -> None:
     rule = parse(rule="entropy", threshold=[0.1, 0.2])
     check_rule(rule, two_labels((2, 6)))

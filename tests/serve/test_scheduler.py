@@ -239,6 +239,27 @@ def test_rows_that_are_gone_never_run() -> None:
     assert keys(scheduler.next_waves(0)) == [2]
 
 
+@pytest.mark.parametrize("lined_up", [False, True])
+def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
+    scheduler.add([row(1), row(2)])
+    assert scheduler.take_alone(lambda row: True) is None, "there are two"
+    assert keys(scheduler.next_waves(0)) == [1, 2]
+    assert scheduler.take_alone(lambda row: True) is None, "there is none"
+    scheduler.add([row(3)])
+    if lined_up:
+        assert scheduler.remove_waiting(lambda row: False) == []
+    assert scheduler.take_alone(lambda row: row.tag != 3) is None
+    assert scheduler.num_waiting == 1
+    assert scheduler
+    (taken,) = filter(None, [scheduler.take_alone(lambda row: row.tag == 3)])
+    assert taken.tag == 3
+    assert not scheduler
+    scheduler.put_back(Wave([row(4)], depth=1))
+    scheduler.add([row(5)])
+    assert scheduler.take_alone(lambda row: True) is None, "another is in flight"
+
+
 def test_where_layers_are_shared_new_rows_join_at_every_step() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(max_rows=3), GPU, shared=True)
     scheduler.add([row(1)])
