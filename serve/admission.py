@@ -63,7 +63,7 @@ class Admission:
             InvalidRequest: they would not fit into an empty queue.
             Overloaded: they do not fit now; says when it is worth trying again.
         """
-        tokens = sum(row.num_tokens for row in rows)
+        tokens = sum([row.num_tokens for row in rows])
         self.check_room(len(rows), tokens)
         self.rows += len(rows)
         self.tokens += tokens

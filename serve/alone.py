@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from serve.books import Books, Ran
+from serve.books import Books
 from serve.carry import THRESHOLDS
 from serve.columns import RuleColumns
 from serve.cost import CostModel
@@ -177,20 +177,19 @@ class Alone:
         return self._travel(journey)
 
     def _travel(self, journey: _Journey) -> Outcome | Wave:
+        row, end = journey.row, None
         try:
-            return self._to_the_end(journey)
+            while end is None:
+                began, begin = perf_counter(), journey.depth
+                step = self._run(journey)
+                judging = perf_counter()
+                end = self._end(journey, step)
+                times_s = judging - began, perf_counter() - judging
+                self._books.note_alone(begin, journey.depth, row.num_tokens, *times_s)
         except Exception:
             log.exception("a segment failed at depth %d", journey.depth)
-            return Outcome(journey.row, failed())
-
-    def _to_the_end(self, journey: _Journey) -> Outcome | Wave:
-        while True:
-            step, ran = self._run(journey)
-            judging = perf_counter()
-            end = self._end(journey, step)
-            self._books.note(ran, perf_counter() - judging)
-            if end is not None:
-                return end
+            return Outcome(row, failed())
+        return end
 
     def _end(self, journey: _Journey, step: Step) -> Outcome | Wave | None:
         """Return what becomes of the row at an exit, None if it goes on alone."""
@@ -208,21 +207,19 @@ class Alone:
                 return self._as_wave(journey, step, signal) if disturbed else None
         return self._leave(journey, step, values, reason, signal)
 
-    def _run(self, journey: _Journey) -> tuple[Step, Ran]:
+    def _run(self, journey: _Journey) -> Step:
         """Run the next segment, and those after it where the row surely stays."""
         row, mask, depth = journey.row, journey.mask, journey.depth
         gaps = self._gaps(journey) if self._passes else None
-        more, began = () if gaps is None else (gaps,), perf_counter()
+        more = () if gaps is None else (gaps,)
         if depth:
             step = self._runner.advance(depth, journey.hidden, journey.keep, mask, *more)
         else:
             step = self._runner.start(row.input_ids[None], mask, row.token_type_ids[None], *more)
-        took_s = perf_counter() - began
         journey.depth, journey.hidden, journey.keep = depth + step.exits, step.hidden, _FIRST
         if step.passed is not None:
             come_by(journey.columns, step.passed, depth, self._shape.temperatures)
-        tokens = row.num_tokens
-        return step, Ran(range(depth, journey.depth), 1, tokens, tokens, took_s)
+        return step
 
     def _gaps(self, journey: _Journey) -> Gaps | None:
         """Return what lets the row pass exits by itself, see `serve.runner.PassingRunner`."""
@@ -265,13 +262,8 @@ class Alone:
         return wave
 
 
+@lru_cache(256)
 def _no_padding(tokens: int) -> Ids:
     """Return (1, tokens) ones, not to be written to."""
-    if tokens > _NO_PADDING.shape[1]:
-        return np.ones((1, tokens), np.int64)
-    return _no_padding_in_short(tokens)
-
-
-@lru_cache(_NO_PADDING.shape[1])
-def _no_padding_in_short(tokens: int) -> Ids:
-    return _NO_PADDING[:, :tokens]
+    short = tokens <= _NO_PADDING.shape[1]
+    return _NO_PADDING[:, :tokens] if short else np.ones((1, tokens), np.int64)

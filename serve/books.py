@@ -38,6 +38,7 @@ class Books:
     def __init__(self, costs: CostModel, observe: Callable[[WaveStats], None]) -> None:
         self._costs, self._observe = costs, observe
         self._notes: list[tuple[Ran, float, Shares]] = []
+        self._lone_notes: list[tuple[int, int, int, float, float]] = []
         self._waves_judged_s = 0.0  # mean of small waves of several rows; old ones fade
 
     def note(self, ran: Ran, judge_s: float = 0.0, shares: Shares = ()) -> None:
@@ -50,8 +51,27 @@ class Books:
         """
         self._notes.append((ran, judge_s, shares))
 
+    def note_alone(
+        self, begin: int, end: int, num_tokens: int, took_s: float, judge_s: float
+    ) -> None:
+        """Remember a run of a row that is alone: soon, as the row's answer is not out yet.
+
+        Args:
+            begin: its first segment.
+            end: the one behind its last.
+            num_tokens: the row's.
+            took_s: time in the segments.
+            judge_s: as for `note`.
+        """
+        self._lone_notes.append((begin, end, num_tokens, took_s, judge_s))
+
     def write(self) -> None:
         """Pass on what has been noted."""
+        if self._lone_notes:
+            lone_notes, self._lone_notes = self._lone_notes, []
+            for begin, end, num_tokens, took_s, judge_s in lone_notes:
+                ran = Ran(range(begin, end), 1, num_tokens, num_tokens, took_s)
+                self._write_segments(ran, judge_s)
         if not self._notes:
             return
         notes, self._notes = self._notes, []

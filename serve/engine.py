@@ -156,9 +156,12 @@ class Engine:
         """Wait for work and pass new rows to the core; False when it is time to end."""
         # `stop` puts no rows in, so that there is always something to wait for. After it none
         # come, so an inbox that is found empty then stays so: it must be looked at last.
-        while (self._accepting and not self._core) or not self._inbox.empty():
-            self._core.add(self._inbox.get())
-        return bool(self._core) and not self._aborting
+        busy = bool(self._core)
+        while (self._accepting and not busy) or not self._inbox.empty():
+            rows = self._inbox.get()
+            self._core.add(rows)
+            busy = busy or bool(rows)
+        return busy and not self._aborting
 
     def _awaited(self) -> bool:
         return self._aborting or not self._inbox.empty()

@@ -101,15 +101,17 @@ def judge(
         return Verdict(np.full(len(signals), Reason.FINAL, np.int8), signals)
     reasons = np.zeros(len(said.logits), np.int8)
     if columns.bounded:
-        confident &= (columns.first <= exit_index) & (exit_index <= columns.last)
-        reasons[columns.last == exit_index] = Reason.MAX_LAYER
+        confident = confident & (columns.first <= exit_index)
+        reasons[columns.last <= exit_index] = _MAX_LAYER
     if np.count_nonzero(confident):
-        reasons[confident] = _REASONS[columns.kind[confident]]
+        one = len(columns.kinds) == 1
+        kind = columns.kinds[0] if one else columns.kind[confident]
+        reasons[confident] = _REASONS[kind]
     if isinstance(exit_index, int):
         if exit_index == num_exits - 1:
-            reasons[:] = Reason.FINAL
+            reasons[:] = _FINAL
     else:
-        reasons[exit_index == num_exits - 1] = Reason.FINAL
+        reasons[exit_index == num_exits - 1] = _FINAL
     given = answers(columns, said, confident, exit_index) if columns.carry else None
     return Verdict(reasons, signals, given)
 
@@ -149,10 +151,10 @@ def _reason(columns: RuleColumns, confident: bool, exit_index: int, num_exits: i
     """Return why a row that is alone leaves an exit, or that it stays."""
     if exit_index == num_exits - 1:
         return Reason.FINAL
-    if confident and columns.first[0] <= exit_index <= columns.last[0]:
+    if confident and columns.first[0] <= exit_index:
         # Not from `kinds`, which may hold those of rows that have left.
         return _REASON_OF[int(columns.kind[0])]
-    return Reason.MAX_LAYER if exit_index == columns.last[0] else Reason.STAYS
+    return Reason.MAX_LAYER if exit_index >= columns.last[0] else Reason.STAYS
 
 
 def _opinions(
@@ -180,15 +182,21 @@ def _by_layer(
     columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
     num_rows = len(said.logits)
-    return np.ones(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
+    return _SURE[:num_rows], _NO_SIGNAL[:num_rows]
 
 
 def _never(
     columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
 ) -> Opinion:
     num_rows = len(said.logits)
-    return np.zeros(num_rows, np.bool_), np.full(num_rows, np.nan, np.float32)
+    return _UNSURE[:num_rows], _NO_SIGNAL[:num_rows]
 
+
+# One number each, as often as any wave has rows; not to be written to.
+_MANY = 1 << 30
+_SURE, _UNSURE = np.broadcast_to(np.True_, _MANY), np.broadcast_to(np.False_, _MANY)
+_NO_SIGNAL = np.broadcast_to(np.float32(np.nan), _MANY)
+_MAX_LAYER, _FINAL = np.int8(Reason.MAX_LAYER), np.int8(Reason.FINAL)  # quicker than members
 
 _Criterion: TypeAlias = Callable[[RuleColumns, Rows, Said, ExitIndex, Temperature], Opinion]
 

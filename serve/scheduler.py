@@ -145,11 +145,12 @@ class Scheduler:
         Args:
             takes: whether to, of that row.
         """
-        if self._parties or self.num_waiting != 1:
+        came, waiting = self._came, self._waiting
+        if self._parties or len(came) + len(waiting) != 1:
             return None
-        if not takes(self._came[0] if self._came else self._waiting.lead):
+        if not takes(came[0] if came else waiting.lead):
             return None
-        return self._came.pop() if self._came else self._waiting.take_only()
+        return came.pop() if came else waiting.take_only()
 
     def next_waves(self, now_s: float) -> list[Wave]:
         """Return the waves to be joined and run next: at one depth, unless layers are shared."""

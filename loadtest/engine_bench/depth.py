@@ -1,6 +1,7 @@
 """Bars 1 and 2: what cutting the model costs, and what a lone request saves that leaves early."""
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -66,19 +67,17 @@ def leaving_early(subject: Subject, budget: Budget, report: Report) -> Measured:
     """
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
-    generator = np.random.default_rng(0)
-    exits, turns = subject.shape.exits, budget.leave_turns
-    orders = [generator.permutation(len(exits)).tolist() for _ in range(turns)]
+    exits = subject.shape.exits
     with driving(subject.chain, subject.shape) as driver:
-        for named, lengths in _lengths(budget, turns).items():
+        for named, lengths in _lengths(budget, budget.leave_turns).items():
             report(f"{subject.precision}: leaving early, {named}")
             texts = random_texts(lengths, subject.vocabulary)
-            plan = list(zip(texts, orders, strict=True))
-            taken = [_turn(driver, text, exits, order) for text, order in plan * 2]
-            times_s = np.array(taken[turns:])  # (turns, exits)
+            _turns(driver, texts, exits, 0.0)
+            times_s = _turns(driver, texts, exits, budget.leave_s)
             shares = np.median(times_s / times_s[:, -1:], axis=0)
             bars.append(_worst(subject, named, shares))
-            figures.append({"texts": named, "exit_shares": shares.tolist()})
+            found = {"texts": named, "turns": len(times_s), "exit_shares": shares.tolist()}
+            figures.append(found)
     return bars, {"leaving_early": figures}
 
 
@@ -87,6 +86,18 @@ def _lengths(budget: Budget, turns: int) -> dict[str, list[int]]:
     lone = sorted({shape.tokens for shape in budget.shapes if shape.rows == 1})
     drawn: list[int] = draw_lengths(turns, seed=0).tolist()
     return {"1 x SST-2": drawn} | {f"1 x {tokens}": [tokens] * turns for tokens in lone}
+
+
+def _turns(
+    driver: Driver, texts: Sequence[NDArray[np.int64]], exits: Sequence[int], least_s: float
+) -> NDArray[np.float64]:
+    """Return (turns, exits) seconds of a turn with each text, and more until some time is over."""
+    generator, began = np.random.default_rng(0), perf_counter()
+    taken: list[list[float]] = []
+    while len(taken) < len(texts) or perf_counter() < began + least_s:
+        text, order = texts[len(taken) % len(texts)], generator.permutation(len(exits))
+        taken.append(_turn(driver, text, exits, order.tolist()))
+    return np.array(taken)
 
 
 def _turn(

@@ -54,7 +54,7 @@ class Driver:
 
     def _wait_for(self, num: int) -> int:
         """Wait until so many rows are answered; return how many are."""
-        while len(self._outcomes) < num:
+        while len(self._outcomes) < num or not self._delivered.empty():
             try:
                 outcomes, self._delivered_s = self._delivered.get(timeout=_PATIENCE_S)
             except Empty:

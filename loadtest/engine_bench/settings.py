@@ -44,7 +44,8 @@ class Budget:
     Attributes:
         shapes: of the waves that are run as segments and as one graph.
         shape_s: time for each of them.
-        leave_turns: lone requests per exit layer and length.
+        leave_turns: lone requests per exit layer and length, at least.
+        leave_s: time for each length, at least: a machine may be slower for some seconds.
         rounds: turns of each contender under full load.
         requests: how many each of them answers in a turn, by precision.
         in_flight: requests that are sent and not yet answered, while there are so many.
@@ -63,6 +64,7 @@ class Budget:
     )
     shape_s: float = 4.0
     leave_turns: int = 60
+    leave_s: float = 20.0
     rounds: int = 5
     fp32_requests: int = 768
     int8_requests: int = 1536
@@ -76,6 +78,7 @@ class Budget:
 QUICK = Budget(
     shape_s=0.5,
     leave_turns=5,
+    leave_s=1.0,
     rounds=2,
     fp32_requests=384,
     int8_requests=768,

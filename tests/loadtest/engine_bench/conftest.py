@@ -19,6 +19,7 @@ HURRIED = Budget(
     shapes=(Shape(1, 4), Shape(2, 8)),
     shape_s=0,
     leave_turns=1,
+    leave_s=0.0,
     rounds=1,
     fp32_requests=20,
     int8_requests=20,
