@@ -54,13 +54,13 @@ class Books:
     def note_alone(
         self, begin: int, end: int, num_tokens: int, took_s: float, judge_s: float
     ) -> None:
-        """Remember a run of a row that is alone: soon, as the row's answer is not out yet.
+        """Remember a run of a row that is alone, with little effort: its answer is not out yet.
 
         Args:
             begin: its first segment.
             end: the one behind its last.
             num_tokens: the row's.
-            took_s: time in the segments.
+            took_s: time in the segments, and what calling them takes.
             judge_s: as for `note`.
         """
         self._lone_notes.append((begin, end, num_tokens, took_s, judge_s))

@@ -31,5 +31,5 @@ def rows_of(texts: Sequence[NDArray[np.int64]], layers: Sequence[int]) -> list[R
 
 @cache
 def _leaving_at(layer: int) -> ExitRule:
-    """Return the rule; of equal ones a server hands the engine always the same one, too."""
+    """Return the rule; of equal ones a server hands the engine the same one, too."""
     return LayerRule(layer=layer)

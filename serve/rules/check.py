@@ -45,7 +45,7 @@ def rules_for(traits: Traits) -> list[str]:
 # Most requests come with a rule that others came with.
 @lru_cache(maxsize=1024)
 def check_rule(rule: ExitRule, traits: Traits) -> ExitRule:
-    """Return the rule, of those that are equal always the same one, by which it is soon known.
+    """Return the rule if the model can follow it; of equal ones, as long as remembered, the same.
 
     Args:
         rule: the rule a request or a policy asks for.
