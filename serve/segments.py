@@ -100,8 +100,7 @@ class SegmentChain:
         key = index, None if gaps is None else gaps.tobytes()
         course, exits = self._courses.get(key) or self._course(key)
         outputs, num_hidden = course.outputs, course.num_hidden
-        inputs.update(course.feeds)
-        inputs.update(course.told(rows, tokens))
+        inputs.update(course.all_feeds(rows, tokens))
         values = self._session_run(outputs, inputs, None)
         logits = values[num_hidden]
         if len(logits) == rows:

@@ -58,6 +58,7 @@ class Course(NamedTuple):
         odd: whether it reads an odd number of the rows' inputs, see `told`.
         ends: segments after which it may end; hidden states are those after all of them but the
             model's last.
+        lone: what `all_feeds` gave for short lone rows, by their tokens.
     """
 
     outputs: list[str]
@@ -67,6 +68,17 @@ class Course(NamedTuple):
     first_unasked: NDArray[np.bool_] | None
     odd: bool
     ends: list[int]
+    lone: dict[int, dict[str, NDArray[Any]]]
+
+    def all_feeds(self, rows: int, tokens: int) -> dict[str, NDArray[Any]]:
+        """Return all inputs but those of the rows; to be left as they are."""
+        # Of short lone rows arrays are cut once for each length: that takes 5 microseconds.
+        feeds = self.lone.get(tokens) if rows == 1 else None
+        if feeds is None:
+            feeds = self.feeds | self.told(rows, tokens)
+            if rows == 1 and tokens <= MOST_LAID_OUT:
+                self.lone[tokens] = feeds
+        return feeds
 
     def told(self, rows: int, tokens: int) -> dict[str, NDArray[Any]]:
         """Return inputs whose lengths depend on the rows.
@@ -95,7 +107,7 @@ class Segments:
 
     Attributes:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
-            outputs, its feeds and what it tells of the rows, and the inputs of the rows: ids of
+            outputs, all its feeds for so many rows and tokens, and the inputs of the rows: ids of
             the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any
             case; and None. It gives the hidden states after each of the course's ends but the
             model's last, of no rows where it did not come by, and what heads say, each (heads that
@@ -144,7 +156,7 @@ class Segments:
             gaps = np.full(len(self), gap, np.float32)
             gaps[end:] = 0
             course = self.course(0, gaps)
-            self.run(course.outputs, course.feeds | course.told(2, 2) | inputs, None)
+            self.run(course.outputs, course.all_feeds(2, 2) | inputs, None)
 
     def course(self, first: int, gaps: Gaps) -> Course:
         """Return what runs are to do that begin with a segment.
@@ -174,7 +186,7 @@ class Segments:
         passed_on = [end for end in ends if end < self._num_segments - 1]
         hidden = [hidden_after(0 if straight else end) for end in passed_on]
         outputs, odd = [*hidden, *self._said], self._all_odd if straight else self._begins_odd
-        return Course(outputs, len(hidden), feeds, unasked, first_unasked, odd, ends)
+        return Course(outputs, len(hidden), feeds, unasked, first_unasked, odd, ends, {})
 
 
 def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:

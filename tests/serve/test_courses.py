@@ -107,6 +107,22 @@ def test_lone_rows_have_a_layout_for_each_length_and_waves_share_one(
     assert together.isdisjoint(lone)
 
 
+@pytest.mark.parametrize("gaps", [[math.inf] * (DEPTH - 1) + [0], [1, FAR, 2, 0]])
+def test_what_short_lone_rows_are_fed_is_worked_out_once_for_each_length(
+    segments: Segments, gaps: list[float]
+) -> None:
+    course = course_of(segments, 0, gaps)
+    sizes = [(1, 7), (1, 8), (1, MOST_LAID_OUT), (2, 8), (1, MOST_LAID_OUT + 1)]
+    for _ in range(2):
+        for rows, tokens in sizes:
+            feeds = course.all_feeds(rows, tokens)
+            assert feeds.keys() == course.feeds.keys() | course.told(rows, tokens).keys()
+            for name, told in course.told(rows, tokens).items():
+                np.testing.assert_array_equal(feeds[name], told)
+    assert list(course.lone) == [7, 8, MOST_LAID_OUT]
+    assert course.all_feeds(1, 8) is course.lone[8]
+
+
 def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
