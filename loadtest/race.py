@@ -119,11 +119,16 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
     goals = {timer for name in _GOALS for timer in timers[name]}
     rounds, end = 0, time.perf_counter() + budget_s
     while time.perf_counter() < end or rounds < _FEWEST_ROUNDS:
-        for timer, taken in turns.items():
+        for timer in _shuffled(list(turns), generator):
             if timer in goals or rounds % _REST_EVERY == 0:
-                taken.append(_turn(timer))
+                turns[timer].append(_turn(timer))
         rounds += 1
     return _finding(shape, {name: [turns[t] for t in same] for name, same in timers.items()})
+
+
+def _shuffled(timers: Sequence[Timer], generator: np.random.Generator) -> list[Timer]:
+    """Return them in random order: none comes always after the same other."""
+    return [timers[index] for index in generator.permutation(len(timers))]
 
 
 def _finding(shape: Shape, turns: dict[str, list[list[Turn]]]) -> Finding:

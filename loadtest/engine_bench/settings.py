@@ -43,11 +43,12 @@ class Budget:
 
     Attributes:
         shapes: of the waves that are run as segments and as one graph.
-        shape_s: time for each of them.
+        shape_s: time for each of them, at least: a machine may be slower for some seconds.
         leave_turns: lone requests per exit layer and length, at least.
-        leave_s: time for each length, at least: a machine may be slower for some seconds.
-        rounds: turns of each contender under full load.
-        requests: how many each of them answers in a turn, by precision.
+        leave_s: time for each length, at least, likewise.
+        rounds: turns of each contender under full load: many short ones, so that the machine is
+            undisturbed in some of each.
+        requests: how many each of them answers in a turn.
         in_flight: requests that are sent and not yet answered, while there are so many.
         bookkeeping_rows: answers per turn with segments that cost nothing.
         lone_turns: lone requests through the engine and through the bare segments.
@@ -62,12 +63,11 @@ class Budget:
         Shape(8, 32),
         Shape(32, 32),
     )
-    shape_s: float = 4.0
+    shape_s: float = 30.0
     leave_turns: int = 60
     leave_s: float = 20.0
-    rounds: int = 5
-    fp32_requests: int = 768
-    int8_requests: int = 1536
+    rounds: int = 10
+    requests: int = 768
     in_flight: int = 256
     bookkeeping_rows: int = 20_000
     lone_turns: int = 150
@@ -80,8 +80,7 @@ QUICK = Budget(
     leave_turns=5,
     leave_s=1.0,
     rounds=2,
-    fp32_requests=384,
-    int8_requests=768,
+    requests=384,
     bookkeeping_rows=10_000,
     lone_turns=30,
     memory_requests=10_000,

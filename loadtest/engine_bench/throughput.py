@@ -33,8 +33,7 @@ def throughput(
     counts: other tenants slow a machine by a third for as long as a turn takes, and no turn of
     the other is disturbed alike.
     """
-    num = budget.int8_requests if subject.precision == "int8" else budget.fp32_requests
-    lengths = draw_lengths(num, seed=1)
+    lengths = draw_lengths(budget.requests, seed=1)
     texts = random_texts(lengths, subject.vocabulary)
     mixes = [uniform(subject.depth), early(subject.depth)]
     layers = [mix.assign(lengths) for mix in mixes]
@@ -52,7 +51,7 @@ def throughput(
     taken = list(zip(mixes, zip(*ours_s, strict=True), work, strict=True))
     return [_bar(subject, mix, min(whole_s) / min(times_s)) for mix, times_s, _ in taken], {
         "throughput": {
-            "requests": num,
+            "requests": budget.requests,
             "mean_tokens": float(lengths.mean()),
             "in_flight": budget.in_flight,
             "whole_model_s": whole_s,
