@@ -77,7 +77,7 @@ format: $(INSTALLED) ## repair what can be repaired by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (half an hour, idle cores)
+bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (most of an hour, idle cores)
 	@mkdir -p build/bench
 	$(BIN)/offramp bench $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
 	$(BIN)/offramp bench $(BUNDLE) --precision int8 --json build/bench/chain-int8.json

@@ -60,6 +60,27 @@ def test_exits_are_timed_in_random_order_and_keep_their_places(
     assert set(chain.left) == {0, 1, 2, 3}
 
 
+def test_contenders_take_turns_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "_settle", lambda: None)
+    monkeypatch.setattr(race, "_WARM_UP_S", 0)
+    chain: Any = CountingChain()
+    graphs: Any = [CountingGraph(chain) for _ in range(3)]
+    turns = list[Any]()
+
+    def noting(timer: Any) -> race.Turn:
+        turns.append(timer)
+        return np.ones((3, 4))
+
+    monkeypatch.setattr(race, "_turn", noting)
+    race.race(Contenders(graphs, graphs[:1], chain, None, lambda: 0), Shape(1, 3), 9, budget_s=0)
+    goals = [timer for timer in set(turns) if turns.count(timer) == race._FEWEST_ROUNDS]
+    assert len(goals) == 5, "segments, leaving, three settings of the one graph"
+    in_order = [timer for timer in turns if timer in goals]
+    rounds = {tuple(map(id, in_order[at : at + 5])) for at in range(0, len(in_order), 5)}
+    assert len(rounds) > 1
+    assert all(len(set(order)) == 5 for order in rounds), "each once in a round"
+
+
 def test_a_slow_minute_slows_both() -> None:
     """Medians over all turns, divided, would be 0.2."""
 
