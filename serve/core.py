@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -135,8 +134,7 @@ class EngineCore:
         if now < self._swept_s + SWEEP_EVERY_S:
             return []
         self._swept_s = now
-        gone = self._scheduler.remove_waiting(partial(_gone, now_s=now))
-        return [Outcome(row, _refusal(row)) for row in gone]
+        return [Outcome(row, _refusal(row)) for row in self._scheduler.remove_gone(now)]
 
     def _begin(self, wave: Wave, now: float) -> list[Outcome]:
         """Start fresh rows, but for those that nobody waits for or that are too late."""

@@ -134,10 +134,10 @@ class Scheduler:
         in_time = started_s < admitted_s + self._hold_s(wave.longest)
         wave.held_from_s = admitted_s if in_time else started_s
 
-    def remove_waiting(self, gone: Callable[[Row], bool]) -> list[Row]:
-        """Give up the rows that no segment has seen yet and that are `gone`."""
+    def remove_gone(self, now_s: float) -> list[Row]:
+        """Give up the rows that no segment has seen yet and that are cancelled or too late."""
         self._line_up()
-        return self._waiting.remove(gone)
+        return self._waiting.remove_gone(now_s)
 
     def take_alone(self, takes: Callable[[Row], bool]) -> Row | None:
         """Give up the only row there is; None if there are others, or it has started.

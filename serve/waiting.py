@@ -1,7 +1,7 @@
 """The rows that no segment has seen yet, in the order in which they may start."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
 
 from serve.cost import CostModel, SegmentCost
@@ -61,15 +61,16 @@ class WaitingRows:
             else:
                 self._queue.append((rank, row))
 
-    def remove(self, gone: Callable[[Row], bool]) -> list[Row]:
-        """Give up the rows that are `gone`."""
-        # Asked once per row: a row may be cancelled by another thread at any moment.
-        asked = [(gone(entry[1]), entry) for entry in self._queue]
-        removed = [entry[1] for leaves, entry in asked if leaves]
-        if removed:
-            self._queue = [entry for leaves, entry in asked if not leaves]
-            self._num_tokens -= sum([row.num_tokens for row in removed])
-        return removed
+    def remove_gone(self, now_s: float) -> list[Row]:
+        """Give up the rows that nobody waits for, or that are too late to start."""
+        # Looked at once: a row may be cancelled by another thread at any moment. And briefly: a
+        # long queue is looked through between one segment and the next.
+        gone = [row for _, row in self._queue if row.cancelled or row.deadline_s <= now_s]
+        if gone:
+            removed = set(gone)
+            self._queue = [entry for entry in self._queue if entry[1] not in removed]
+            self._num_tokens -= sum([row.num_tokens for row in gone])
+        return gone
 
     def company(self, ahead: SegmentCost, bounds: Bounds) -> list[int]:
         """Return the places of the first row and of those that would start with it.

@@ -27,6 +27,7 @@ class LightRow:
     admitted_s: float
     deadline_s: float
     ahead_tokens: int
+    cancelled: bool = False
 
 
 class MakeScheduler(Protocol):
@@ -103,7 +104,7 @@ class _Engine:
         if self._now_s < self._swept_s + _SWEEP_EVERY_S:
             return
         self._swept_s = self._now_s
-        for row in self._scheduler.remove_waiting(lambda row: row.deadline_s <= self._now_s):
+        for row in self._scheduler.remove_gone(self._now_s):
             self._record.give_up(row.request)
 
     def _turn(self) -> None:

@@ -163,8 +163,8 @@ def test_a_full_wave_may_be_waiting_in_tokens_as_well_as_in_rows() -> None:
     scheduler.put_back(Wave([row(1)], depth=1))
     scheduler.add([row(18)])
     assert keys(scheduler.next_waves(0)) == list(range(11, 19))
-    scheduler.add([row(key) for key in range(21, 29)])
-    scheduler.remove_waiting(lambda row: row.tag == 28)
+    scheduler.add([row(key, cancelled=key == 28) for key in range(21, 29)])
+    scheduler.remove_gone(0)
     assert keys(scheduler.next_waves(0)) == [1]
 
 
@@ -234,9 +234,13 @@ def test_a_wave_whose_deadline_comes_near_is_not_overtaken() -> None:
 
 def test_rows_that_are_gone_never_run() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
-    scheduler.add([row(1), row(2)])
-    assert [gone.tag for gone in scheduler.remove_waiting(lambda row: row.tag == 1)] == [1]
-    assert keys(scheduler.next_waves(0)) == [2]
+    came = [row(1), row(2, cancelled=True), row(3, deadline_s=1.0), row(4, deadline_s=1.5), row(5)]
+    scheduler.add(came)
+    gone = scheduler.remove_gone(1.0)
+    assert sorted(row.tag for row in gone) == [2, 3]
+    assert scheduler.remove_gone(1.0) == []
+    assert scheduler.num_waiting == 3
+    assert keys(scheduler.next_waves(1.0)) == [4, 1, 5]
 
 
 @pytest.mark.parametrize("lined_up", [False, True])
@@ -248,7 +252,7 @@ def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
     assert scheduler.take_alone(lambda row: True) is None, "there is none"
     scheduler.add([row(3)])
     if lined_up:
-        assert scheduler.remove_waiting(lambda row: False) == []
+        assert scheduler.remove_gone(0) == []
     assert scheduler.take_alone(lambda row: row.tag != 3) is None
     assert scheduler.num_waiting == 1
     assert scheduler
