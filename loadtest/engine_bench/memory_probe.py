@@ -18,7 +18,8 @@ from tokenizers import Tokenizer
 from loadtest.engine_bench.driver import driving
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.subject import shape_of
-from serve.bundle import Bundle, load_bundle
+from serve.bundle import load_bundle
+from serve.manifest import Manifest
 from serve.row import Row
 from serve.segments import SegmentChain
 
@@ -43,13 +44,15 @@ def main() -> None:
 def probe(folder: Path, precision: Any, requests: int, num_threads: int) -> dict[str, Any]:
     """Return the resident memory, in MB, after loading, a tenth of the requests, and all."""
     bundle = load_bundle(folder)
+    # Once, and first: what reading it takes for a while would be seen in what is measured.
+    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
     chain = SegmentChain(bundle, precision, num_threads)
     marks = sorted({requests // 10, requests // 2, requests})
     resident = [(0, resident_mb())]
     with driving(chain, shape_of(bundle.manifest)) as driver:
         draw = np.random.default_rng(0)
         for done, mark in pairwise([0, *marks]):
-            for rows in _batches(draw, mark - done, bundle):
+            for rows in _batches(draw, mark - done, bundle.manifest, vocabulary):
                 driver.run(rows, _IN_FLIGHT)
             resident.append((mark, resident_mb()))
     weights = sum(path.stat().st_size for path in bundle.segment_paths(precision)) / 1e6
@@ -63,10 +66,11 @@ def resident_mb(field: str = "VmRSS") -> float:
     return int(kibibytes) * 1024 / 1e6
 
 
-def _batches(draw: np.random.Generator, num: int, bundle: Bundle) -> Iterator[list[Row]]:
+def _batches(
+    draw: np.random.Generator, num: int, manifest: Manifest, vocabulary: int
+) -> Iterator[list[Row]]:
     """Yield rows of 1 token up to the model's limit, a few hundred at a time."""
-    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    exits, longest = bundle.manifest.exit_layers, bundle.manifest.max_tokens
+    exits, longest = manifest.exit_layers, manifest.max_tokens
     for start in range(0, num, _PER_BATCH):
         size = min(_PER_BATCH, num - start)
         layers = np.full(size, exits[0])
