@@ -7,7 +7,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from loadtest.feeds import Feeds
-from serve.ort_environment import quick_run
+from serve.ort_environment import RUN_OPTIONS, quick_run
 
 
 class OneGraph:
@@ -22,5 +22,5 @@ class OneGraph:
     def run(self, feeds: Feeds) -> NDArray[np.float32]:
         """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
         logits: NDArray[np.float32]
-        logits, *_ = self._run(self._outputs, {n: feeds[n] for n in self._inputs}, None)
+        logits, *_ = self._run(self._outputs, {n: feeds[n] for n in self._inputs}, RUN_OPTIONS)
         return logits

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from serve.hardware import has_vnni
 
-# Takes names of outputs, inputs by name, and run options or None.
+# Takes names of outputs, inputs by name, and run options.
 Run: TypeAlias = Callable[[Sequence[str], Mapping[str, NDArray[Any]], Any], list[NDArray[Any]]]
+# For every run. Without any it takes 11 to 23 microseconds longer, caches cold: each makes its own.
+RUN_OPTIONS = ort.RunOptions()
 
 
 def quick_run(session: ort.InferenceSession) -> Run:

@@ -18,6 +18,7 @@ from serve.manifest import (
     Manifest,
     Precision,
 )
+from serve.ort_environment import RUN_OPTIONS
 from serve.process_memory import loading_weights
 from serve.runner import Gaps, Hidden, Ids, Step
 from serve.sessions import Course, Segments
@@ -101,7 +102,7 @@ class SegmentChain:
         course, exits = self._courses.get(key) or self._course(key)
         outputs, num_hidden = course.outputs, course.num_hidden
         inputs.update(course.all_feeds(rows, tokens))
-        values = self._session_run(outputs, inputs, None)
+        values = self._session_run(outputs, inputs, RUN_OPTIONS)
         logits = values[num_hidden]
         if len(logits) == rows:
             hidden = values[0] if num_hidden else None

@@ -29,7 +29,7 @@ from serve.manifest import (
     Precision,
 )
 from serve.one_graph import OneGraph, one_graph
-from serve.ort_environment import quick_run, session_options
+from serve.ort_environment import RUN_OPTIONS, quick_run, session_options
 from serve.runner import ASKED, Gaps
 from serve.straight_run import may_go_straight
 
@@ -109,9 +109,9 @@ class Segments:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
             outputs, all its feeds for so many rows and tokens, and the inputs of the rows: ids of
             the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any
-            case; and None. It gives the hidden states after each of the course's ends but the
-            model's last, of no rows where it did not come by, and what heads say, each (heads that
-            have run * rows, ...), the first head first. It is the session's own method: right
+            case; and `RUN_OPTIONS`. It gives the hidden states after each of the course's ends but
+            the model's last, of no rows where it did not come by, and what heads say, each (heads
+            that have run * rows, ...), the first head first. It is the session's own method: right
             after a model has run, each call of Python's takes a microsecond or more.
     """
 
@@ -156,7 +156,7 @@ class Segments:
             gaps = np.full(len(self), gap, np.float32)
             gaps[end:] = 0
             course = self.course(0, gaps)
-            self.run(course.outputs, course.all_feeds(2, 2) | inputs, None)
+            self.run(course.outputs, course.all_feeds(2, 2) | inputs, RUN_OPTIONS)
 
     def course(self, first: int, gaps: Gaps) -> Course:
         """Return what runs are to do that begin with a segment.
