@@ -12,13 +12,16 @@ Gaps: TypeAlias = NDArray[np.float32]  # (exits,)
 
 # The gap of an exit that is to say something, but does not end the run: no logits lie so far apart.
 ASKED: Final = np.finfo(np.float32).max
+# The gap of an exit at which all rows leave, whatever it says: hidden states are of no use then.
+LEAVES: Final = np.float32(-1)
 
 
 class Step(NamedTuple):
     """What a segment gives; of several that have run in one call, the last.
 
     Attributes:
-        hidden: hidden states for the next segment; None after the last.
+        hidden: hidden states for the next segment; None after the last, and perhaps where the gap
+            is `LEAVES`.
         logits: (rows, labels) float32; of token classification (rows, tokens, labels).
         uncertainty: (rows,) float32, the heads' own predicted error, if they give it.
         exits: how many exits the rows have come by in this call, that of the logits included.
@@ -92,8 +95,9 @@ class PassingRunner(Runner, Protocol):
             attention_mask: (rows, tokens).
             token_type_ids: (rows, tokens).
             gaps: it goes on after an exit if the two largest logits of every row lie closer
-                together than this; never with 0, as it must be at the last. With infinity it
-                always does, and the exit is not even asked; see `ASKED`. None is 0 everywhere.
+                together than this; never with 0, nor with `LEAVES`, one of which it must be at the
+                last. With infinity it always does, and the exit is not even asked; see `ASKED`.
+                None is 0 everywhere.
         """
         ...
 

@@ -165,7 +165,8 @@ class Segments:
             first: the segment, counted from 0.
             gaps: (segments,) the run ends after a segment unless the two largest logits of every
                 row lie closer together than this: always with 0, never with infinity, where its
-                head does not run. At the last, it is finite.
+                head does not run. At the last, it is finite. `LEAVES` is as 0, but gives no hidden
+                states.
         """
         ends = _where_it_may_end(first, gaps)
         straight = not first and len(ends) == 1 and may_go_straight(ends[0], self._num_segments)
@@ -183,7 +184,7 @@ class Segments:
             unasked[: ends[-1]] = gaps[: ends[-1]] == np.inf
         if not first:
             first_unasked = _UNASKED if gaps[0] == np.inf else _ASKED
-        passed_on = [end for end in ends if end < self._num_segments - 1]
+        passed_on = [end for end in ends if end < self._num_segments - 1 and gaps[end] >= 0]
         hidden = [hidden_after(0 if straight else end) for end in passed_on]
         outputs, odd = [*hidden, *self._said], self._all_odd if straight else self._begins_odd
         return Course(outputs, len(hidden), feeds, unasked, first_unasked, odd, ends, {})
@@ -195,7 +196,7 @@ def _where_it_may_end(first: int, gaps: Gaps) -> list[int]:
     for segment, gap in enumerate(gaps[first:].tolist(), first):
         if gap < math.inf:
             ends.append(segment)
-        if gap == 0:
+        if gap <= 0:
             break
     return ends
 

@@ -18,6 +18,7 @@ from serve.rules import (
     MarginRule,
     NormalizedEntropyRule,
 )
+from serve.runner import LEAVES
 from serve.traits import Traits
 
 # More than float32 errs in the signals that the gaps are compared with.
@@ -31,7 +32,8 @@ def least_gaps(
 ) -> tuple[float, ...] | None:
     """Return (exits,) the gaps below which a row with this rule surely stays; None if unknown.
 
-    Infinite where the rule lets no row leave, 0 where nothing is sure.
+    Infinite where the rule lets no row leave, `LEAVES` where it surely lets it, 0 where nothing is
+    sure.
 
     Args:
         rule: checked against the model.
@@ -49,7 +51,7 @@ def least_gaps(
         )
     ]
     gaps[: compiled.first] = [math.inf] * compiled.first
-    gaps[compiled.last :] = [0.0] * (num_exits - compiled.last)
+    gaps[compiled.last :] = [float(LEAVES)] * (num_exits - compiled.last)
     return tuple(gaps)
 
 

@@ -21,7 +21,7 @@ from serve.graph_ports import (
     hidden_after,
 )
 from serve.ort_environment import Run, quick_run
-from serve.runner import ASKED
+from serve.runner import ASKED, LEAVES
 from serve.segments import SegmentChain
 from serve.sessions import MOST_LAID_OUT, Course, Segments
 from tests.tiny import DEPTH
@@ -49,14 +49,16 @@ def course_of(segments: Segments, first: int, gaps: Sequence[float]) -> Course:
         (0, [math.inf, 1, math.inf, 0], [1, 3]),
         (0, [math.inf, 0, math.inf, 0], [1]),
         (3, [0, 0, 0, 0], [3]),
+        (0, [1, LEAVES, 0, 0], [0, 1]),
+        (1, [math.inf, LEAVES, 0, 0], [1]),
     ],
 )
-def test_hidden_states_are_fetched_where_the_run_may_end(
+def test_hidden_states_are_fetched_where_the_run_may_end_and_a_row_go_on(
     segments: Segments, first: int, gaps: list[float], ends: list[int]
 ) -> None:
     course = course_of(segments, first, gaps)
     assert course.ends == ends
-    hidden = [hidden_after(end) for end in ends if end < DEPTH - 1]
+    hidden = [hidden_after(end) for end in ends if end < DEPTH - 1 and gaps[end] != LEAVES]
     assert course.outputs == [*hidden, "every logits"]
     assert course.num_hidden == len(hidden)
     assert course.feeds.get(FIRST, 0) == first
@@ -151,6 +153,7 @@ def test_one_token_runs_as_a_wave_through_all_segments_before_anybody_else_does(
     [
         (0, [math.inf, math.inf, math.inf, 0], True),
         (0, [math.inf, math.inf, math.inf, FAR], True),
+        (0, [math.inf, math.inf, math.inf, LEAVES], True),
         (0, [math.inf, math.inf, FAR, 0], False),
         (0, [math.inf, math.inf, 0, 0], False),
         (1, [math.inf, math.inf, math.inf, 0], False),

@@ -37,7 +37,7 @@ def passed_from(depth: int, logits: Logits, gaps: Gaps) -> list[int]:
     ordered = np.sort(logits[:, 0], axis=1)
     with np.errstate(all="ignore"):
         ends = (ordered[:, -1] - ordered[:, -2] >= gaps) & (gaps < math.inf)
-    ends |= gaps == 0
+    ends |= gaps <= 0
     for index in range(depth, len(EXITS)):
         if ends[index]:
             break

@@ -19,7 +19,7 @@ from serve.engine import Engine
 from serve.manifest import Precision
 from serve.row import Answer, Row
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from serve.runner import ASKED, Gaps, Step, passes_exits
+from serve.runner import ASKED, LEAVES, Gaps, Step, passes_exits
 from serve.scheduler import WaveLimits
 from serve.segments import SegmentChain
 from serve.steps import ModelShape
@@ -35,6 +35,7 @@ KINDS: list[Kinds] = list(product(("fp32", "int8"), ((0, 1, 2, 3), (0, 2, 3), (1
 # An exit's gap, given how far apart the logits there are.
 GAPS: dict[str, Callable[[np.float32], float]] = {
     "nothing": lambda widest: 0,
+    "leaves": lambda widest: float(LEAVES),
     "less": lambda widest: float(widest) / 2,
     "as much": float,
     "a little more": lambda widest: float(np.nextafter(widest, np.float32(np.inf))),
@@ -84,7 +85,11 @@ def way(apart: OwnSessions, first: int, lengths: Sequence[int], seed: int = 0) -
 def check(chain: SegmentChain, rows: Way, gaps: Sequence[float], exits: int) -> None:
     step = rows.run(chain, np.array(gaps, np.float32))
     assert step.exits == exits
-    check_step(step, rows.steps[exits - 1])
+    wanted = rows.steps[exits - 1]
+    if gaps[rows.first + exits - 1] == LEAVES:
+        assert step.hidden is None, "nobody goes on from it"
+        wanted = wanted._replace(hidden=None)
+    check_step(step, wanted)
     came_by = zip(rows.steps[: exits - 1], gaps[rows.first :], strict=False)
     asked = [before.logits for before, gap in came_by if gap < math.inf]
     if not asked:
