@@ -57,7 +57,7 @@ class Course(NamedTuple):
         first_unasked: `FIRST_UNASKED`, likewise; None if the first does not run.
         odd: whether it reads an odd number of the rows' inputs, see `told`.
         ends: segments after which it may end; hidden states are those after all of them but the
-            model's last.
+            model's last, and one with `LEAVES`.
         lone: what `all_feeds` gave for short lone rows, by their tokens.
     """
 
@@ -109,10 +109,10 @@ class Segments:
         run: runs a segment, and those after it while the gaps allow it. It takes a course's
             outputs, all its feeds for so many rows and tokens, and the inputs of the rows: ids of
             the first segment, `FIRST_HIDDEN` and `FIRST_KEEP` of others; the attention mask in any
-            case; and `RUN_OPTIONS`. It gives the hidden states after each of the course's ends but
-            the model's last, of no rows where it did not come by, and what heads say, each (heads
-            that have run * rows, ...), the first head first. It is the session's own method: right
-            after a model has run, each call of Python's takes a microsecond or more.
+            case; and `RUN_OPTIONS`. It gives the course's hidden states, of no rows where it did
+            not come by, and what heads say, each (heads that have run * rows, ...), the first head
+            first. It is the session's own method: right after a model has run, each call of
+            Python's takes a microsecond or more.
     """
 
     def __init__(
