@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from serve.row import Row
 from serve.rules import ExitRule, NeverRule
-from serve.runner import Gaps, Hidden, Ids, Step
+from serve.runner import LEAVES, Gaps, Hidden, Ids, Step
 
 Heads = Callable[[int, int], Sequence[float]]  # (row's key, exit index) -> logits
 
@@ -123,7 +123,9 @@ class PassingFakeRunner(FakeRunner):
             step = super().advance(index, step.hidden, np.arange(len(mask)), mask)
         exits = 1 + index - first
         self.calls.append(Call(first, exits, gaps.tolist()))
-        return step._replace(exits=exits, passed=np.stack(passed) if passed else None)
+        hidden = None if gaps[index] == LEAVES else step.hidden
+        asked = np.stack(passed) if passed else None
+        return step._replace(hidden=hidden, exits=exits, passed=asked)
 
 
 def _widest_gap(logits: NDArray[np.float32]) -> np.float32:
