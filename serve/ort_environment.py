@@ -13,6 +13,9 @@ from serve.hardware import has_vnni
 Run: TypeAlias = Callable[[Sequence[str], Mapping[str, NDArray[Any]], Any], list[NDArray[Any]]]
 # For every run. Without any it takes 4 to 23 microseconds longer, caches cold: each makes its own.
 RUN_OPTIONS = ort.RunOptions()
+# How long the threads of a model's layers spin: longer than what is done between two of them; much
+# longer would cost a core.
+AWAKE_S = 0.0005
 
 
 def quick_run(session: ort.InferenceSession) -> Run:

@@ -29,12 +29,10 @@ from serve.manifest import (
     Precision,
 )
 from serve.one_graph import OneGraph, one_graph
-from serve.ort_environment import RUN_OPTIONS, quick_run, session_options
+from serve.ort_environment import AWAKE_S, RUN_OPTIONS, quick_run, session_options
 from serve.runner import ASKED, Gaps
 from serve.straight_run import may_go_straight
 
-# Longer than what is done between two segments of a wave; much longer would cost a core.
-_AWAKE_S = 0.0005
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
 MOST_LAID_OUT = 64
@@ -132,7 +130,7 @@ class Segments:
         paths, manifest = bundle.segment_paths(precision), bundle.manifest
         traits = manifest.traits
         num_labels = len(traits.labels) if traits.task == "single_label" else 0
-        options = session_options(num_threads, _AWAKE_S)
+        options = session_options(num_threads, AWAKE_S)
         options.enable_mem_pattern = True
         graph = _joined(paths, num_labels)
         self._begins_odd, self._all_odd = graph.begins_odd, graph.all_odd

@@ -18,7 +18,7 @@ from serve.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.ort_environment import session_options
+from serve.ort_environment import AWAKE_S, RUN_OPTIONS, Run, quick_run, session_options
 from serve.process_memory import loading_weights
 from serve.runner import Hidden, Ids, Step
 from serve.segments import join_on_host, said_by_heads
@@ -46,16 +46,20 @@ class SharedLayers:
         self._per_token = manifest.task == "token"
         self._said = said_by_heads(manifest)
         self._token_types = manifest.token_types
-        options = session_options(num_threads)
+        self._sessions: list[ort.InferenceSession] = []
 
-        def load(file: str) -> ort.InferenceSession:
-            return open_session(bundle.folder / file, options)
+        def load(file: str, threads: int, awake_s: float = 0.0) -> Run:
+            session = open_session(bundle.folder / file, session_options(threads, awake_s))
+            self._sessions.append(session)
+            return quick_run(session)
 
+        # Heads of one row each are done before other threads are awake; a token's are more work.
+        for_heads = num_threads if self._per_token else 1
         with loading_weights():
-            self._embed = load(graphs.embed.file)
-            self._layer = load(graphs.layer.file)
+            self._embed = load(graphs.embed.file, num_threads)
+            self._layer = load(graphs.layer.file, num_threads, AWAKE_S)
             active = [head for head in graphs.heads if head.exit_layer in self.exits]
-            self._heads = {head.exit_layer: load(head.file) for head in active}
+            self._heads = {head.exit_layer: load(head.file, for_heads) for head in active}
 
     def __len__(self) -> int:
         return self.exits[-1]
@@ -64,7 +68,7 @@ class SharedLayers:
         inputs = {INPUT_IDS: input_ids}
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
-        (hidden,) = self._embed.run([HIDDEN_OUT], inputs)
+        (hidden,) = self._embed([HIDDEN_OUT], inputs, RUN_OPTIONS)
         return Step.of(hidden, self._silence(input_ids.shape))
 
     def advance_mixed(
@@ -78,9 +82,9 @@ class SharedLayers:
         present = np.flatnonzero(np.bincount(depths + 1))  # layers, once this one has run
         asked = [layer for layer in present.tolist() if layer in self._heads]
         if not asked:
-            (passed_on,) = self._layer.run([HIDDEN_OUT], inputs)
+            (passed_on,) = self._layer([HIDDEN_OUT], inputs, RUN_OPTIONS)
             return Step.of(passed_on, self._silence(attention_mask.shape))
-        passed_on, pooled = self._layer.run([HIDDEN_OUT, POOLED], inputs)
+        passed_on, pooled = self._layer([HIDDEN_OUT, POOLED], inputs, RUN_OPTIONS)
         if len(present) == 1:
             return Step.of(passed_on, self._ask(asked[0], pooled))
         everything = self._silence(attention_mask.shape)
@@ -95,8 +99,7 @@ class SharedLayers:
 
     def _ask(self, layer: int, pooled: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Return the head's logits and, if it has learned it, its uncertainty."""
-        values: list[NDArray[np.float32]] = self._heads[layer].run(self._said, {POOLED: pooled})
-        return values
+        return self._heads[layer](self._said, {POOLED: pooled}, RUN_OPTIONS)
 
     def _silence(self, shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
         """Return likewise what rows are told to which no head speaks: NaN.
