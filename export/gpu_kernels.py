@@ -15,22 +15,27 @@ def suit_gpu(model: ir.Model) -> None:
 
     SkipLayerNormalization stays: what is slow on the CPU is one kernel here. In place.
     """
-    pack_attention(model)
+    # CUDA sums whole numbers by way of cuDNN and two conversions, fractions in one kernel.
+    pack_attention(model, counted_in=ir.DataType.FLOAT)
     drop_unread_sums(model)
     RemoveUnusedNodesPass()(model)
 
 
-def pack_attention(model: ir.Model) -> None:
+def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32) -> None:
     """Let attention compute queries, keys and values, where it hides padding alone. In place.
 
     It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
     then does ONNX Runtime choose its fused fp16 kernels, on devices for which it has some (before
     Hopper). A length cannot overflow, either.
+
+    Args:
+        model: a fused graph.
+        counted_in: what real tokens are added up as.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     found = [n for n in attentions if hides_padding_only(n)]
     if found:
-        pack(model, dict.fromkeys(found, _lengths(model)))
+        pack(model, dict.fromkeys(found, _lengths(model, counted_in)))
 
 
 def drop_unread_sums(model: ir.Model) -> None:
@@ -44,13 +49,15 @@ def drop_unread_sums(model: ir.Model) -> None:
         splice.replace(normal)
 
 
-def _lengths(model: ir.Model) -> ir.Value:
+def _lengths(model: ir.Model, counted_in: ir.DataType) -> ir.Value:
     """Return (rows,) int32, the number of real tokens, computed first thing in the graph."""
     graph = model.graph
     mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
     splice = Splice(model, graph[0])
-    real = splice.op("Cast", mask, attributes={"to": ir.DataType.INT32.value})
+    real = splice.op("Cast", mask, attributes={"to": counted_in.value})
     axis = splice.constant("lengths.axis", np.array([1], np.int64))
     lengths = splice.op("ReduceSum", real, axis, attributes={"keepdims": 0})
+    if counted_in != ir.DataType.INT32:
+        lengths = splice.op("Cast", lengths, attributes={"to": ir.DataType.INT32.value})
     splice.insert()
     return lengths

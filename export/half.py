@@ -11,6 +11,7 @@ from export.splice import Splice
 from serve.manifest import HIDDEN_OUT
 
 _OF_ANGLES = ("Cos", "Sin")
+_WHOLE = (ir.DataType.INT32, ir.DataType.INT64)
 _FLOAT, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -20,9 +21,8 @@ def halve(segment: ir.Model) -> ir.Model:
     model = segment.clone()
     graph = model.graph
     carried = next(value for value in graph.outputs if value.name == HIDDEN_OUT)
-    # Angles of rotary positions reach the hundreds, where fp16 knows no fractions of a degree.
-    angles = _ancestors(*(v for n in graph if n.op_type in _OF_ANGLES for v in n.outputs))
-    layers = _ancestors(carried) - angles
+    exact = _ancestors(*(v for n in graph if _is_exact(n) for v in n.outputs))
+    layers = _ancestors(carried) - exact
     for value in graph.inputs:
         _retype(value)
     for node in graph:
@@ -32,6 +32,17 @@ def halve(segment: ir.Model) -> ir.Model:
     _narrow_for_layers(model, layers)
     _widen_for_heads(model, layers)
     return model
+
+
+def _is_exact(node: ir.Node) -> bool:
+    """Tell whether fp16 is too coarse for what a node is made from.
+
+    Angles of rotary positions reach the hundreds, where it knows no fractions of a degree; what
+    becomes a whole number may be a count, and beyond 2048 it does not know each of them.
+    """
+    if node.op_type == "Cast":
+        return node.attributes["to"].as_int() in _WHOLE
+    return node.op_type in _OF_ANGLES
 
 
 def _ancestors(*values: ir.Value) -> set[ir.Node]:

@@ -58,7 +58,8 @@ def serve(
         Literal["auto", "cpu", "cuda"], typer.Option(help="auto is CUDA where it can be had.")
     ] = "auto",
     gpu_memory_gb: Annotated[
-        float | None, typer.Option(help="Most that a replica takes of a GPU.", min=0.1)
+        float | None,
+        typer.Option(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
     ] = None,
     active_exits: Annotated[
         str | None,

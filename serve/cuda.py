@@ -27,7 +27,7 @@ _SAME_AS_REQUESTED = 1
 # What attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash (32)
 # kernels, and plain products (16). Not cuDNN (8), which ONNX Runtime would prefer for fp16 from
 # Hopper on: it makes a plan for each number of rows and tokens, in each session and thread.
-_ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
+ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
 # ONNX Runtime goes without until something asks for it: sums over an axis do.
 _CUDNN = "libcudnn.so.9"
 _shared_arena: list[int | None] = []  # its limit, once there is one
@@ -55,7 +55,10 @@ def require() -> None:
 
 
 def open_session(
-    model: Path, options: ort.SessionOptions, memory_bytes: int | None
+    model: Path,
+    options: ort.SessionOptions,
+    memory_bytes: int | None,
+    attention_kernels: int = ATTENTION_KERNELS,
 ) -> ort.InferenceSession:
     """Return a session that runs on the first visible CUDA device, and on no other kind.
 
@@ -63,6 +66,8 @@ def open_session(
         model: an ONNX file.
         options: from `serve.ort_environment`; asks for shared allocators.
         memory_bytes: what all sessions of the process may occupy together; None for no limit.
+        attention_kernels: what attention may use, a sum of ONNX Runtime's values for
+            `sdpa_kernel`; 0 leaves it the choice.
 
     Raises:
         DeviceUnavailable: CUDA cannot be had.
@@ -75,7 +80,7 @@ def open_session(
         session = ort.InferenceSession(
             model,
             options,
-            providers=[(PROVIDER, provider_options(memory_bytes))],
+            providers=[(PROVIDER, provider_options(memory_bytes, attention_kernels))],
             enable_fallback=0,
         )
     except Exception as error:  # ONNX Runtime's errors have no common type
@@ -89,11 +94,14 @@ def open_session(
     return session
 
 
-def provider_options(memory_bytes: int | None) -> dict[str, str]:
+def provider_options(
+    memory_bytes: int | None, attention_kernels: int = ATTENTION_KERNELS
+) -> dict[str, str]:
     """Return the CUDA provider's options.
 
     Args:
         memory_bytes: see `open_session`.
+        attention_kernels: likewise.
     """
     options = {
         "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES shows
@@ -104,7 +112,7 @@ def provider_options(memory_bytes: int | None) -> dict[str, str]:
         "use_tf32": "0",
         # In fp16, sums for the norm are then kept in fp32.
         "enable_skip_layer_norm_strict_mode": "1",
-        "sdpa_kernel": str(_ATTENTION_KERNELS),
+        "sdpa_kernel": str(attention_kernels),
     }
     if memory_bytes is not None:
         options["gpu_mem_limit"] = str(memory_bytes)
@@ -160,8 +168,11 @@ def _driver_fault() -> str | None:
 def _library_fault() -> str | None:
     """Load CUDA's libraries, from pip's nvidia packages or the system's; say which are missing."""
     missing = _missing_libraries()
-    if missing and _load_from_packages(missing):
-        missing = _missing_libraries()
+    # Some need others that are found later: as long as anything new comes of it.
+    while missing and _load_from_packages(missing):
+        before, missing = missing, _missing_libraries()
+        if missing.keys() == before.keys():
+            break
     if not missing:
         return None
     return (

@@ -21,10 +21,12 @@ from serve.manifest import (
 )
 from serve.runner import Hidden, Ids, Step
 from serve.segments import active_segments, runs_between, said_by_heads
+from serve.wave import places
 
 GRAPHS = Path(__file__).parent / "graphs"
 # Names in the graphs there; `export.join_graph` writes them.
 PLACES, JOINED = "places", "joined"
+_MOST_IN_ORDER = 1024  # rows
 
 OpenSession = Callable[[Path], ort.InferenceSession]
 _Inputs = Mapping[str, ort.OrtValue]
@@ -66,6 +68,7 @@ class BoundChain:
         self._segments = [_Bound(open_session(path), device, said) for path in paths]
         self._runs = runs_between(active_segments(bundle.manifest, precision))
         self._joiner = _Joiner(open_session, precision, bundle.manifest.width, device)
+        self._uploads = _Uploads(device)
 
     def presenting(self, active: Sequence[int]) -> "BoundChain":
         """Return the same sessions with fewer exits.
@@ -81,16 +84,23 @@ class BoundChain:
         return len(self._runs)
 
     def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
-        inputs = {INPUT_IDS: input_ids, ATTENTION_MASK: attention_mask}
+        inputs = {
+            INPUT_IDS: _on_device(input_ids, self.device),
+            ATTENTION_MASK: self._uploads.mask(attention_mask),
+        }
         if self._token_types:
-            inputs[TOKEN_TYPE_IDS] = token_type_ids
-        return self._run(self._runs[0], self._uploaded(inputs))
+            inputs[TOKEN_TYPE_IDS] = _on_device(token_type_ids, self.device)
+        return self._run(self._runs[0], inputs)
 
     def advance(
         self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
     ) -> Step:
-        inputs = self._uploaded({KEEP: keep, ATTENTION_MASK: attention_mask})
-        return self._run(self._runs[index], {HIDDEN: hidden, **inputs})
+        inputs = {
+            HIDDEN: hidden,
+            KEEP: self._uploads.keep(keep),
+            ATTENTION_MASK: self._uploads.mask(attention_mask),
+        }
+        return self._run(self._runs[index], inputs)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._joiner.join(parts)
@@ -100,14 +110,38 @@ class BoundChain:
         *inner, last = (self._segments[index] for index in indices)
         if inner:
             mask = inputs[ATTENTION_MASK]
-            every_row = np.arange(mask.shape()[0], dtype=np.int64)
-            same_rows = {ATTENTION_MASK: mask, **self._uploaded({KEEP: every_row})}
+            every_row = self._uploads.keep(places(mask.shape()[0]))
+            same_rows = {ATTENTION_MASK: mask, KEEP: every_row}
             for segment in inner:
                 inputs = {HIDDEN: segment.pass_on(inputs), **same_rows}
         return last.run(inputs, indices[-1] == len(self._segments) - 1)
 
-    def _uploaded(self, arrays: Mapping[str, NDArray[np.int64]]) -> dict[str, ort.OrtValue]:
-        return {name: _on_device(array, self.device) for name, array in arrays.items()}
+
+class _Uploads:
+    """What goes up with every segment, and need not do so each time: a copy waits for the device.
+
+    Rows that go on as they are have the same mask, and lie in order.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._mask: tuple[Ids, ort.OrtValue] | None = None
+        self._in_order: dict[int, ort.OrtValue] = {}
+
+    def mask(self, mask: Ids) -> ort.OrtValue:
+        """Return a mask there; the array is not written to afterwards."""
+        if self._mask is None or self._mask[0] is not mask:
+            self._mask = mask, _on_device(mask, self._device)
+        return self._mask[1]
+
+    def keep(self, keep: NDArray[np.int64]) -> ort.OrtValue:
+        """Return a choice of rows there."""
+        num = len(keep)
+        if num > _MOST_IN_ORDER or not np.array_equal(keep, places(num)):
+            return _on_device(keep, self._device)
+        if num not in self._in_order:
+            self._in_order[num] = _on_device(keep, self._device)
+        return self._in_order[num]
 
 
 class _Bound:
@@ -154,16 +188,21 @@ class _Joiner:
         joined = ort.OrtValue.ortvalue_from_shape_and_type(shape, self._element, self._device)
         row_bytes = longest * self._width * np.dtype(self._element).itemsize
         address = joined.data_ptr()
-        for hidden, keep, tokens in parts:
-            self._copy(hidden, _places(keep, tokens, longest), address)
+        # All of them first: an upload waits for the copies before it.
+        sources = [
+            _on_device(_places(keep, tokens, longest), self._device) for _, keep, tokens in parts
+        ]
+        for (hidden, keep, _), source in zip(parts, sources, strict=True):
+            self._copy(hidden, source, [len(keep), longest, self._width], address)
             address += len(keep) * row_bytes
         return joined
 
-    def _copy(self, hidden: ort.OrtValue, places: NDArray[np.int64], address: int) -> None:
+    def _copy(
+        self, hidden: ort.OrtValue, source: ort.OrtValue, shape: list[int], address: int
+    ) -> None:
         binding = self._session.io_binding()
         binding.bind_ortvalue_input(HIDDEN, hidden)
-        binding.bind_ortvalue_input(PLACES, _on_device(places, self._device))
-        shape = [*places.shape[:2], self._width]
+        binding.bind_ortvalue_input(PLACES, source)
         binding.bind_output(JOINED, self._device, 0, self._element, shape, address)
         self._session.run_with_iobinding(binding, _QUEUED)
 

@@ -4,8 +4,8 @@ import re
 
 # ONNX Runtime has no type for it: these are what its CPU and CUDA providers say.
 _SAID = re.compile(
-    r"failed to allocate memory|out of memory|bad_?alloc|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|ALLOC(?:ATION)?_FAILED|available memory of \d+ is smaller",
+    r"failed to allocate memory|memory allocation failed|out of memory|bad_?alloc"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|ALLOC(?:ATION)?_FAILED|available memory of \d+ is smaller",
     re.IGNORECASE,
 )
 

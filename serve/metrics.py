@@ -200,7 +200,7 @@ class _LiveState(Collector):
                 (
                     "model_info",
                     "What is served.",
-                    ["model", "precision", "layers", "task"],
+                    ["model", "device", "precision", "layers", "task"],
                 ),
             )
         }
@@ -213,8 +213,10 @@ class _LiveState(Collector):
             gauges["queue_seconds"].add_metric([name], backlog.seconds)
             gauges["engine_up"].add_metric([name], float(classifier.engine.alive))
             gauges["policy_version"].add_metric([name], live.version)
-            info = [name, classifier.precision, str(manifest.num_layers), manifest.task]
-            gauges["model_info"].add_metric(info, 1)
+            placed = [classifier.device, classifier.precision]
+            gauges["model_info"].add_metric(
+                [name, *placed, str(manifest.num_layers), manifest.task], 1
+            )
             for profile, rule in _named_rules(live.policy):
                 for layer, number in _numbers_in(rule, manifest.exit_layers):
                     gauges["threshold"].add_metric([name, profile, rule.rule, layer], number)

@@ -1,22 +1,34 @@
 """`python -m loadtest.gpu_check BUNDLE`: parity, invariance, times and throughput on a GPU."""
 
 import argparse
+import io
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from loadtest.gpu_check.checks import Finding, check_invariance, check_parity
 from loadtest.gpu_check.facts import facts, operators, strays
-from loadtest.gpu_check.pages import print_facts, print_findings, print_operators, print_times
-from loadtest.gpu_check.subject import Subject, load, opener, reference, variants
+from loadtest.gpu_check.pages import (
+    print_facts,
+    print_finding,
+    print_operators,
+    print_sizes,
+    print_throughput,
+    print_times,
+)
+from loadtest.gpu_check.subject import Place, Subject, load, reference, variants
 from loadtest.gpu_check.throughput import measure_throughput
 from loadtest.gpu_check.timing import OneGraph, time_shapes, time_wave_sizes
 from serve import cuda
 from serve.bundle import Bundle, load_bundle
 from serve.errors import OfframpError
+from serve.segments import SegmentChain
+
+_Problems = list[str]
 
 
 class Report(NamedTuple):
@@ -29,9 +41,12 @@ class Report(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything, print it, and return 0 if nothing was wrong."""
     wanted = _parser().parse_args(arguments)
+    # Whoever ends it in the middle has seen what was found until then, also in a file or a pipe.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         report = examine(load_bundle(wanted.bundle), wanted)
-    except OfframpError as error:
+    except (OfframpError, OSError) as error:
         print(f"gpu_check: FAILED: {error}")
         return 1
     if report.problems:
@@ -45,76 +60,92 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def examine(bundle: Bundle, wanted: argparse.Namespace) -> Report:
     """Check and measure every variant that a GPU may run.
 
-    What fails in one of them is a problem of that one. The document is written after each, with
-    what was found until then.
+    What fails in one of them is a problem of that one. The document is written after each step,
+    with what was found until then.
     """
     if wanted.device == "cuda":
         cuda.require()
-    document: dict[str, Any] = {**facts(bundle, wanted.device), "variants": {}, "problems": []}
+    place = Place(wanted.device, wanted.attention_kernels)
+    document: dict[str, Any] = {**facts(bundle, place), "variants": {}, "problems": []}
+    problems: _Problems = document["problems"]
+    save = partial(_write, document, wanted.json)
+    save()  # a file that cannot be written is said at once
     print_facts(document)
-    problems: list[str] = document["problems"]
+    # Before there is anything on the device: it puts the process's memory in order.
+    expected = reference(bundle)
     for precision in variants(bundle):
         print(f"\n== {precision}")
         found = document["variants"].setdefault(precision, {})
         try:
-            wrong = _examine_variant(load(bundle, precision, wanted.device), wanted, found)
+            for wrong in _steps(load(bundle, precision, place), expected, wanted, found):
+                problems += [f"{precision}: {problem}" for problem in wrong]
+                save()
         except Exception as error:  # ONNX Runtime's errors have no common type
             traceback.print_exc()
             reason, *_ = str(error).split("\n")
-            wrong = [f"{type(error).__name__}: {reason}"]
-        problems += [f"{precision}: {problem}" for problem in wrong]
-        _write(document, wanted.json)
+            problems.append(f"{precision}: {type(error).__name__}: {reason}")
+            save()
     if not document["variants"]:
         problems.append("the bundle has no variant for GPUs: export it with --precision fp32,fp16")
-        _write(document, wanted.json)
+        save()
     return Report(document, problems)
 
 
 def _write(document: dict[str, Any], path: Path | None) -> None:
     if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _examine_variant(
-    subject: Subject, wanted: argparse.Namespace, found: dict[str, Any]
-) -> list[str]:
-    """Return what is wrong with a variant, and leave in `found` what was found."""
-    assigned = found["operators"] = operators(subject.bundle, subject.precision, wanted.device)
+def _steps(
+    subject: Subject, expected: SegmentChain, wanted: argparse.Namespace, found: dict[str, Any]
+) -> Iterator[_Problems]:
+    """Yield after each step what is wrong with a variant, and leave in `found` what was found."""
+    assigned = found["operators"] = operators(subject)
     print_operators(assigned)
-    findings = [
-        check_parity(subject, reference(subject.bundle)),
-        check_invariance(subject, wanted.rows),
-    ]
-    print_findings(findings)
-    found["findings"] = [finding._asdict() for finding in findings]
+    wrong = strays(assigned) if subject.place.device == "cuda" else []
+    yield [f"{kind} does not run on the GPU" for kind in wrong]
+    findings = found["findings"] = []
+    for check in (
+        lambda: check_parity(subject, expected),
+        lambda: check_invariance(subject, wanted.rows),
+    ):
+        finding = check()
+        print_finding(finding)
+        findings.append(finding._asdict())
+        yield _wrong(finding)
     if wanted.seconds:
-        found |= _measure(subject, wanted)
-    wrong = strays(assigned) if wanted.device == "cuda" else []
-    return [*(f"{kind} does not run on the GPU" for kind in wrong), *_wrong(findings)]
+        yield from _measured(subject, wanted, found)
 
 
-def _measure(subject: Subject, wanted: argparse.Namespace) -> dict[str, Any]:
+def _measured(
+    subject: Subject, wanted: argparse.Namespace, found: dict[str, Any]
+) -> Iterator[_Problems]:
     one_graph = None
     path = wanted.one_graph and wanted.one_graph / subject.precision / "one_graph.onnx"
     if path and path.is_file():
-        one_graph = OneGraph(path, opener(wanted.device))
+        one_graph = OneGraph(path, subject.place.opener())
     times = time_shapes(subject, one_graph, wanted.seconds)
+    found["times"] = [time._asdict() for time in times]
+    print_times(times)
+    yield []
     sizes = time_wave_sizes(subject, wanted.seconds)
+    found["wave_sizes"] = [size._asdict() for size in sizes]
+    print_sizes(sizes)
+    yield []
     rates = measure_throughput(subject, wanted.seconds)
-    print_times(times, sizes, rates)
-    return {
-        "times": [time._asdict() for time in times],
-        "wave_sizes": [size._asdict() for size in sizes],
-        "throughput": [rate._asdict() for rate in rates],
-    }
+    found["throughput"] = [rate._asdict() for rate in rates]
+    print_throughput(rates)
+    yield []
 
 
-def _wrong(findings: Sequence[Finding]) -> list[str]:
+def _wrong(finding: Finding) -> _Problems:
+    if finding.passed:
+        return []
     return [
-        f"{f.check}: a logit differs by {f.max_error:.3g} (at most {f.tolerance:g}), "
-        f"{f.agreement:.2%} of {f.answers} answers agree"
-        for f in findings
-        if not f.passed
+        f"{finding.check}: a logit differs by {finding.max_error:.3g} (at most "
+        f"{finding.tolerance:g}; {finding.worst}), {finding.agreement:.2%} of {finding.answers} "
+        "answers agree"
     ]
 
 
@@ -135,6 +166,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seconds", type=float, default=1.0, help="for each figure; 0 for the checks alone"
+    )
+    parser.add_argument(
+        "--attention-kernels",
+        type=int,
+        default=cuda.ATTENTION_KERNELS,
+        help="which ones attention may use on CUDA, as ONNX Runtime's sdpa_kernel; 0 for its own "
+        "choice",
     )
     parser.add_argument("--rows", type=int, default=400, help="texts in the check of company")
     return parser

@@ -1,7 +1,8 @@
 """Is the answer right on this device? Against the CPU, and whatever the company of a row."""
 
+import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from serve.segments import SegmentChain
 # sums; fp16 keeps eleven bits, and each layer rounds several times.
 TOLERANCE: dict[Precision, float] = {"fp32": 1e-3, "fp16": 5e-2, "int8": 0.0}
 ODD_SHAPES = ((1, 1), (1, 7), (3, 33), (5, 128), (17, 96), (33, 8))
-_PATIENCE_S = 300.0
+_PATIENCE_S = 120.0
 
 
 class Finding(NamedTuple):
@@ -33,6 +34,7 @@ class Finding(NamedTuple):
         agreement: share of answers that are the same.
         answers: how many were compared.
         tolerance: what `max_error` may be.
+        worst: where `max_error` was.
     """
 
     check: str
@@ -41,6 +43,7 @@ class Finding(NamedTuple):
     agreement: float
     answers: int
     tolerance: float
+    worst: str
 
     @property
     def passed(self) -> bool:
@@ -54,19 +57,20 @@ def check_parity(subject: Subject, expected: SegmentChain) -> Finding:
     Labels are compared where the model's own two best logits are further apart than the tolerance.
     """
     tolerance = TOLERANCE[subject.precision]
-    errors, same = [], []
-    for found, wanted in _walks(subject, expected):
-        errors.append(np.abs(found - wanted).max())
+    errors, same = {}, []
+    for case, found, wanted in _walks(subject, expected):
+        errors[case] = float(np.abs(found - wanted).max())
         best = np.sort(wanted, axis=1)
         clear = best[:, -1] - best[:, -2] > 2 * tolerance
         same.extend((found.argmax(axis=1) == wanted.argmax(axis=1))[clear])
     return Finding(
         "parity with the CPU",
         subject.precision,
-        float(np.max(errors)),
+        _largest(errors)[1],
         float(np.mean(same)) if same else 1.0,
         len(same),
         tolerance,
+        _largest(errors)[0],
     )
 
 
@@ -79,20 +83,27 @@ def check_invariance(subject: Subject, num_rows: int) -> Finding:
     tolerance = TOLERANCE[subject.precision]
     rows = [_random_row(subject, generator, tag) for tag in range(num_rows)]
     answers = answers_of(subject, rows)
-    errors, same = [], []
+    errors, same = {}, []
     for row in rows:
         heads, answer = all_heads(subject.chain, row.input_ids), answers[row.tag]
-        errors.append(np.abs(answer.logits - heads[answer.exit_index]).max())
+        case = f"row {row.tag}, {row.num_tokens} tokens, exit {answer.exit_index + 1}"
+        errors[case] = float(np.abs(answer.logits - heads[answer.exit_index]).max())
         earliest, latest = _exits_around(subject, row.rule, heads, tolerance)
         same.append(earliest <= answer.exit_index <= latest)
     return Finding(
         "company does not matter",
         subject.precision,
-        float(np.max(errors)),
+        _largest(errors)[1],
         float(np.mean(same)),
         len(same),
         tolerance,
+        _largest(errors)[0],
     )
+
+
+def _largest(errors: Mapping[str, float]) -> tuple[str, float]:
+    """Return where the largest error is, and the error; NaN is larger than any number."""
+    return max(errors.items(), key=lambda entry: (math.isnan(entry[1]), entry[1]))
 
 
 def answers_of(subject: Subject, rows: Sequence[Row]) -> dict[int, Answer]:
@@ -127,8 +138,8 @@ def shape_of(subject: Subject) -> ModelShape:
     return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
-def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[Logits, Logits]]:
-    """Yield (rows, labels) of the device and of the reference, exit after exit."""
+def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[str, Logits, Logits]]:
+    """Yield a name, and (rows, labels) of the device and of the reference, exit after exit."""
     generator = np.random.default_rng(0)
     for num_rows, num_tokens in ODD_SHAPES:
         longest = min(num_tokens, subject.max_tokens)
@@ -137,14 +148,15 @@ def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[Logits, L
         ids, mask = random_ids(generator, subject.vocabulary, lengths)
         types = np.zeros_like(ids)
         found, wanted = subject.chain.start(ids, mask, types), expected.start(ids, mask, types)
-        yield found.logits, wanted.logits
+        yield f"{num_rows} x {longest}, exit 1", found.logits, wanted.logits
         for index in range(1, len(expected)):
             keep = generator.permutation(len(mask))[: max(1, len(mask) - 1)]
             mask = mask[keep]
             mask = np.ascontiguousarray(mask[:, : mask.sum(axis=1).max()])
             found = subject.chain.advance(index, found.hidden, keep, mask)
             wanted = expected.advance(index, wanted.hidden, keep, mask)
-            yield found.logits, wanted.logits
+            case = f"{len(mask)} x {mask.shape[1]} of {num_rows} x {longest}, exit {index + 1}"
+            yield case, found.logits, wanted.logits
 
 
 def _random_row(subject: Subject, generator: np.random.Generator, tag: int) -> Row:

@@ -9,11 +9,10 @@ from typing import Any
 
 import onnxruntime as ort
 
-from loadtest.gpu_check.subject import opener
+from loadtest.gpu_check.subject import NUM_THREADS, Place, Subject
 from serve import cuda
 from serve.bundle import Bundle
-from serve.device import Device
-from serve.manifest import Precision
+from serve.ort_environment import session_options
 from serve.version import __version__
 
 # What a layer's time goes into; small operators on shapes may well run on the CPU.
@@ -21,14 +20,16 @@ _HEAVY = {"MatMul", "Attention", "MultiHeadAttention", "Gemm", "BiasGelu", "Fast
 _HEAVY |= {"LayerNormalization", "SkipLayerNormalization", "FusedMatMul"}
 _QUERY = "name,driver_version,memory.total,compute_cap,clocks.max.sm"
 _WAIT_S = 30
+_WARNINGS = 2
 
 
-def facts(bundle: Bundle, device: Device) -> dict[str, Any]:
+def facts(bundle: Bundle, place: Place) -> dict[str, Any]:
     """Return versions, and the device if it tells about itself."""
     return {
         "bundle": bundle.name,
-        "device": device,
-        "gpu": gpu() if device == "cuda" else None,
+        "device": place.device,
+        "gpu": gpu() if place.device == "cuda" else None,
+        "attention_kernels": place.attention_kernels,
         "onnxruntime": ort.__version__,
         "cuda_of_build": ort.cuda_version,
         "offramp": __version__,
@@ -49,15 +50,24 @@ def gpu() -> dict[str, str] | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
+    if not said.strip():
+        return None
     values = [value.strip() for value in said.splitlines()[0].split(",")]
     return dict(zip(_QUERY.split(","), values, strict=True))
 
 
-def operators(bundle: Bundle, precision: Precision, device: Device) -> dict[str, dict[str, int]]:
-    """Return, per execution provider, how many operators of each kind it was given."""
-    open_session = opener(device, [("session.record_ep_graph_assignment_info", "1")])
+def operators(subject: Subject) -> dict[str, dict[str, int]]:
+    """Return, per execution provider, how many operators of each kind it was given.
+
+    ONNX Runtime then warns on stderr of copies between host and device within a graph, which are
+    put in later.
+    """
+    options = session_options(NUM_THREADS)
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    options.log_severity_level = _WARNINGS
+    open_session = subject.place.opener(options)
     found: dict[str, Counter[str]] = {}
-    for path in bundle.segment_paths(precision):
+    for path in subject.bundle.segment_paths(subject.precision):
         for part in open_session(path).get_provider_graph_assignment_info():
             kinds = found.setdefault(part.ep_name, Counter())
             kinds.update(node.op_type for node in part.get_nodes())

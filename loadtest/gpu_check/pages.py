@@ -1,6 +1,6 @@
 """The report as lines of text; nothing but the standard library formats it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from loadtest.gpu_check.checks import Finding
@@ -26,19 +26,17 @@ def print_operators(assigned: dict[str, dict[str, int]]) -> None:
         print(f"{provider}: {listed}")
 
 
-def print_findings(findings: Iterable[Finding]) -> None:
-    """Print one line per check."""
-    for f in findings:
-        print(
-            f"{'ok    ' if f.passed else 'FAILED'} {f.check}: largest logit error "
-            f"{f.max_error:.2g} (at most {f.tolerance:g}), {f.agreement:.2%} of {f.answers} agree"
-        )
+def print_finding(found: Finding) -> None:
+    """Print a line about one check."""
+    print(
+        f"{'ok    ' if found.passed else 'FAILED'} {found.check}: largest logit error "
+        f"{found.max_error:.2g} (at most {found.tolerance:g}; {found.worst}), "
+        f"{found.agreement:.2%} of {found.answers} agree"
+    )
 
 
-def print_times(
-    times: Sequence[Timing], sizes: Sequence[WaveSize], rates: Sequence[Throughput]
-) -> None:
-    """Print the three tables."""
+def print_times(times: Sequence[Timing]) -> None:
+    """Print what shapes take."""
     header = [
         "rows x tokens",
         "one graph",
@@ -48,9 +46,17 @@ def print_times(
         "until each exit",
     ]
     _table(header, [_timing(t) for t in times])
+
+
+def print_sizes(sizes: Sequence[WaveSize]) -> None:
+    """Print what larger waves bring."""
     wave = [f"{s.rows} x {s.tokens}" for s in sizes]
     columns = ([f"{s.ms:.3f}" for s in sizes], [f"{s.rows_per_s:.0f}" for s in sizes])
     _table(["wave", "ms", "rows/s"], [list(line) for line in zip(wave, *columns, strict=True)])
+
+
+def print_throughput(rates: Sequence[Throughput]) -> None:
+    """Print what the engine answers."""
     _table(
         ["rows leave", "lone, ms", "rows/s"],
         [[r.way, f"{r.lone_ms:.3f}", f"{r.rows_per_s:.0f}"] for r in rates],

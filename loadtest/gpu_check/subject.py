@@ -1,10 +1,10 @@
 """The bundle under test: its variants on the device, and what they are compared with."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -25,18 +25,45 @@ NUM_THREADS = 2
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where sessions run.
+
+    Attributes:
+        device: `cuda`, or `cpu` to try the same code.
+        attention_kernels: see `serve.cuda.open_session`.
+    """
+
+    device: Device
+    attention_kernels: int = cuda.ATTENTION_KERNELS
+
+    def opener(self, options: ort.SessionOptions | None = None) -> OpenSession:
+        """Return what opens an ONNX file there, with our own session options or others."""
+        options = options or session_options(NUM_THREADS)
+        if self.device == "cpu":
+            return partial(open_session, options=options)
+        return partial(
+            cuda.open_session,
+            options=options,
+            memory_bytes=None,
+            attention_kernels=self.attention_kernels,
+        )
+
+
+@dataclass(frozen=True)
 class Subject:
     """One variant on the device.
 
     Attributes:
         bundle: it is from.
         precision: of the variant.
+        place: where it runs.
         chain: its segments there.
         vocabulary: ids are drawn below this.
     """
 
     bundle: Bundle
     precision: Precision
+    place: Place
     chain: BoundChain
     vocabulary: int
 
@@ -46,26 +73,16 @@ class Subject:
         return self.bundle.manifest.max_tokens
 
 
-def opener(device: Device, entries: Sequence[tuple[str, str]] = ()) -> OpenSession:
-    """Return what opens an ONNX file on the device, with further session options."""
-    options = session_options(NUM_THREADS)
-    for key, value in entries:
-        options.add_session_config_entry(key, value)
-    if device == "cuda":
-        return partial(cuda.open_session, options=options, memory_bytes=None)
-    return partial(open_session, options=options)
-
-
 def variants(bundle: Bundle) -> list[Precision]:
     """Return every variant that a GPU may run."""
     return [precision for precision in PRECISIONS if precision in bundle.manifest.variants]
 
 
-def load(bundle: Bundle, precision: Precision, device: Device) -> Subject:
+def load(bundle: Bundle, precision: Precision, place: Place) -> Subject:
     """Return a variant on the device."""
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    chain = BoundChain(bundle, precision, device, opener(device))
-    return Subject(bundle, precision, chain, vocabulary)
+    chain = BoundChain(bundle, precision, place.device, place.opener())
+    return Subject(bundle, precision, place, chain, vocabulary)
 
 
 def reference(bundle: Bundle) -> SegmentChain:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from serve.calibration import VariantCalibration
+from serve.device import Device
 from serve.manifest import Precision
 from serve.traits import Task
 from serve.web.shapes import Told
@@ -43,6 +44,7 @@ class ModelInfo(Told):
     rules: list[str] = Field(description="Exit rules that the model can follow.")
     layers: int
     exits: list[ExitInfo]
+    device: Device = Field(description="Where it runs.")
     precision: Precision
     precisions: list[Precision] = Field(description="Variants in the bundle.")
     max_tokens: int = Field(description="Longest input, special tokens included.")

@@ -92,6 +92,7 @@ def _describe(classifier: Classifier) -> ModelInfo:
         rules=rules_for(manifest.traits),
         layers=manifest.num_layers,
         exits=[ExitInfo(layer=e.layer, temperature=e.temperature) for e in manifest.exits],
+        device=classifier.device,
         precision=classifier.precision,
         precisions=list(manifest.variants),
         max_tokens=manifest.max_tokens,

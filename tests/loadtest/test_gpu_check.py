@@ -16,7 +16,7 @@ from export.files import hashes
 from loadtest import one_graph
 from loadtest.gpu_check.__main__ import main
 from loadtest.gpu_check.checks import check_invariance, check_parity
-from loadtest.gpu_check.subject import Subject, load, reference
+from loadtest.gpu_check.subject import Place, Subject, load, reference
 from serve import cuda
 from serve.bundle import Bundle, load_bundle
 from serve.cuda_segments import BoundChain
@@ -42,7 +42,7 @@ runpy.run_module("loadtest.gpu_check", run_name="__main__")
 
 @pytest.fixture(scope="module")
 def half(half_bundle: Bundle) -> Subject:
-    return load(half_bundle, "fp16", "cpu")
+    return load(half_bundle, "fp16", Place("cpu"))
 
 
 def test_a_bare_host_checks_and_measures_everything(
@@ -97,7 +97,33 @@ def test_what_was_found_is_kept_when_a_variant_fails(
     document = json.loads(report.read_text())
     assert document["problems"] == [said]
     assert len(document["variants"]["fp32"]["findings"]) == 2
-    assert list(document["variants"]["fp16"]) == ["operators"]
+    assert list(document["variants"]["fp16"]) == ["operators", "findings"]
+    assert not document["variants"]["fp16"]["findings"]
+
+
+def test_what_was_measured_is_kept_when_the_next_measurement_fails(
+    half_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: object) -> None:
+        raise TimeoutError("rows were not answered")
+
+    monkeypatch.setattr("loadtest.gpu_check.__main__.measure_throughput", failing)
+    report = tmp_path / "new folder" / "report.json"
+    arguments = [str(half_bundle.folder), "--device", "cpu", "--seconds", "0.001", "--rows", "8"]
+    assert main([*arguments, "--json", str(report)]) == 1
+    for variant in json.loads(report.read_text())["variants"].values():
+        assert list(variant) == ["operators", "findings", "times", "wave_sizes"]
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_runs(
+    half_bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    report = str(tmp_path / "file" / "report.json")
+    assert main([str(half_bundle.folder), "--device", "cpu", "--json", report]) == 1
+    assert "==" not in (said := capsys.readouterr().out)
+    assert said.startswith("gpu_check: FAILED: ")
+    assert report in said or str(tmp_path / "file") in said
 
 
 @pytest.mark.skipif(cuda.fault() is None, reason="there is a GPU")
@@ -112,7 +138,7 @@ def test_a_weight_that_is_wrong_is_found(half_bundle: Bundle, tmp_path: Path) ->
     folder = copytree(half_bundle.folder, tmp_path / "damaged")
     _damage(folder / "segments/fp16/02.onnx")
     damaged = _rehash(folder)
-    finding = check_parity(load(load_bundle(damaged), "fp16", "cpu"), reference(half_bundle))
+    finding = check_parity(load(load_bundle(damaged), "fp16", Place("cpu")), reference(half_bundle))
     assert finding.max_error > finding.tolerance
     assert not finding.passed
 

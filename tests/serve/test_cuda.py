@@ -5,7 +5,7 @@ import pytest
 
 from loadtest.gpu_check.checks import TOLERANCE, check_invariance, check_parity
 from loadtest.gpu_check.facts import operators, strays
-from loadtest.gpu_check.subject import Subject, load, random_ids, reference
+from loadtest.gpu_check.subject import Place, Subject, load, random_ids, reference
 from serve import cuda
 from serve.bundle import Bundle
 from serve.cuda_segments import BoundChain
@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=["fp32", "fp16"])
 def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> Subject:
-    return load(half_bundle, request.param, "cuda")
+    return load(half_bundle, request.param, Place("cuda"))
 
 
 def test_auto_is_the_gpu_and_fp16(half_bundle: Bundle) -> None:
@@ -41,8 +41,8 @@ def test_answers_do_not_depend_on_company(subject: Subject) -> None:
     assert finding.passed, finding
 
 
-def test_layers_run_on_the_gpu_and_nowhere_else(subject: Subject, half_bundle: Bundle) -> None:
-    assert not strays(operators(half_bundle, subject.precision, "cuda"))
+def test_layers_run_on_the_gpu_and_nowhere_else(subject: Subject) -> None:
+    assert not strays(operators(subject))
 
 
 def test_hidden_states_stay_on_the_gpu(subject: Subject) -> None:

@@ -160,6 +160,27 @@ def test_hidden_states_never_become_arrays(
     assert read == [[2, 3], [2, 3], [4, 3]], "rows x labels, and nothing else"
 
 
+def test_what_does_not_change_goes_up_once(
+    bound: BoundChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploaded: list[tuple[int, ...]] = []
+    upload = ort.OrtValue.ortvalue_from_numpy
+
+    def watch(array: Ids, device: str) -> ort.OrtValue:
+        uploaded.append(array.shape)
+        return upload(array, device)
+
+    monkeypatch.setattr(ort.OrtValue, "ortvalue_from_numpy", watch)
+    ids, mask, types = texts([11, 4, 7])
+    step = bound.start(ids, mask, types)
+    for index in range(1, DEPTH):
+        step = bound.advance(index, step.hidden, np.arange(3), mask)
+    rows, order = ids.shape, (3,)
+    assert sorted(uploaded) in ([order, *3 * [rows]], 3 * [rows]), "rows in order: perhaps before"
+    bound.start(ids, mask.copy(), types)
+    assert len(uploaded) in (6, 7), "another mask is another"
+
+
 def test_a_run_that_nobody_waits_for_is_queued(
     bound: BoundChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
