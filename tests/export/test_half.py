@@ -136,3 +136,19 @@ def with_pooling(pooling: str) -> MultiExitModel:
     head = HeadConfig(pooling=pooling)
     exits = ExitConfig(exits=tuple(range(1, DEPTH + 1)), head=head)
     return MultiExitModel(tiny_model().backbone.encoder, exits).eval()
+
+
+def test_tokens_are_counted_in_full_precision(half_bundle: Bundle) -> None:
+    for graph in graphs(half_bundle):
+        made = {name: node for node in graph.node for name in node.output}
+        (attention,) = (node for node in graph.node if node.op_type == "Attention")
+        whole = made[attention.input[3]]
+        added_up = made[whole.input[0]]
+        counted = made[added_up.input[0]]
+        assert [node.op_type for node in (counted, added_up, whole)] == [
+            "Cast",
+            "ReduceSum",
+            "Cast",
+        ]
+        told = [onnx.helper.get_node_attr_value(node, "to") for node in (counted, whole)]
+        assert told == [TensorProto.FLOAT, TensorProto.INT32]
