@@ -71,10 +71,15 @@ class Admission:
     def check_room(self, num_rows: int, num_tokens: int = 0) -> None:
         """Raise what `admit` would raise for so many rows and tokens."""
         rows, tokens = self._limits.max_rows, self._limits.max_tokens
-        if num_rows > rows or num_tokens > tokens:
+        if num_rows > rows:
             raise InvalidRequest(
-                f"inputs: {num_rows} texts ({num_tokens} tokens) are more than the queue takes at "
-                f"all, {rows} ({tokens}); send fewer at once"
+                f"inputs: {num_rows} texts are more than the queue takes at all, {rows}; "
+                "send fewer at once"
+            )
+        if num_tokens > tokens:
+            raise InvalidRequest(
+                f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
+                f"all, {tokens}; send fewer at once"
             )
         if self.rows + num_rows > rows or self.tokens + num_tokens > tokens:
             raise Overloaded(

@@ -126,7 +126,7 @@ class EngineCore:
         if isinstance(end, Outcome):
             return [end]
         self._scheduler.hold(end, end.rows[0].started_s)
-        self._scheduler.put_back(end)
+        self._scheduler.put_back(end, self._clock())
         return []
 
     def _sweep(self, now: float) -> list[Outcome]:
@@ -168,6 +168,9 @@ class EngineCore:
     def _advance(self, waves: list[Wave], may_split: bool) -> list[Outcome]:
         try:
             wave, ran = self._run(waves)
+            judging = perf_counter()
+            # Here, too: what heads say may be of a shape that nobody can judge.
+            shares, reasons = self._steps.shares(wave), self._steps.judge(wave)
         except Exception as error:
             parts = self._smaller(waves) if may_split and out_of_memory(error) else []
             if len(parts) > 1:
@@ -175,7 +178,10 @@ class EngineCore:
                 return [o for part in parts for o in self._advance([part], may_split=False)]
             log.exception("a segment failed at depth %d", waves[0].depth)
             return [Outcome(row, failed()) for wave in waves for row in wave.rows]
-        return self._settle(wave, ran)
+        outcomes = self._retire(wave, reasons)
+        self._scheduler.put_back(wave, self._clock())
+        self._books.note(ran, perf_counter() - judging, shares)
+        return outcomes
 
     @staticmethod
     def _smaller(waves: list[Wave]) -> list[Wave]:
@@ -185,9 +191,9 @@ class EngineCore:
         return [part for parts in halved for part in parts]
 
     def _run(self, waves: list[Wave]) -> tuple[Wave, Ran]:
-        began = perf_counter()
         for wave in waves:
             self._steps.enter(wave)
+        began = perf_counter()
         wave = merge(waves, self._runner)
         if len(waves) > 1:
             joined_s = perf_counter() - began
@@ -210,15 +216,6 @@ class EngineCore:
             return None
         size = wave.depth, len(wave.rows), wave.longest
         return in_time(gaps, self.costs, size, wave.deadline_s, self._clock)
-
-    def _settle(self, wave: Wave, ran: Ran) -> list[Outcome]:
-        """Judge the rows after a segment, and let those leave that may."""
-        judging = perf_counter()
-        shares = self._steps.shares(wave)
-        outcomes = self._retire(wave, self._steps.judge(wave))
-        self._scheduler.put_back(wave)
-        self._books.note(ran, perf_counter() - judging, shares)
-        return outcomes
 
     def _retire(self, wave: Wave, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the rest."""

@@ -69,6 +69,7 @@ class Engine:
         self._lock = threading.Lock()
         self._accepting = False
         self._aborting = False
+        self._failure: OfframpError | None = None  # why it has died
         self._thread = threading.Thread(target=self._live, name="engine", daemon=True)
 
     @property
@@ -98,7 +99,7 @@ class Engine:
         """
         with self._lock:
             if not self._accepting:
-                raise Unavailable("the server is stopping; try again")
+                raise self._failure or Unavailable("the server is stopping; try again")
             self._admission.admit(rows)
             now = self.clock()
             for row in rows:
@@ -149,6 +150,7 @@ class Engine:
         except BaseException:
             log.exception("the engine has died")
             failure = Unavailable("the engine has died and will be replaced; try again")
+            self._failure = failure
         finally:
             self._abandon(failure)
 

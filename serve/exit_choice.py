@@ -7,6 +7,7 @@ from serve.device import Placement, build_runner
 from serve.errors import InvalidRequest
 from serve.exit_costs import measure_exit_costs
 from serve.process_memory import give_back_memory
+from serve.rules import LearnedRule
 from serve.shared_layers import SharedLayers
 
 AUTO = "auto"
@@ -38,6 +39,17 @@ def choose_exits(
     if wish != AUTO:
         return _named(wish, bundle)
     manifest, recording = bundle.manifest, bundle.recording
+    if manifest.layers == "shared":
+        raise InvalidRequest(
+            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
+            "together; name the layers"
+        )
+    default = manifest.policy.rule_for(None)
+    if isinstance(default, LearnedRule):
+        raise InvalidRequest(
+            f"--active-exits auto: the default rule of {bundle.name} goes by predicted errors, "
+            "which a recording does not hold; name the layers"
+        )
     if recording is None:
         # No recording is made of taggers, see `models.measure`.
         remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
@@ -54,7 +66,7 @@ def choose_exits(
     candidate = Candidate(manifest.traits, temperatures, recording, costs)
     chosen = cheapest_exits(
         candidate,
-        manifest.policy.rule_for(None),
+        default,
         lambda active: _fits(bundle, [manifest.exit_layers[i] for i in active]),
     )
     return [manifest.exit_layers[i] for i in chosen]
@@ -64,11 +76,7 @@ def _measure(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> ExitCosts:
     chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
-    if isinstance(chain, SharedLayers):
-        raise InvalidRequest(
-            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
-            "together; name the layers"
-        )
+    assert not isinstance(chain, SharedLayers), "refused before it was loaded"
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
     shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)

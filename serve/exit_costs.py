@@ -17,6 +17,8 @@ from serve.segments import SegmentChain
 
 TYPICAL_TOKENS = 32
 _ROUNDS = 15
+# At 0 no exit would be asked; and no head is as sure as this.
+_ASKS = EntropyRule(threshold=1e-9)
 
 Chain: TypeAlias = SegmentChain | BoundChain
 
@@ -31,8 +33,11 @@ def measure_exit_costs(chain: Chain, shape: ModelShape, max_tokens: int) -> Exit
     """
     ids = np.full((1, min(TYPICAL_TOKENS, max_tokens)), shape.pad_id, np.int64)
     unasked = chain.presenting((len(chain) - 1,))
-    # Made once, as in a server: making it takes as long as asking several exits.
-    core = EngineCore(chain, shape, WaveLimits(), time.monotonic, lambda stats: None)
+    # Made once, as in a server: making it takes as long as asking several exits. And as there, a
+    # text that nobody waits behind passes exits without coming back.
+    core = EngineCore(
+        chain, shape, WaveLimits(), time.monotonic, lambda stats: None, awaited=lambda: False
+    )
     marks_s, asked_s, unasked_s = [], [], []
     # In turns, so that a busy moment of the machine meets all three alike.
     for _ in range(_ROUNDS):
@@ -59,7 +64,7 @@ def _marks_s(chain: Chain, ids: np.ndarray) -> list[float]:
 
 def _answer(core: EngineCore, ids: np.ndarray) -> None:
     """Run one row that asks every exit and never leaves through the engine's core."""
-    core.add([Row(ids[0], 0 * ids[0], EntropyRule(threshold=0), admitted_s=time.monotonic())])
+    core.add([Row(ids[0], 0 * ids[0], _ASKS, admitted_s=time.monotonic())])
     while core:
         core.turn()
 

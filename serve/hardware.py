@@ -1,6 +1,7 @@
 """What this machine offers: cores, instruction sets, and the precision that suits it."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from serve.bundle import Bundle
@@ -8,7 +9,8 @@ from serve.errors import DeviceUnavailable
 from serve.manifest import Precision
 
 CPUINFO = Path("/proc/cpuinfo")
-CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def available_threads() -> int:
@@ -45,8 +47,31 @@ def has_vnni() -> bool:
 
 
 def _cgroup_cores() -> int | None:
-    """Return the cgroup v2 CPU quota in whole cores, rounded up, or None if unlimited."""
-    if not CGROUP_QUOTA.is_file():
+    """Return the least CPU quota that holds here, in whole cores, rounded up; None without one."""
+    return min(filter(None, map(_quota, _cgroups())), default=None)
+
+
+def _cgroups() -> Iterator[Path]:
+    """Yield the folders of the cgroups that this process is in, v2 and v1, up to their roots.
+
+    In a container the root is mostly its own; a systemd unit's lies deeper.
+    """
+    membership = MEMBERSHIP.read_text().splitlines() if MEMBERSHIP.is_file() else []
+    for line in ("0::/", "0:cpu:/", *membership):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = CGROUPS / "cpu" if controllers else CGROUPS
+        here = root / path.lstrip("/")
+        yield from (folder for folder in (here, *here.parents) if folder.is_relative_to(root))
+
+
+def _quota(cgroup: Path) -> int | None:
+    v2, v1 = cgroup / "cpu.max", (cgroup / "cpu.cfs_quota_us", cgroup / "cpu.cfs_period_us")
+    if v2.is_file():
+        limit, period = v2.read_text().split()
+    elif all(file.is_file() for file in v1):
+        limit, period = (file.read_text().strip() for file in v1)
+    else:
         return None
-    limit, period = CGROUP_QUOTA.read_text().split()
-    return None if limit == "max" else -(-int(limit) // int(period))
+    return None if limit in ("max", "-1") else -(-int(limit) // int(period))

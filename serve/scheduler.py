@@ -20,7 +20,8 @@ from operator import attrgetter
 
 from serve.cost import CostModel, SegmentCost
 from serve.forming import Bounds
-from serve.row import Priority, Row
+from serve.joining import ENOUGH_IN_HASTE, Load, enough_rows, worth_joining
+from serve.row import Row
 from serve.waiting import WaitingRows
 from serve.wave import Wave
 
@@ -67,6 +68,11 @@ class _Party:
     start_by_s: float = math.inf
     waves: list[Wave] = field(default_factory=list)
 
+    @property
+    def load(self) -> Load:
+        """What there is of it."""
+        return Load(self.num_rows, self.longest, self.level, self.deadline_s)
+
 
 class Scheduler:
     """Rows waiting at depth 0 and waves in flight."""
@@ -111,11 +117,11 @@ class Scheduler:
         """Take in new rows, in order."""
         self._came += rows
 
-    def put_back(self, wave: Wave) -> None:
+    def put_back(self, wave: Wave, now_s: float) -> None:
         """Take back a wave after a segment, one deeper; an empty one is dropped."""
         if not wave.rows:
             return
-        party = next((p for p in self._parties if self._meet(p, wave)), None)
+        party = next((p for p in self._parties if self._meet(p, wave, now_s)), None)
         if not party:
             party = _Party(wave.depth, wave.level, wave.deadline_s, wave.held_from_s)
             self._parties.append(party)
@@ -166,7 +172,7 @@ class Scheduler:
         if self._shared:
             return self._with_fresh(chosen, fresh, now_s)
         if chosen is fresh:
-            return [self._take_fresh(self._company(), now_s)]
+            return [self._take_fresh(self._company(now_s), now_s)]
         return self._depart(chosen)
 
     def _line_up(self) -> None:
@@ -187,22 +193,34 @@ class Scheduler:
         return self._limits.max_hold_passes * self._costs.remaining_s(0, 1, longest)
 
     def _choose(self, fresh: _Party | None, now_s: float) -> _Party:
-        """Return the party that is due, else the deepest of the best level that is not parked."""
+        """Return the party that is due, else the deepest of the best level that is not parked.
+
+        Or one that would have to start before the other's segment is done.
+        """
         parties = [*self._parties, fresh] if fresh else self._parties
         level = min([party.level for party in parties])
         aging_s = self._limits.aging_s
+        behind_s = [(party.level - level) * aging_s for party in parties]
         due_s, due = min(
-            [
-                (min(p.parked_until_s + (p.level - level) * aging_s, p.start_by_s), i)
-                for i, p in enumerate(parties)
-            ]
+            [(min(p.parked_until_s, p.start_by_s) + behind_s[i], i) for i, p in enumerate(parties)]
         )
         if due_s <= now_s:
             return parties[due]
         ready = [party for party in parties if party.level == level]
         if fresh and fresh.level == level and self._waiting.crowded(self._bounds):
             ready = [party for party in ready if party is fresh or self._goes_on(party, now_s)]
-        return max(ready, key=attrgetter("depth"))
+        chosen = max(ready, key=attrgetter("depth"))
+        start_by_s, first = min([(p.start_by_s + behind_s[i], i) for i, p in enumerate(parties)])
+        if start_by_s < math.inf and self._worth(parties[first]):
+            took_s = self._costs.segment_s(chosen.depth, chosen.num_rows, chosen.longest)
+            if start_by_s < now_s + took_s:
+                return parties[first]
+        return chosen
+
+    def _worth(self, party: _Party) -> bool:
+        """Tell whether the rows are enough for waves of their own."""
+        ahead = self._costs.remaining(party.depth)
+        return party.num_rows >= enough_rows(ahead, party.longest, self._bounds, ENOUGH_IN_HASTE)
 
     def _goes_on(self, party: _Party, now_s: float) -> bool:
         """Tell whether to run the wave although a full one could start.
@@ -218,24 +236,18 @@ class Scheduler:
         catch_up_s = costs.remaining_s(0, room, longest) - costs.remaining_s(depth, room, longest)
         return now_s + CATCH_UP * catch_up_s > party.parked_until_s
 
-    def _meet(self, party: _Party, wave: Wave) -> bool:
+    def _meet(self, party: _Party, wave: Wave, now_s: float) -> bool:
         """Tell whether the wave fits into the party, and it pays to go on together."""
         if party.depth != wave.depth and not self._shared:
             return False
-        one, other = (party.num_rows, party.longest), (len(wave.rows), wave.longest)
-        return self._pays(max(party.depth, wave.depth), one, other)
+        load = Load(len(wave.rows), wave.longest, wave.level, wave.deadline_s)
+        return self._joins(max(party.depth, wave.depth), party.load, load, now_s)
 
-    def _pays(self, depth: int, one: tuple[int, int], other: tuple[int, int]) -> bool:
-        """Tell whether two waves (rows, tokens) may and should go on together from a depth."""
-        costs = self._costs
-        rows, longest = one[0] + other[0], max(one[1], other[1])
-        if rows > self._bounds.room(longest):
-            return False
-        apart_s = costs.remaining_s(depth, *one) + costs.remaining_s(depth, *other)
-        return costs.remaining_s(depth, rows, longest) + costs.join_s(rows, longest) <= apart_s
+    def _joins(self, depth: int, one: Load, other: Load, now_s: float) -> bool:
+        return worth_joining(self._costs, self._bounds, depth, one, other, now_s)
 
-    def _company(self) -> list[int]:
-        return self._waiting.company(self._costs.remaining(0), self._bounds)
+    def _company(self, now_s: float) -> list[int]:
+        return self._waiting.company(self._costs.remaining(0), self._bounds, now_s)
 
     def _depart(self, party: _Party) -> list[Wave]:
         self._parties.remove(party)
@@ -247,13 +259,13 @@ class Scheduler:
         if chosen is fresh:
             flying = max(self._parties, key=attrgetter("num_rows"), default=fresh)
         if flying is fresh:
-            return [self._take_fresh(self._company(), now_s)]
-        together = self._company()
+            return [self._take_fresh(self._company(now_s), now_s)]
+        together = self._company(now_s)
         longest = self._waiting.longest(together)
         room = self._bounds.room(max(flying.longest, longest)) - flying.num_rows
         joining = together[: max(room, 0)]
-        one, other = (flying.num_rows, flying.longest), (len(joining), longest)
-        if joining and self._pays(flying.depth, one, other):
+        others = Load(len(joining), longest, fresh.level, fresh.deadline_s)
+        if joining and self._joins(flying.depth, flying.load, others, now_s):
             return [*self._depart(flying), self._take_fresh(joining, now_s)]
         return [self._take_fresh(together, now_s)] if chosen is fresh else self._depart(chosen)
 
@@ -262,8 +274,7 @@ class Scheduler:
         if not self._waiting:
             return None
         lead = self._waiting.lead
-        aged = int((now_s - lead.admitted_s) / self._limits.aging_s)
-        level = max(lead.priority - aged, min(lead.priority, Priority.NORMAL))
+        level = self._waiting.level(lead, now_s)
         num_rows = min(len(self._waiting), self._bounds.room(lead.num_tokens))
         party = _Party(0, level, lead.deadline_s, math.inf, num_rows, lead.num_tokens)
         self._set_due(party)

@@ -6,7 +6,8 @@ from operator import itemgetter
 
 from serve.cost import CostModel, SegmentCost
 from serve.forming import Bounds, company
-from serve.row import Row
+from serve.joining import ENOUGH_IN_HASTE, enough_rows, rows_beside
+from serve.row import Priority, Row
 
 # Rows leave on the way, so a token that starts costs less than a token in every segment. The
 # least total cost would take the true share, but larger waves also keep their first rows longer.
@@ -15,6 +16,10 @@ STAY = 0.7
 # What a request of many rows may count on while others come. With all of the machine, whatever
 # lone texts take of it would hold up those behind them; less would hold up large requests more.
 SHARE_OF_MACHINE = 0.25
+
+# A row whose deadline is so many waves later than another's can wait for it. Where all have much
+# the same, to leave some out would only make those late instead.
+PATIENT = 5.0
 
 # How many waves' worth of waiting rows are searched for company of like length.
 LOOKAHEAD = 4
@@ -72,20 +77,37 @@ class WaitingRows:
             self._num_tokens -= sum([row.num_tokens for row in gone])
         return gone
 
-    def company(self, ahead: SegmentCost, bounds: Bounds) -> list[int]:
-        """Return the places of the first row and of those that would start with it.
+    def level(self, row: Row, now_s: float) -> int:
+        """Return the row's priority, which gets better while it waits; not beyond normal."""
+        aged = int((now_s - row.admitted_s) / self._aging_s)
+        return max(row.priority - aged, min(row.priority, Priority.NORMAL))
+
+    def company(self, ahead: SegmentCost, bounds: Bounds, now_s: float) -> list[int]:
+        """Return the places of the first row and of those that would start with it, ascending.
 
         Of all who wait at this moment: a choice made earlier would leave out those who came since,
-        and cut the queue into waves that are small and unlike.
+        and cut the queue into waves that are small and unlike. But rows of a worse
+        priority come along only as far as `serve.joining` lets them; and where the first row would
+        be too late with all of them, those stay behind that can.
 
         Args:
             ahead: costs of the whole way through the model.
             bounds: on a wave.
+            now_s: on the clock of deadlines.
         """
-        window = self._queue[: LOOKAHEAD * bounds.max_rows]
+        window = [row for _, row in self._queue[: LOOKAHEAD * bounds.max_rows]]
         fixed_s, *per_token_s = ahead
         likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
-        return company([row.num_tokens for _, row in window], likely, bounds)
+        lengths = [row.num_tokens for row in window]
+        places = company(lengths, likely, bounds)
+        level = self.level(window[0], now_s)
+        worse = [i for i in places if window[i].priority > level]
+        if worse:
+            worse = [i for i in worse if self.level(window[i], now_s) > level]
+            longest = max([lengths[i] for i in places])
+            left_out = worse[rows_beside(likely, len(places) - len(worse), longest, bounds) :]
+            places = [i for i in places if i not in left_out]
+        return _in_time(places, window, ahead, bounds, now_s)
 
     def longest(self, places: list[int]) -> int:
         """Return the tokens of the longest row at these places."""
@@ -113,11 +135,29 @@ class WaitingRows:
         queueing, Demers et al. 1989). So a lone text does not wait for the whole of a large
         request that came before it; who is alone gets the whole machine all the same.
 
-        Lower priorities stand behind rows that come `aging_s` later. A row that must start
+        Lower priorities stand behind rows that come `aging_s` later. A request that must start
         within that time counts as if it had come earlier: earliest deadline first.
         """
         _, per_token_s, per_pair_s = costs.remaining(0)
         ahead_s = (per_token_s + per_pair_s * row.num_tokens) * row.ahead_tokens
         start_s = row.deadline_s - 2 * costs.remaining_s(0, 1, row.num_tokens)
-        come_s = row.admitted_s + ahead_s / SHARE_OF_MACHINE
-        return min(come_s + (row.priority - 1) * self._aging_s, start_s - self._aging_s)
+        come_s = min(row.admitted_s, start_s - self._aging_s)
+        return come_s + ahead_s / SHARE_OF_MACHINE + (row.priority - 1) * self._aging_s
+
+
+def _in_time(
+    places: list[int], window: list[Row], ahead: SegmentCost, bounds: Bounds, now_s: float
+) -> list[int]:
+    """Return the places without some that can wait, if that lets the first row be in time."""
+    due_s = window[0].deadline_s
+    took_s = ahead.seconds(len(places), max([window[i].num_tokens for i in places]))
+    if now_s + took_s <= due_s:
+        return places
+    pressed = [i for i in places if window[i].deadline_s < due_s + PATIENT * took_s]
+    longest = max([window[i].num_tokens for i in pressed])
+    each_s = ahead.seconds(1, longest) - ahead.fixed_s
+    room = int((due_s - now_s - ahead.fixed_s) / each_s) if each_s else 0
+    if room < max(len(pressed), enough_rows(ahead, longest, bounds, ENOUGH_IN_HASTE)):
+        return places
+    patient = [i for i in places if i not in pressed and window[i].num_tokens <= longest]
+    return sorted([*pressed, *patient[: room - len(pressed)]])

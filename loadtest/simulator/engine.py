@@ -117,7 +117,7 @@ class _Engine:
             wave.depth += 1
             exits, depth, rows = self._exits, wave.depth, cast(list[LightRow], wave.rows)
             self._retire(wave, [row for row in rows if exits[row.request] <= depth])
-        self._scheduler.put_back(wave)
+        self._scheduler.put_back(wave, self._now_s)
 
     def _segment(self, wave: Wave, joined: bool) -> None:
         rows, longest = len(wave.rows), wave.longest

@@ -185,7 +185,7 @@ def test_when_the_engine_dies_every_row_gets_an_error_and_health_shows_it(
     assert all(isinstance(result, Unavailable) for result in results.values())
     engine._thread.join(PATIENCE_S)
     assert not engine.alive
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="has died"):
         engine.submit([fake_row(4)])
     assert len(collected.outcomes) == 3
 

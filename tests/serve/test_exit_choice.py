@@ -107,6 +107,25 @@ def test_auto_without_a_recording_says_how_to_get_one(bundle_copy: CopyBundle) -
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
 
 
+def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
+    tmp_path: Path,
+) -> None:
+    folder = write_task_bundle(tmp_path, Kind("single_label", learned=True))
+    policy = {"default": {"rule": "learned", "threshold": 0.1}}
+    rewrite_manifest(folder, lambda document: document.update(policy=policy))
+    with pytest.raises(InvalidRequest, match=r"auto: the default rule of .* name the layers"):
+        choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+
+
+def test_auto_is_refused_where_all_layers_are_one_whether_there_is_a_recording_or_not(
+    tmp_path: Path,
+) -> None:
+    albert = load_bundle(write_task_bundle(tmp_path, Kind("single_label", shared=True)))
+    assert albert.recording is None
+    with pytest.raises(InvalidRequest, match=r"auto: the layers of .* are one"):
+        choose_exits("auto", albert, Placement("cpu", "fp32"), 1)
+
+
 def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
     tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
     with pytest.raises(InvalidRequest, match="models that label tokens: name the layers"):
@@ -152,8 +171,8 @@ def test_what_an_exit_costs_is_measured_on_one_engine(
 ) -> None:
     made = []
 
-    def make(*arguments: Any) -> EngineCore:
-        made.append(EngineCore(*arguments))
+    def make(*arguments: Any, **more: Any) -> EngineCore:
+        made.append(EngineCore(*arguments, **more))
         return made[-1]
 
     monkeypatch.setattr(exit_costs, "EngineCore", make)

@@ -11,12 +11,13 @@ from serve.core import EngineCore, ModelShape
 from serve.errors import ModelFailure
 from serve.memory import out_of_memory
 from serve.row import Answer, Row
-from serve.rules import NeverRule
+from serve.rules import EntropyRule, ExitRule, NeverRule
 from serve.runner import Step
 from serve.scheduler import WaveLimits
 from serve.segments import SegmentChain
 from tests.tiny import DEPTH
 
+NEVER = NeverRule()
 NO_MEMORY = (
     "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
     "MatMul node. bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 9437184"
@@ -52,13 +53,15 @@ def chain(bundle: Bundle) -> SegmentChain:
     return SegmentChain(bundle, "fp32", num_threads=1)
 
 
-def answers(bundle: Bundle, runner: Any, lengths: list[int]) -> dict[int, Any]:
+def answers(
+    bundle: Bundle, runner: Any, lengths: list[int], rule: ExitRule = NEVER
+) -> dict[int, Any]:
     shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
     limits = WaveLimits(max_tokens=64)
     core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
     core.add(
         [
-            Row(ids := np.arange(5, 5 + n), 0 * ids, NeverRule(), tag=tag, admitted_s=0.0)
+            Row(ids := np.arange(5, 5 + n), 0 * ids, rule, tag=tag, admitted_s=0.0)
             for tag, n in enumerate(lengths)
         ]
     )
@@ -102,6 +105,18 @@ def test_a_wave_too_large_for_the_memory_is_split_and_tried_again(
         np.testing.assert_allclose(results[tag].logits, answer.logits, atol=1e-5)
 
 
+def test_logits_that_nobody_can_judge_fail_their_waves_rows_only(
+    bundle: Bundle, chain: SegmentChain
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        broken = index == 1 and num_rows == 3
+        return Step(step.hidden, step.logits[:, :0]) if broken else step
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60], EntropyRule(threshold=0.01))
+    assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
+    assert isinstance(results[3], Answer)
+
+
 def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: SegmentChain) -> None:
     def fault(index: int, num_rows: int, step: Step) -> Step:
         if index == 1 and num_rows > 1:
@@ -143,6 +158,7 @@ def test_logits_that_are_not_numbers_fail_their_rows_only(
         ("std::bad_alloc", True),
         ("Available memory of 123 is smaller than requested bytes of 456", True),
         ("CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("Memory allocation failed. Size=4096", True),
         ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", True),
         ("CUDNN failure: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
         ("Got invalid dimensions for input: hidden", False),

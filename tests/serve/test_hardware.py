@@ -31,22 +31,51 @@ def test_fewer_cores_by_affinity_mean_fewer_threads() -> None:
         os.sched_setaffinity(0, allowed)
 
 
+@pytest.fixture
+def eight_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return a folder that stands for /sys/fs/cgroup; the process is in no cgroup but the root."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(hardware, "CGROUPS", tmp_path / "cgroups")
+    monkeypatch.setattr(hardware, "MEMBERSHIP", tmp_path / "membership")
+    return tmp_path
+
+
+def quota(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text + "\n")
+
+
 @pytest.mark.parametrize(
     ("cpu_max", "threads"),
     [("max 100000", 8), ("300000 100000", 3), ("150000 100000", 2), ("1000 100000", 1)],
 )
-def test_cgroup_quota_bounds_the_threads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpu_max: str, threads: int
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    (tmp_path / "cpu.max").write_text(cpu_max + "\n")
-    monkeypatch.setattr(hardware, "CGROUP_QUOTA", tmp_path / "cpu.max")
+def test_cgroup_quota_bounds_the_threads(eight_cores: Path, cpu_max: str, threads: int) -> None:
+    quota(eight_cores / "cgroups", cpu__max=cpu_max)
     assert available_threads() == threads
 
 
-def test_without_a_quota_affinity_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(hardware, "CGROUP_QUOTA", tmp_path / "missing")
+def test_the_least_quota_on_the_way_to_the_root_holds(eight_cores: Path) -> None:
+    (eight_cores / "membership").write_text("0::/system.slice/offramp.service\n")
+    quota(eight_cores / "cgroups/system.slice", cpu__max="500000 100000")
+    quota(eight_cores / "cgroups/system.slice/offramp.service", cpu__max="600000 100000")
+    quota(eight_cores / "cgroups/other.slice", cpu__max="100000 100000")
+    assert available_threads() == 5
+
+
+@pytest.mark.parametrize(("limit", "threads"), [("-1", 8), ("200000", 2)])
+@pytest.mark.parametrize("place", [".", "docker/1f"])
+def test_cgroups_of_version_1_count_too(
+    eight_cores: Path, place: str, limit: str, threads: int
+) -> None:
+    (eight_cores / "membership").write_text("5:memory:/docker/1f\n3:cpuacct,cpu:/docker/1f\n")
+    folder = eight_cores / "cgroups/cpu" / place
+    quota(folder, cpu__cfs_quota_us=limit, cpu__cfs_period_us="100000")
+    assert available_threads() == threads
+
+
+def test_a_cgroup_outside_of_the_root_is_passed_over(eight_cores: Path) -> None:
+    (eight_cores / "membership").write_text("0::/../elsewhere\n")
     assert available_threads() == 8
 
 

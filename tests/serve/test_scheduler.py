@@ -40,7 +40,7 @@ def deeper(scheduler: Scheduler, waves: list[Wave], leavers: tuple[int, ...] = (
     wave.depth += 1
     wave.set_rows([row for row in wave.rows if row.tag not in leavers])
     if wave.depth < DEPTH:
-        scheduler.put_back(wave)
+        scheduler.put_back(wave, 0)
 
 
 def test_equals_go_in_the_order_they_came() -> None:
@@ -143,7 +143,7 @@ def test_rows_that_started_too_late_for_their_time_are_held_from_their_start(
 
 def test_those_who_come_while_others_run_count_when_the_next_wave_is_formed() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(max_rows=2), GPU)
-    scheduler.put_back(Wave([row(1), row(2)], depth=1))
+    scheduler.put_back(Wave([row(1), row(2)], depth=1), 0)
     scheduler.add([row(3, 4), row(4, 40)])
     waves = scheduler.next_waves(0)
     assert keys(waves) == [1, 2]
@@ -160,7 +160,7 @@ def test_a_full_wave_may_be_waiting_in_tokens_as_well_as_in_rows() -> None:
     deeper(scheduler, scheduler.next_waves(0))
     scheduler.add([row(key) for key in range(11, 18)])
     assert keys(scheduler.next_waves(0)) == [1]
-    scheduler.put_back(Wave([row(1)], depth=1))
+    scheduler.put_back(Wave([row(1)], depth=1), 0)
     scheduler.add([row(18)])
     assert keys(scheduler.next_waves(0)) == list(range(11, 19))
     scheduler.add([row(key, cancelled=key == 28) for key in range(21, 29)])
@@ -171,7 +171,7 @@ def test_a_full_wave_may_be_waiting_in_tokens_as_well_as_in_rows() -> None:
 def test_waves_too_different_in_length_stay_apart() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
     for wave in (Wave([row(1, 3)], depth=1), Wave([row(2, 60)], depth=1)):
-        scheduler.put_back(wave)
+        scheduler.put_back(wave, 0)
     assert len(scheduler.next_waves(0)) == 1
 
 
@@ -200,9 +200,9 @@ def test_but_not_one_that_has_been_there_for_long() -> None:
 
 def test_a_wave_carries_the_priority_of_its_best_row() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), GPU)
-    scheduler.put_back(Wave([row(1, priority=Priority.LOW)], depth=2))
+    scheduler.put_back(Wave([row(1, priority=Priority.LOW)], depth=2), 0)
     wave = Wave([row(2, priority=Priority.LOW), row(3, priority=Priority.HIGH)], depth=1)
-    scheduler.put_back(wave)
+    scheduler.put_back(wave, 0)
     assert keys(scheduler.next_waves(0)) == [2, 3]
 
 
@@ -227,9 +227,78 @@ def test_the_earliest_deadline_goes_first_when_deadlines_are_tight() -> None:
 
 def test_a_wave_whose_deadline_comes_near_is_not_overtaken() -> None:
     scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
-    scheduler.put_back(Wave([row(1, deadline_s=2.0)], depth=1))
-    scheduler.put_back(Wave([row(2)], depth=2))
+    scheduler.put_back(Wave([row(1, deadline_s=2.0)], depth=1), 0)
+    scheduler.put_back(Wave([row(2)], depth=2), 0)
     assert keys(scheduler.next_waves(1.5)) == [1]
+
+
+def test_another_wave_does_not_run_into_the_time_that_a_deadline_needs() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    a_segment_s = CPU.segment_s(2, 10, 3)
+    urgent = row(1, deadline_s=a_segment_s + CPU.remaining_s(1, 1, 3))
+    scheduler.put_back(Wave([urgent], depth=1), 0)
+    scheduler.put_back(Wave([row(key) for key in range(2, 12)], depth=2), 0)
+    assert keys(scheduler.next_waves(0)) == [1]
+
+
+def test_rows_that_can_wait_stay_behind_where_a_deadline_would_pass() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    in_time_s = CPU.remaining_s(0, 3, 5)
+    scheduler.add([row(key, 5) for key in range(2, 8)])
+    scheduler.add([row(1, 5, deadline_s=in_time_s)])
+    assert keys(scheduler.next_waves(0)) == [1, 2, 3]
+    scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+    scheduler.add([row(key, 5, deadline_s=in_time_s + key / 100) for key in range(6)])
+    assert keys(scheduler.next_waves(0)) == [0, 1, 2, 3, 4, 5], "some would be late anyhow"
+
+
+def test_a_wave_with_a_deadline_is_not_joined_to_one_that_would_make_it_late() -> None:
+    for deadline_s, together in ((CPU.remaining_s(1, 2, 3), False), (100.0, True)):
+        scheduler = Scheduler(DEPTH, WaveLimits(), CPU)
+        scheduler.put_back(Wave([row(key) for key in range(2, 12)], depth=1), 0)
+        scheduler.put_back(Wave([row(1, deadline_s=deadline_s)], depth=1), 0)
+        assert (len(keys(scheduler.next_waves(0))) == 11) is together
+
+
+@pytest.mark.parametrize(("costs", "mates"), [(CPU, 0), (GPU, 9)])
+def test_low_priorities_fill_up_a_wave_only_where_that_hardly_lengthens_it(
+    costs: CostModel, mates: int
+) -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), costs)
+    scheduler.add([row(key, priority=Priority.LOW) for key in range(2, 11)])
+    scheduler.add([row(1, priority=Priority.HIGH)])
+    assert keys(scheduler.next_waves(0)) == [1, *range(2, 2 + mates)]
+
+
+def test_rows_whose_waiting_has_made_up_for_their_priority_come_along() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(aging_s=5), CPU)
+    scheduler.add([row(1, admitted_s=6), row(2, priority=Priority.LOW)])
+    scheduler.add([row(key, admitted_s=6, priority=Priority.LOW) for key in range(3, 8)])
+    assert keys(scheduler.next_waves(6)) == [2, 1, 3], "one more makes it half as slow again"
+
+
+@pytest.mark.parametrize(("costs", "together"), [(CPU, False), (GPU, True)])
+def test_a_wave_meets_worse_ones_only_where_that_hardly_keeps_it_back(
+    costs: CostModel, together: bool
+) -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(), costs)
+    low = [row(key, priority=Priority.LOW) for key in range(2, 12)]
+    scheduler.put_back(Wave(low, depth=1), 0)
+    scheduler.put_back(Wave([row(1, priority=Priority.HIGH)], depth=1), 0)
+    assert (len(keys(scheduler.next_waves(0))) == 11) is together
+
+
+def test_a_deadline_makes_up_for_no_priority() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1, aging_s=5), CPU)
+    scheduler.add([row(1, priority=Priority.LOW, deadline_s=3), row(2), row(3, deadline_s=3)])
+    assert [keys(scheduler.next_waves(0)) for _ in range(3)] == [[3], [2], [1]]
+
+
+def test_a_large_request_with_a_deadline_takes_turns_as_any_other() -> None:
+    scheduler = Scheduler(DEPTH, WaveLimits(max_rows=1, aging_s=5), CPU)
+    scheduler.add([row(key, deadline_s=4.0, ahead_tokens=3 * key) for key in range(4)])
+    scheduler.add([row(10, admitted_s=1.0, deadline_s=5.0)])
+    assert [keys(scheduler.next_waves(1))[0] for _ in range(5)] == [0, 10, 1, 2, 3]
 
 
 def test_rows_that_are_gone_never_run() -> None:
@@ -259,7 +328,7 @@ def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
     (taken,) = filter(None, [scheduler.take_alone(lambda row: row.tag == 3)])
     assert taken.tag == 3
     assert not scheduler
-    scheduler.put_back(Wave([row(4)], depth=1))
+    scheduler.put_back(Wave([row(4)], depth=1), 0)
     scheduler.add([row(5)])
     assert scheduler.take_alone(lambda row: True) is None, "another is in flight"
 
