@@ -7,8 +7,9 @@ from typing import NamedTuple
 from serve.cost import CostModel, SegmentCost
 from serve.forming import Bounds
 
-# By what rows of a worse priority may lengthen the way of those that they go with.
-SLOWER = 1.5
+# By what rows of a worse priority may lengthen the way of those that they go with. With less, a
+# GPU's waves become so small that even the better ones wait longer.
+SLOWER = 3.0
 
 # Rows of a wave are enough by themselves, without worse ones, with this share of a full one's rows
 # per second. For the sake of a deadline fewer are.
