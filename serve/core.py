@@ -168,9 +168,6 @@ class EngineCore:
     def _advance(self, waves: list[Wave], may_split: bool) -> list[Outcome]:
         try:
             wave, ran = self._run(waves)
-            judging = perf_counter()
-            # Here, too: what heads say may be of a shape that nobody can judge.
-            shares, reasons = self._steps.shares(wave), self._steps.judge(wave)
         except Exception as error:
             parts = self._smaller(waves) if may_split and out_of_memory(error) else []
             if len(parts) > 1:
@@ -178,10 +175,7 @@ class EngineCore:
                 return [o for part in parts for o in self._advance([part], may_split=False)]
             log.exception("a segment failed at depth %d", waves[0].depth)
             return [Outcome(row, failed()) for wave in waves for row in wave.rows]
-        outcomes = self._retire(wave, reasons)
-        self._scheduler.put_back(wave, self._clock())
-        self._books.note(ran, perf_counter() - judging, shares)
-        return outcomes
+        return self._settle(wave, ran)
 
     @staticmethod
     def _smaller(waves: list[Wave]) -> list[Wave]:
@@ -216,6 +210,20 @@ class EngineCore:
             return None
         size = wave.depth, len(wave.rows), wave.longest
         return in_time(gaps, self.costs, size, wave.deadline_s, self._clock)
+
+    def _settle(self, wave: Wave, ran: Ran) -> list[Outcome]:
+        """Judge the rows after a segment, and let those leave that may."""
+        judging = perf_counter()
+        try:
+            shares, reasons = self._steps.shares(wave), self._steps.judge(wave)
+        except Exception:
+            # Not tried again: the segment has run, and rules may have counted this exit.
+            log.exception("what heads said at depth %d could not be judged", wave.depth)
+            return [Outcome(row, failed()) for row in wave.rows]
+        outcomes = self._retire(wave, reasons)
+        self._scheduler.put_back(wave, self._clock())
+        self._books.note(ran, perf_counter() - judging, shares)
+        return outcomes
 
     def _retire(self, wave: Wave, reasons: NDArray[np.int8]) -> list[Outcome]:
         """Answer the rows that have a reason to leave, and keep the rest."""

@@ -11,10 +11,12 @@ from serve.core import EngineCore, ModelShape
 from serve.errors import ModelFailure
 from serve.memory import out_of_memory
 from serve.row import Answer, Row
-from serve.rules import EntropyRule, ExitRule, NeverRule
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.runner import Step
 from serve.scheduler import WaveLimits
 from serve.segments import SegmentChain
+from serve.steps import ChainSteps
+from serve.wave import Wave
 from tests.tiny import DEPTH
 
 NEVER = NeverRule()
@@ -115,6 +117,23 @@ def test_logits_that_nobody_can_judge_fail_their_waves_rows_only(
     results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60], EntropyRule(threshold=0.01))
     assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
     assert isinstance(results[3], Answer)
+
+
+def test_no_exit_is_skipped_where_judging_runs_out_of_memory(
+    bundle: Bundle, chain: SegmentChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = ChainSteps.judge
+
+    def short(steps: ChainSteps, wave: Wave) -> Any:
+        if wave.depth == 2 and len(wave.rows) == 3:
+            raise MemoryError
+        return judge(steps, wave)
+
+    monkeypatch.setattr(ChainSteps, "judge", short)
+    runner = Faulty(chain, lambda index, num_rows, step: step)
+    results = answers(bundle, runner, [6, 6, 6], LayerRule(layer=2))
+    assert all(isinstance(results[tag], ModelFailure) for tag in range(3))
+    assert max(index for index, _ in runner.runs) == 1, "none goes past the exit it is to leave at"
 
 
 def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: SegmentChain) -> None:
