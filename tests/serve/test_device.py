@@ -251,6 +251,36 @@ def test_libraries_are_found_in_packages_that_lie_elsewhere_than_onnx_runtime(
     assert cuda._library_fault() is None
 
 
+@pytest.mark.parametrize("last_first", [False, True])
+def test_a_library_that_needs_another_is_found_in_whatever_order_they_lie(
+    last_first: bool, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {"libcublas.so.13": "libcublasLt.so.13"}
+    known = {"libcudnn.so.9"}
+    for name in ("libcublas.so.13", "libcublasLt.so.13"):
+        (packages / "cu13" / "lib").mkdir(parents=True, exist_ok=True)
+        (packages / "cu13" / "lib" / name).touch()
+
+    def load(name: str) -> None:
+        found = Path(name).is_file() and needed.get(Path(name).name, "libcudnn.so.9") in known
+        if Path(name).name not in known and not found:
+            raise OSError(f"{name}: cannot be opened")
+        known.add(Path(name).name)
+
+    def preload() -> None:
+        for name in ("libcublasLt.so.13", "libcublas.so.13"):
+            if name not in known:
+                print(f"Failed to load {name}: no such file")
+
+    glob = Path.glob
+    monkeypatch.setattr(
+        Path, "glob", lambda path, pattern: sorted(glob(path, pattern), reverse=last_first)
+    )
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(ort, "preload_dlls", preload)
+    assert cuda._library_fault() is None
+
+
 def test_attention_is_not_left_to_what_plans_for_every_length() -> None:
     cudnn = 8
     assert not int(cuda.provider_options(None)["sdpa_kernel"]) & cudnn
