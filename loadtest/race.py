@@ -27,10 +27,6 @@ _SETTLE_AT_MOST_S = 0.5
 _WARM_UP_S = 0.025
 _TURN_S = 0.01
 _FEWEST_RUNS = 3
-_FEWEST_ROUNDS = 7
-# What the goals are about is timed in every round, the rest in some.
-_GOALS = ("segments", "leaving", "one_graph")
-_REST_EVERY = 3
 
 Clock = Callable[[], float]
 Timer = Callable[[], list[float]]
@@ -38,11 +34,29 @@ Timer = Callable[[], list[float]]
 Turn = NDArray[np.float64]
 
 
+class Rounds(NamedTuple):
+    """How often what takes turns.
+
+    Attributes:
+        goals: what is timed in every round: what the goals are about.
+        rest_every: in every so many rounds the rest is, too.
+        fewest: so many rounds, though the time be up.
+    """
+
+    goals: Sequence[str] = ("segments", "leaving", "one_graph")
+    rest_every: int = 3
+    fewest: int = 7
+
+
+_USUAL = Rounds()
+
+
 class Finding(NamedTuple):
     """What one shape took.
 
     Attributes:
         shape: rows and tokens.
+        turns: that the segments and the one graph have taken.
         one_graph_ms: median time of the one graph with its last head alone, with whichever
             threading suits it better.
         every_head_ms: the same with every head, as the segments have.
@@ -62,6 +76,7 @@ class Finding(NamedTuple):
     """
 
     shape: Shape
+    turns: int
     one_graph_ms: float
     every_head_ms: float
     segments_ms: float
@@ -92,14 +107,21 @@ class Contenders(NamedTuple):
     clock: Clock
 
 
-def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float) -> Finding:
-    """Run all in turns until the time is up, and at least three turns each.
+def race(
+    contenders: Contenders,
+    shape: Shape,
+    vocabulary: int,
+    budget_s: float,
+    rounds: Rounds = _USUAL,
+) -> Finding:
+    """Run all in turns until the time is up, and some turns at least.
 
     Args:
         contenders: what to run.
         shape: of every run; nothing is padding.
         vocabulary: ids are drawn below this.
         budget_s: time for this shape.
+        rounds: of turns.
     """
     feeds, clock = feeds_of(shape, vocabulary), contenders.clock
     generator = np.random.default_rng(0)
@@ -116,13 +138,13 @@ def race(contenders: Contenders, shape: Shape, vocabulary: int, budget_s: float)
     if contenders.fp32:
         timers["fp32"] = [partial(_time_unasked, contenders.fp32, feeds, clock)]
     turns: dict[Timer, list[Turn]] = {timer: [] for same in timers.values() for timer in same}
-    goals = {timer for name in _GOALS for timer in timers[name]}
-    rounds, end = 0, time.perf_counter() + budget_s
-    while time.perf_counter() < end or rounds < _FEWEST_ROUNDS:
+    goals = {timer for name in rounds.goals for timer in timers[name]}
+    done, end = 0, time.perf_counter() + budget_s
+    while time.perf_counter() < end or done < rounds.fewest:
         for timer in _shuffled(list(turns), generator):
-            if timer in goals or rounds % _REST_EVERY == 0:
+            if timer in goals or done % rounds.rest_every == 0:
                 turns[timer].append(_turn(timer))
-        rounds += 1
+        done += 1
     return _finding(shape, {name: [turns[t] for t in same] for name, same in timers.items()})
 
 
@@ -141,6 +163,7 @@ def _finding(shape: Shape, turns: dict[str, list[list[Turn]]]) -> Finding:
     runs_s = np.concatenate(turns["leaving"][0])
     return Finding(
         shape,
+        turns=len(full_s["segments"]),
         one_graph_ms=ms["one_graph"],
         every_head_ms=ms["every_head"],
         segments_ms=ms["segments"],

@@ -13,11 +13,12 @@ from loadtest.engine_bench.lengths import draw_lengths
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.settings import Budget
 from loadtest.engine_bench.subject import Subject
-from loadtest.race import Contenders, race
+from loadtest.race import Contenders, Rounds, race
 
 _CUT = "segments at full depth / one graph"
 _LEAVE = "a lone request that leaves at layer k / at the last"
 _ROUNDING = 0.03
+_REST_EVERY = 5
 
 Measured = tuple[list[Bar], dict[str, Any]]
 Report = Callable[[str], None]
@@ -26,9 +27,10 @@ Report = Callable[[str], None]
 def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measured:
     """Run the segments and the one graph in turns, shape by shape.
 
-    Judged against the one graph with its last head alone. Beside it stand the segments with every
-    exit asked, against the one graph with every head.
+    Judged against the one graph with its last head alone, so that these two have most of the time.
+    Beside it stand the segments with every exit asked, against the one graph with every head.
     """
+    rounds = Rounds(("segments", "one_graph"), _REST_EVERY, budget.shape_turns)
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
     for shape in budget.shapes:
@@ -39,12 +41,14 @@ def price_of_cutting(subject: Subject, budget: Budget, report: Report) -> Measur
             shape,
             subject.vocabulary,
             budget.shape_s,
+            rounds,
         )
         bars.append(at_most(_CUT, f"{subject.precision} {case}", found.ratio, 1.05))
         figures.append(
             {
                 "rows": shape.rows,
                 "tokens": shape.tokens,
+                "turns": found.turns,
                 "one_graph_ms": found.one_graph_ms,
                 "segments_ms": found.segments_ms,
                 "asked_ms": found.asked_ms,

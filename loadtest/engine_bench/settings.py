@@ -44,6 +44,8 @@ class Budget:
     Attributes:
         shapes: of the waves that are run as segments and as one graph.
         shape_s: time for each of them, at least: a machine may be slower for some seconds.
+        shape_turns: of each contender, at least: of large waves one turn takes seconds, and by a
+            tenth more or less.
         leave_turns: lone requests per exit layer and length, at least.
         leave_s: time for each length, at least, likewise.
         rounds: turns of each contender under full load: many short ones, so that the machine is
@@ -64,6 +66,7 @@ class Budget:
         Shape(32, 32),
     )
     shape_s: float = 30.0
+    shape_turns: int = 15
     leave_turns: int = 60
     leave_s: float = 20.0
     rounds: int = 10
@@ -77,6 +80,7 @@ class Budget:
 
 QUICK = Budget(
     shape_s=0.5,
+    shape_turns=5,
     leave_turns=5,
     leave_s=1.0,
     rounds=2,

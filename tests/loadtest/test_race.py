@@ -9,7 +9,7 @@ import pytest
 from loadtest import race
 from loadtest.feeds import Shape
 from loadtest.one_graph_session import OneGraph
-from loadtest.race import Contenders
+from loadtest.race import Contenders, Rounds
 
 
 class CountingChain:
@@ -72,13 +72,18 @@ def test_contenders_take_turns_in_random_order(monkeypatch: pytest.MonkeyPatch) 
         return np.ones((3, 4))
 
     monkeypatch.setattr(race, "_turn", noting)
-    race.race(Contenders(graphs, graphs[:1], chain, None, lambda: 0), Shape(1, 3), 9, budget_s=0)
-    goals = [timer for timer in set(turns) if turns.count(timer) == race._FEWEST_ROUNDS]
-    assert len(goals) == 5, "segments, leaving, three settings of the one graph"
+    contenders = Contenders(graphs, graphs[:1], chain, None, lambda: 0)
+    rounds = Rounds(("segments", "one_graph"), rest_every=3, fewest=7)
+    finding = race.race(contenders, Shape(1, 3), 9, 0, rounds)
+    goals = [timer for timer in set(turns) if turns.count(timer) == 7]
+    assert len(goals) == 4, "segments, three settings of the one graph"
+    assert finding.turns == 7
+    rest = {timer: turns.count(timer) for timer in set(turns) if timer not in goals}
+    assert list(rest.values()) == [3] * 4, "leaving, asked, by the host, every head: every third"
     in_order = [timer for timer in turns if timer in goals]
-    rounds = {tuple(map(id, in_order[at : at + 5])) for at in range(0, len(in_order), 5)}
-    assert len(rounds) > 1
-    assert all(len(set(order)) == 5 for order in rounds), "each once in a round"
+    orders = {tuple(map(id, in_order[at : at + 4])) for at in range(0, len(in_order), 4)}
+    assert len(orders) > 1
+    assert all(len(set(order)) == 4 for order in orders), "each once in a round"
 
 
 def test_a_slow_minute_slows_both() -> None:

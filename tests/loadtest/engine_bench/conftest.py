@@ -18,6 +18,7 @@ TINY = ModelSettings(name="tiny", layers=3, width=32, heads=2, vocabulary=200, m
 HURRIED = Budget(
     shapes=(Shape(1, 4), Shape(2, 8)),
     shape_s=0,
+    shape_turns=2,
     leave_turns=1,
     leave_s=0.0,
     rounds=1,
