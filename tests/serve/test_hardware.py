@@ -68,9 +68,10 @@ def test_the_least_quota_on_the_way_to_the_root_holds(eight_cores: Path) -> None
 def test_cgroups_of_version_1_count_too(
     eight_cores: Path, place: str, limit: str, threads: int
 ) -> None:
-    (eight_cores / "membership").write_text("5:memory:/docker/1f\n3:cpuacct,cpu:/docker/1f\n")
-    folder = eight_cores / "cgroups/cpu" / place
+    (eight_cores / "membership").write_text("5:memory:/other\n3:cpuacct,cpu:/docker/1f\n")
+    folder, not_ours = eight_cores / "cgroups/cpu" / place, eight_cores / "cgroups/cpu/other"
     quota(folder, cpu__cfs_quota_us=limit, cpu__cfs_period_us="100000")
+    quota(not_ours, cpu__cfs_quota_us="100000", cpu__cfs_period_us="100000")
     assert available_threads() == threads
 
 
