@@ -56,6 +56,7 @@ def test_document_says_what_was_measured_on_what(document: dict[str, Any]) -> No
     assert "pooler" not in document["model"]["head"]
     figures = document["figures"]["int8"]
     assert [shape["rows"] for shape in figures["price_of_cutting"]] == [1, 2]
+    assert [shape["turns"] for shape in figures["price_of_cutting"]] == [HURRIED.shape_turns] * 2
     assert [(left["texts"], len(left["exit_shares"])) for left in figures["leaving_early"]] == [
         ("1 x SST-2", 3),
         ("1 x 4", 3),
