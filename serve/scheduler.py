@@ -211,13 +211,13 @@ class Scheduler:
             ready = [party for party in ready if party is fresh or self._goes_on(party, now_s)]
         chosen = max(ready, key=attrgetter("depth"))
         start_by_s, first = min([(p.start_by_s + behind_s[i], i) for i, p in enumerate(parties)])
-        if start_by_s < math.inf and self._worth(parties[first]):
+        if start_by_s < math.inf and self._enough(parties[first]):
             took_s = self._costs.segment_s(chosen.depth, chosen.num_rows, chosen.longest)
             if start_by_s < now_s + took_s:
                 return parties[first]
         return chosen
 
-    def _worth(self, party: _Party) -> bool:
+    def _enough(self, party: _Party) -> bool:
         """Tell whether the rows are enough for waves of their own."""
         ahead = self._costs.remaining(party.depth)
         return party.num_rows >= enough_rows(ahead, party.longest, self._bounds, ENOUGH_IN_HASTE)

@@ -86,9 +86,9 @@ class WaitingRows:
         """Return the places of the first row and of those that would start with it, ascending.
 
         Of all who wait at this moment: a choice made earlier would leave out those who came since,
-        and cut the queue into waves that are small and unlike. But rows of a worse
-        priority come along only as far as `serve.joining` lets them; and where the first row would
-        be too late with all of them, those stay behind that can.
+        and cut the queue into waves that are small and unlike. But rows of a worse priority come
+        along only as far as `serve.joining` lets them; and where the first row would be too late
+        with all of them, those stay behind that can.
 
         Args:
             ahead: costs of the whole way through the model.
