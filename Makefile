@@ -20,7 +20,7 @@ MANIFEST := $(BUNDLE)/manifest.json
 # The shipped model, or one that `make zoo` has trained.
 MODEL_FOLDER := $(firstword $(wildcard models/zoo/$(MODEL) build/zoo/$(MODEL)) models/zoo/$(MODEL))
 MODEL_FILES := $(wildcard $(MODEL_FOLDER)/*)
-EXPORT_FILES := $(wildcard export/*.py)
+EXPORT_FILES := $(shell find export -name "*.py")
 # Texts with labels for `make compare`: $(DATA)/sst2/dev.tsv for sst2-minilm.
 LABELLED := $(DATA)/$(firstword $(subst -, ,$(MODEL)))/dev.tsv
 
@@ -85,7 +85,7 @@ bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (most 
 	$(BIN)/offramp simulate --json build/bench/simulator.json
 
 soak: $(INSTALLED) ## thousands of random schedules through the engine's core
-	$(BIN)/pytest tests/serve/test_schedules.py --hypothesis-profile soak $(ARGS)
+	$(BIN)/pytest tests/serve/engine/test_schedules.py --hypothesis-profile soak $(ARGS)
 
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.run $(BUNDLE) $(ARGS)

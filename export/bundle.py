@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from export import parity, samples
 from export.card import card
+from export.chain.parts import Part
+from export.chain.segments import variant
+from export.checks import parity, samples
 from export.description import describe
 from export.files import (
     copy_recording,
@@ -14,14 +16,12 @@ from export.files import (
     sizes_of,
     write_model_files,
 )
-from export.parts import Part
 from export.plan import Export, plan
-from export.segments import variant
 from export.staging import staged
-from serve.bundle import CALIBRATION, MANIFEST, Bundle, load_bundle
-from serve.device import Placement, build_runner
-from serve.hardware import available_threads
-from serve.manifest import Manifest, Parity, Precision
+from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle
+from serve.bundle.manifest import Manifest, Parity, Precision
+from serve.runtime.hardware import available_threads
+from serve.runtime.placement import Placement, build_runner
 
 __all__ = ["plan", "write"]
 

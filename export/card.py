@@ -1,9 +1,9 @@
 """The bundle's README: where it comes from, what was measured, how to serve it."""
 
 from models.checkpoints.formats import ORIGINAL
-from models.figures import shown, title, unit
-from serve.calibration import Calibration, OperatingPoint
-from serve.manifest import Manifest, Precision
+from models.evaluation.figures import shown, title, unit
+from serve.bundle.calibration import Calibration, OperatingPoint
+from serve.bundle.manifest import Manifest, Precision
 
 
 def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[str, int]) -> str:

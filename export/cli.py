@@ -12,7 +12,7 @@ from export.staging import check_replaceable
 
 if TYPE_CHECKING:
     from export.plan import Export
-    from serve.manifest import Manifest
+    from serve.bundle.manifest import Manifest
 
 _Exportable = Literal["fp32", "int8", "fp16"]
 

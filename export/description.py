@@ -6,13 +6,13 @@ import torch
 import transformers
 
 from export import source
-from export.contract import LATER_INPUTS, Port, embed_inputs, head_outputs, segment_outputs
+from export.chain.segments import segment_inputs
+from export.chain.shared_layers import EMBED, LAYER, head_stem
+from export.checks.contract import LATER_INPUTS, Port, embed_inputs, head_outputs, segment_outputs
 from export.files import graph_path, segment_path
 from export.plan import Export
-from export.segments import segment_inputs
-from export.shared_layers import EMBED, LAYER, head_stem
 from models.heads import AnyHeadConfig, AttentionHeadConfig
-from serve.manifest import (
+from serve.bundle.manifest import (
     HIDDEN_OUT,
     POOLED,
     Exit,

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from serve.bundle import MANIFEST, TOKENIZER, sha256_of
-from serve.manifest import Manifest
-from serve.recording import RECORDING
+from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
+from serve.bundle.manifest import Manifest
+from serve.bundle.recording import RECORDING
 
 # A protobuf message holds at most 2 GiB; weights beyond this go into a file beside the graph.
 MAX_INLINE_BYTES = 1_500_000_000

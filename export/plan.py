@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export import source, subset
+from export.chain.parts import Part, parts_of
+from export.chain.stages import Span, spans
 from export.errors import ExportFailed
-from export.parts import Part, parts_of
-from export.stages import Span, spans
 from models.checkpoints import Loaded, UnusableCheckpoint, load
 from models.multi_exit import MultiExitModel
-from serve.calibration import Calibration
-from serve.manifest import Precision, TrainedFor
-from serve.policy import Policy
+from serve.bundle.calibration import Calibration
+from serve.bundle.manifest import Precision, TrainedFor
+from serve.policy.document import Policy
 
 
 @dataclass(frozen=True)

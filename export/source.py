@@ -8,10 +8,10 @@ from pydantic import BaseModel, ValidationError
 
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
-from serve.bundle import CALIBRATION
-from serve.calibration import Calibration
-from serve.explain import explain
-from serve.policy import Policy
+from serve.bundle.calibration import Calibration
+from serve.bundle.loader import CALIBRATION
+from serve.policy.document import Policy
+from serve.validation import explain
 
 _Document = TypeVar("_Document", bound=BaseModel)
 

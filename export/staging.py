@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from export.errors import ExportFailed
-from serve.bundle import MANIFEST
+from serve.bundle.loader import MANIFEST
 
 
 def check_replaceable(out: Path) -> None:

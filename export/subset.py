@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from serve.calibration import Calibration
+from serve.bundle.calibration import Calibration
+from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.manifest import Precision
-from serve.policy import Limits, Policy
+from serve.policy.document import Limits, Policy
 from serve.rules import ExitRule, NeverRule, check_rule
-from serve.traits import Traits
+from serve.rules.traits import Traits
 
 
 def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:

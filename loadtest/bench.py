@@ -30,8 +30,8 @@ def bench(
     each exit is there.
     """
     from loadtest.comparison import compare
-    from serve.bundle import load_bundle
-    from serve.hardware import available_threads, choose_precision
+    from serve.bundle.loader import load_bundle
+    from serve.runtime.hardware import available_threads, choose_precision
 
     loaded = load_bundle(bundle)
     chosen = choose_precision(precision, loaded)

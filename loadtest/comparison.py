@@ -13,11 +13,11 @@ from loadtest.feeds import Shape
 from loadtest.one_graph import write_one_graph
 from loadtest.one_graph_session import OneGraph
 from loadtest.race import Contenders, Finding, race
-from serve.bundle import Bundle
-from serve.manifest import Precision
-from serve.ort_environment import plain_options, session_options
-from serve.process_memory import settle_memory
-from serve.segments import SegmentChain
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.ort_session import plain_options, session_options
+from serve.runtime.process_memory import settle_memory
 
 SHAPES = (Shape(1, 8), Shape(1, 32), Shape(1, 128), Shape(8, 32), Shape(32, 32))
 
@@ -41,9 +41,9 @@ def compare(
         shapes: those with more tokens than the model takes are left out.
     """
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    chain = SegmentChain(bundle, precision, num_threads)
+    chain = CpuRunner(bundle, precision, num_threads)
     beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
-    fp32 = SegmentChain(bundle, "fp32", num_threads) if beside_fp32 else None
+    fp32 = CpuRunner(bundle, "fp32", num_threads) if beside_fp32 else None
     last_head, every_head = (
         one_graphs(bundle, precision, num_threads, every) for every in (False, True)
     )

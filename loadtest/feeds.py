@@ -1,17 +1,17 @@
-"""What a wave of a given size feeds a model."""
+"""What a batch of a given size feeds a model."""
 
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 
 Feeds: TypeAlias = dict[str, NDArray[np.int64]]  # each (rows, tokens)
 
 
 class Shape(NamedTuple):
-    """A wave's size."""
+    """A batch's size."""
 
     rows: int
     tokens: int

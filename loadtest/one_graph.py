@@ -13,8 +13,8 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from serve.bundle import Bundle, load_bundle
-from serve.manifest import (
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import (
     ATTENTION_MASK,
     HIDDEN,
     HIDDEN_OUT,

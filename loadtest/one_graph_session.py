@@ -7,7 +7,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from loadtest.feeds import Feeds
-from serve.ort_environment import RUN_OPTIONS, quick_run
+from serve.runtime.ort_session import RUN_OPTIONS, quick_run
 
 
 class OneGraph:
@@ -20,7 +20,7 @@ class OneGraph:
         self._run = quick_run(self._session)
 
     def run(self, feeds: Feeds) -> NDArray[np.float32]:
-        """Return the last head's logits, (rows, labels); called as `serve.segments` calls."""
+        """Return the last head's logits, (rows, labels), by a call as the CPU runner makes it."""
         logits: NDArray[np.float32]
         logits, *_ = self._run(self._outputs, {n: feeds[n] for n in self._inputs}, RUN_OPTIONS)
         return logits

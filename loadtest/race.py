@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from loadtest.feeds import Feeds, Shape, feeds_of
 from loadtest.one_graph_session import OneGraph
-from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
-from serve.runner import ASKED, Gaps
-from serve.segments import SegmentChain
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.engine.runner import ASKED, Gaps
+from serve.runtime.cpu_runner import CpuRunner
 
 # A pool that has just worked may keep its threads spinning for some 40 ms, or longer where they
 # do not get the cores.
@@ -64,7 +64,7 @@ class Finding(NamedTuple):
             before it are not asked. As the one graph, after others of its kind: where the last
             cache is shared with strangers, what has not run for a millisecond must be fetched anew.
         asked_ms: the same with every exit asked: of a row that is alone in passing, as when it
-            surely stays at each (`serve.runner.PassingRunner`), of several by the host.
+            surely stays at each (`serve.engine.runner.PassingRunner`), of several by the host.
         by_host_ms: the same with every exit asked by the host, one call each.
         fp32_ms: as `segments_ms`, of the fp32 segments; None if they are not beside another
             variant.
@@ -102,8 +102,8 @@ class Contenders(NamedTuple):
 
     one_graphs: Sequence[OneGraph]
     every_head: Sequence[OneGraph]
-    chain: SegmentChain
-    fp32: SegmentChain | None
+    chain: CpuRunner
+    fp32: CpuRunner | None
     clock: Clock
 
 
@@ -204,7 +204,7 @@ def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:
     return [clock() - start]
 
 
-def _time_unasked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+def _time_unasked(chain: CpuRunner, feeds: Feeds, clock: Clock) -> list[float]:
     """Return the seconds that rows take which are to leave at the last exit."""
     gaps = np.full(len(chain), np.inf, np.float32)
     gaps[-1] = 0
@@ -212,7 +212,7 @@ def _time_unasked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float
 
 
 def _time_leaving(
-    chain: SegmentChain, feeds: Feeds, clock: Clock, generator: np.random.Generator
+    chain: CpuRunner, feeds: Feeds, clock: Clock, generator: np.random.Generator
 ) -> list[float]:
     """Return the seconds that rows take which are to leave at the first exit, the second, ...
 
@@ -225,20 +225,20 @@ def _time_leaving(
     return times_s
 
 
-def _time_asked(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+def _time_asked(chain: CpuRunner, feeds: Feeds, clock: Clock) -> list[float]:
     """Return the seconds that a row takes which stays at every exit."""
     gaps = np.full(len(chain), ASKED)
     gaps[-1] = 0
     return [_time_passing(chain, feeds, gaps, clock)]
 
 
-def _time_passing(chain: SegmentChain, feeds: Feeds, gaps: Gaps, clock: Clock) -> float:
+def _time_passing(chain: CpuRunner, feeds: Feeds, gaps: Gaps, clock: Clock) -> float:
     start = clock()
     chain.start(feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS], gaps)
     return clock() - start
 
 
-def _time_chain(chain: SegmentChain, feeds: Feeds, clock: Clock) -> list[float]:
+def _time_chain(chain: CpuRunner, feeds: Feeds, clock: Clock) -> list[float]:
     """Return the seconds from the start until each exit's logits were there."""
     mask = feeds[ATTENTION_MASK]
     every_row = np.arange(len(mask))

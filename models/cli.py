@@ -87,10 +87,10 @@ def train(
     from pydantic import ValidationError
 
     from models.multi_exit import HeadConfig
-    from models.train import ModelChoice, TrainJob
-    from models.train import train as run
-    from models.training import TrainConfig
-    from serve.explain import explain
+    from models.training.run import TrainConfig
+    from models.training.train import ModelChoice, TrainJob
+    from models.training.train import train as run
+    from serve.validation import explain
 
     _quiet_transformers()
     has_gpu = torch.cuda.is_available()
@@ -141,8 +141,8 @@ def evaluate(
     max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
 ) -> None:
     """Measure a multi-exit model; rewrite its calibration, policy and card."""
-    from models.figures import shown, title, unit
-    from models.measure import measure
+    from models.evaluation.figures import shown, title, unit
+    from models.evaluation.measure import measure
 
     _quiet_transformers()
     for figures in measure(model, data, max_tokens).exits:

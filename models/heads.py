@@ -24,7 +24,7 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Said(NamedTuple):
+class HeadOutput(NamedTuple):
     """What a head says.
 
     Attributes:
@@ -129,16 +129,16 @@ class ExitHead(nn.Module):
             return hidden[:, 0]
         return masked_mean(hidden, attention_mask)
 
-    def say(self, pooled: Tensor) -> Said:
+    def say(self, pooled: Tensor) -> HeadOutput:
         """Return logits, and the predicted error if the head has one, of what `pool` gave."""
         features = self._features(pooled)
         logits = self.classifier(self.dropout(features))
         if self.uncertainty is None:
-            return Said(logits)
+            return HeadOutput(logits)
         read = features if self.config.uncertainty == "pooler" else pooled
-        return Said(logits, torch.sigmoid(self.uncertainty(read)).squeeze(-1))
+        return HeadOutput(logits, torch.sigmoid(self.uncertainty(read)).squeeze(-1))
 
-    def hear(self, hidden: Tensor, attention_mask: Tensor) -> Said:
+    def hear(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
         """Return all that the head says of (rows, tokens, width) hidden states."""
         return self.say(self.pool(hidden, attention_mask))
 
@@ -178,9 +178,9 @@ class AttentionHead(nn.Module):
         context = self.context(attended.transpose(1, 2).flatten(2)).squeeze(1)
         return self.classifier(torch.tanh(self.pooler(context)))
 
-    def hear(self, hidden: Tensor, attention_mask: Tensor) -> Said:
+    def hear(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
         """Return what the head says of (rows, tokens, width) hidden states."""
-        return Said(self(hidden, attention_mask))
+        return HeadOutput(self(hidden, attention_mask))
 
     def _split(self, narrow: Tensor) -> Tensor:
         """Return (rows, heads, tokens, width / heads) of (rows, tokens, width)."""

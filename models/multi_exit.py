@@ -14,11 +14,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from models.backbone import Backbone
-from models.families import adapt, build_encoder, read_encoder
-from models.heads import AnyHead, AnyHeadConfig, ExitHead, HeadConfig, Pooling, Said, build_head
-from models.unbiased_norm import replace_norms
-from serve.traits import Task, Traits
+from models.encoders.backbone import Backbone
+from models.encoders.families import adapt, build_encoder, read_encoder
+from models.encoders.unbiased_norm import replace_norms
+from models.heads import (
+    AnyHead,
+    AnyHeadConfig,
+    ExitHead,
+    HeadConfig,
+    HeadOutput,
+    Pooling,
+    build_head,
+)
+from serve.rules.traits import Task, Traits
 
 __all__ = ["ExitConfig", "ExitHead", "HeadConfig", "MultiExitModel", "Pooling"]
 
@@ -100,7 +108,7 @@ class MultiExitModel(nn.Module):
 
     def hear(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> list[Said]:
+    ) -> list[HeadOutput]:
         """Return all that every head says, first to last.
 
         Args:
@@ -109,7 +117,7 @@ class MultiExitModel(nn.Module):
             token_type_ids: (rows, tokens), or None for a single text.
         """
         hidden = self.backbone.embed(input_ids, token_type_ids, attention_mask)
-        found: list[Said] = []
+        found: list[HeadOutput] = []
         start = 0
         for index, stop in enumerate(self.exits):
             hidden = self.run_layers(hidden, attention_mask, start, stop)

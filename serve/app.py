@@ -12,15 +12,15 @@ from pydantic import ValidationError
 from ray import serve as ray_serve
 from ray.serve import Application
 
-from serve.assembly import assemble
+from serve.api.app import build_http_app
+from serve.api.context import AppContext
+from serve.api.replicas import Ack
+from serve.cluster.policy_store import RayStore
+from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
-from serve.explain import explain
-from serve.http_server import HttpServer
-from serve.ray_replicas import RayReplicas
-from serve.ray_store import RayStore
-from serve.web.application import build_http_app
-from serve.web.replicas import Ack
-from serve.web.site import Site
+from serve.http.loading import assemble
+from serve.http.server import HttpServer
+from serve.validation import explain
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Classifiers:
         assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         replicas = RayReplicas(context.deployment, context.app_name)
-        site = Site(self._catalog, self._metrics, replicas, config.web_limits)
+        site = AppContext(self._catalog, self._metrics, replicas, config.web_limits)
         self._app = build_http_app(site, self.stop_listening)
         self._http = HttpServer(self._app, dealer) if dealer else None
         self._poll: asyncio.Task[None] | None = None

@@ -2,10 +2,10 @@
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from serve.admission import QueueLimits
-from serve.classifier import EngineOptions
-from serve.policy import Policy
-from serve.web.site import WebLimits
+from serve.api.context import WebLimits
+from serve.classifier.classifier import EngineOptions
+from serve.engine.admission import QueueLimits
+from serve.policy.document import Policy
 
 
 class ServerConfig(BaseModel):

@@ -9,13 +9,13 @@ from socket import socket
 
 from rich.console import Console
 
-from serve.bundle import Bundle, load_bundles
+from serve.bundle.loader import Bundle, load_bundles
+from serve.classifier.exit_choice import choose_exits
 from serve.config import ServerConfig
-from serve.device import Placement, place
 from serve.errors import InvalidRequest
-from serve.exit_choice import choose_exits
-from serve.hardware import available_threads
-from serve.port import take_port
+from serve.http.listener import take_port
+from serve.runtime.hardware import available_threads
+from serve.runtime.placement import Placement, place
 
 EXAMPLE = "The movie was awesome."
 
@@ -74,7 +74,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
 
 
 def _run_standalone(config: ServerConfig, address: socket, invite: Callable[[], None]) -> None:
-    from serve.standalone import build_standalone_app, serve_standalone
+    from serve.http.standalone import build_standalone_app, serve_standalone
 
     limits, active = config.web_limits, config.active_exits
     app = build_standalone_app(config.bundles, config.engine_options, limits, active)
@@ -88,7 +88,7 @@ def _run_on_ray(
     address: socket,
     invite: Callable[[], None],
 ) -> None:
-    from serve.ray_server import RayServer
+    from serve.cluster.local_cluster import RayServer
 
     RayServer(address).run(
         config,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from serve.bundle import Bundle, load_bundle
+from serve.bundle.loader import Bundle, load_bundle
 
 # `--hypothesis-profile soak`: for an hour with nothing better to do.
 settings.register_profile("soak", max_examples=20_000, deadline=None)
@@ -69,7 +69,7 @@ def export_once(in_turns: InTurns) -> Export:
     """Export as `write_tiny_bundle` does, in that process of the test run which is first."""
 
     def export(name: str, *arguments: Any, **options: Any) -> Path:
-        from tests.tiny import write_tiny_bundle
+        from tests.support.tiny import write_tiny_bundle
 
         with in_turns(name) as folder:
             if not (folder / name).exists():

@@ -29,7 +29,7 @@ from loadtest.interruption import interrupt_on_signals
 from loadtest.server import ServerFailed
 from loadtest.telling import complain
 from loadtest.texts import Example, NoTexts, load_texts, made_up
-from serve.bundle import Bundle, load_bundle
+from serve.bundle.loader import Bundle, load_bundle
 from serve.errors import OfframpError
 
 # Of what the slowest bears: a load at which nobody's queue grows.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from loadtest.client import Json
 from loadtest.one_graph import write_one_graph
-from serve.bundle import Bundle
-from serve.manifest import Precision
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
 
 OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")

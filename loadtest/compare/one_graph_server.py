@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 
 from loadtest.compare.apps import serve
 from loadtest.compare.batching import Batcher, Ids
-from serve.bundle import load_bundle
-from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
-from serve.ort_environment import plain_options
+from serve.bundle.loader import load_bundle
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.runtime.ort_session import plain_options
 
 
 class WholeModel:

@@ -13,10 +13,10 @@ from loadtest.engine_bench.free_segments import FreeSegments
 from loadtest.engine_bench.lengths import draw_lengths
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.settings import Budget
-from serve.core import EngineCore, ModelShape
-from serve.row import Row
-from serve.scheduler import WaveLimits
-from serve.traits import Traits
+from serve.engine.core import EngineCore, ModelShape
+from serve.engine.row import Row
+from serve.engine.scheduler import BatchLimits
+from serve.rules.traits import Traits
 
 _WHAT = "answers with segments that cost nothing, 12 segments, 64 in flight"
 _PER_SECOND = 20_000
@@ -56,7 +56,7 @@ def _shape() -> ModelShape:
 
 def _core_s(rows: Sequence[Row]) -> float:
     core = EngineCore(
-        FreeSegments(_SEGMENTS, _IN_FLIGHT), _shape(), WaveLimits(), time.monotonic, lambda _: None
+        FreeSegments(_SEGMENTS, _IN_FLIGHT), _shape(), BatchLimits(), time.monotonic, lambda _: None
     )
     began = time.perf_counter()
     answered = sent = 0

@@ -14,8 +14,8 @@ from pathlib import Path
 from loadtest.engine_bench import random_model
 from loadtest.engine_bench.errors import BenchFailed
 from loadtest.engine_bench.settings import ModelSettings
-from serve import manifest
-from serve.bundle import Bundle, load_bundle
+from serve.bundle import manifest
+from serve.bundle.loader import Bundle, load_bundle
 
 _PRECISIONS = "fp32,int8"
 # Their code or their version decides what is in a bundle.
@@ -60,7 +60,7 @@ def _sources() -> Iterator[Path]:
     for package in _OUR_PACKAGES:
         found = find_spec(package)
         for place in (found and found.submodule_search_locations) or ():
-            yield from sorted(Path(place).glob("*.py"))
+            yield from sorted(Path(place).rglob("*.py"))
 
 
 def _build(settings: ModelSettings, folder: Path, report: Report) -> None:

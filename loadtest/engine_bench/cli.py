@@ -39,7 +39,7 @@ def bench_engine(
     """
     from loadtest.engine_bench.settings import BERT_BASE, BERT_BASE_POOLER, QUICK, Budget
     from loadtest.engine_bench.suite import Plan
-    from serve.hardware import available_threads
+    from serve.runtime.hardware import available_threads
 
     plan = Plan(
         precisions=("fp32", "int8") if precision == "both" else (precision,),

@@ -6,13 +6,13 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 
 from loadtest.engine_bench.errors import BenchFailed
-from serve.admission import QueueLimits
-from serve.core import ModelShape
-from serve.engine import Engine
+from serve.engine.admission import QueueLimits
+from serve.engine.core import ModelShape
+from serve.engine.engine import Engine
+from serve.engine.row import Outcome, Row
+from serve.engine.runner import Runner
 from serve.errors import OfframpError
-from serve.row import Outcome, Row
 from serve.rules import LayerRule
-from serve.runner import Runner
 
 _PATIENCE_S = 600.0
 _ROOM = QueueLimits(max_rows=1_000_000, max_tokens=1_000_000_000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnxruntime
 
-from serve.hardware import CPUINFO, available_threads, has_vnni
+from serve.runtime.hardware import CPUINFO, available_threads, has_vnni
 from serve.version import __version__
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.runner import Hidden, Ids, Step
+from serve.engine.runner import Hidden, Ids, Step
 
 
 class FreeSegments:
-    """A `serve.runner.Runner` that returns arrays made beforehand."""
+    """A `serve.engine.runner.Runner` that returns arrays made beforehand."""
 
     shared = False
 

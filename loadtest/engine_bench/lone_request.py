@@ -13,7 +13,7 @@ from loadtest.engine_bench.rows import random_texts, row_of
 from loadtest.engine_bench.settings import Budget
 from loadtest.engine_bench.subject import Subject
 from serve.rules import EntropyRule
-from serve.segments import SegmentChain
+from serve.runtime.cpu_runner import CpuRunner
 
 _WHAT = "p50 of a lone request through the engine - bare segments"
 _MOST_MS = 0.3
@@ -50,7 +50,7 @@ def lone_request(
     return [added], {"lone_request": figures}
 
 
-def _bare_s(chain: SegmentChain, ids: NDArray[np.int64]) -> float:
+def _bare_s(chain: CpuRunner, ids: NDArray[np.int64]) -> float:
     mask, types, every_row = np.ones_like(ids), np.zeros_like(ids), np.arange(len(ids))
     began = perf_counter()
     step = chain.start(ids, mask, types)
@@ -59,7 +59,7 @@ def _bare_s(chain: SegmentChain, ids: NDArray[np.int64]) -> float:
     return perf_counter() - began
 
 
-def _passing_s(chain: SegmentChain, ids: NDArray[np.int64]) -> float:
+def _passing_s(chain: CpuRunner, ids: NDArray[np.int64]) -> float:
     mask, types = np.ones_like(ids), np.zeros_like(ids)
     gaps = np.full(len(chain), np.inf, np.float32)
     gaps[-1] = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadtest.engine_bench.bars import Bar, at_most
 from loadtest.engine_bench.errors import BenchFailed
-from serve.bundle import Bundle
+from serve.bundle.loader import Bundle
 
 _WHAT_SIZE = "resident memory after requests of 1 to 512 tokens"
 _WHAT_GROWTH = "the same / after a tenth of the requests"

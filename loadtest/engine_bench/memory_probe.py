@@ -18,10 +18,10 @@ from tokenizers import Tokenizer
 from loadtest.engine_bench.driver import driving
 from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.subject import shape_of
-from serve.bundle import load_bundle
-from serve.manifest import Manifest
-from serve.row import Row
-from serve.segments import SegmentChain
+from serve.bundle.loader import load_bundle
+from serve.bundle.manifest import Manifest
+from serve.engine.row import Row
+from serve.runtime.cpu_runner import CpuRunner
 
 _STATUS = Path("/proc/self/status")
 _IN_FLIGHT = 128
@@ -46,7 +46,7 @@ def probe(folder: Path, precision: Any, requests: int, num_threads: int) -> dict
     bundle = load_bundle(folder)
     # Once, and first: what reading it takes for a while would be seen in what is measured.
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    chain = SegmentChain(bundle, precision, num_threads)
+    chain = CpuRunner(bundle, precision, num_threads)
     marks = sorted({requests // 10, requests // 2, requests})
     resident = [(0, resident_mb())]
     with driving(chain, shape_of(bundle.manifest)) as driver:

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.row import Row
+from serve.engine.row import Row
 from serve.rules import ExitRule, LayerRule
 
 

@@ -42,9 +42,9 @@ class Budget:
     """How much is run; times are per precision.
 
     Attributes:
-        shapes: of the waves that are run as segments and as one graph.
+        shapes: of the batches that are run as segments and as one graph.
         shape_s: time for each of them, at least: a machine may be slower for some seconds.
-        shape_turns: of each contender, at least: of large waves one turn takes seconds, and by a
+        shape_turns: of each contender, at least: of large batches one turn takes seconds, and by a
             tenth more or less.
         leave_turns: lone requests per exit layer and length, at least.
         leave_s: time for each length, at least, likewise.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from loadtest.comparison import one_graphs
 from loadtest.one_graph_session import OneGraph
 from loadtest.race import Clock
-from serve.bundle import Bundle
-from serve.core import ModelShape
-from serve.manifest import Manifest, Precision
-from serve.segments import SegmentChain
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Manifest, Precision
+from serve.engine.core import ModelShape
+from serve.runtime.cpu_runner import CpuRunner
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Subject:
     bundle: Bundle
     precision: Precision
     vocabulary: int
-    chain: SegmentChain
+    chain: CpuRunner
     one_graphs: Sequence[OneGraph]
     every_head: Sequence[OneGraph]
     clock: Clock
@@ -69,7 +69,7 @@ def loaded(
     last_head, every_head = (
         one_graphs(bundle, precision, num_threads, every) for every in (False, True)
     )
-    chain = SegmentChain(bundle, precision, num_threads)
+    chain = CpuRunner(bundle, precision, num_threads)
     # One thread's own time is not disturbed by what else the machine does.
     clock = time.thread_time if num_threads == 1 else time.perf_counter
     yield Subject(bundle, precision, vocabulary, chain, last_head, every_head, clock)

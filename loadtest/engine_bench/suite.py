@@ -15,7 +15,7 @@ from loadtest.engine_bench.memory import memory
 from loadtest.engine_bench.settings import BERT_BASE, NARROW, Budget, ModelSettings
 from loadtest.engine_bench.subject import Subject, loaded
 from loadtest.engine_bench.throughput import throughput
-from serve.manifest import Precision
+from serve.bundle.manifest import Precision
 
 Document = dict[str, Any]
 Report = Callable[[str], None]

@@ -15,7 +15,7 @@ from loadtest.engine_bench.rows import random_texts, rows_of
 from loadtest.engine_bench.settings import Budget
 from loadtest.engine_bench.subject import Subject
 from loadtest.engine_bench.whole_model import answer_all
-from serve.scheduler import WaveLimits
+from serve.engine.scheduler import BatchLimits
 
 _WHAT = "throughput under full load / whole-model dynamic batching"
 _SHARE = 0.95
@@ -29,7 +29,7 @@ def throughput(
     """Answer the same requests in turns by the engine and by batches of the whole model.
 
     The time is that from the first request to the last answer, so the engine's deepest rows,
-    which run in ever smaller waves at the end, count against it. Each contender's fastest turn
+    which run in ever smaller batches at the end, count against it. Each contender's fastest turn
     counts: other tenants slow a machine by a third for as long as a turn takes, and no turn of
     the other is disturbed alike.
     """
@@ -65,7 +65,7 @@ def _whole_model_s(subject: Subject, texts: Texts, in_flight: int) -> float:
     times_s = []
     for one_graph in subject.one_graphs:
         began = perf_counter()
-        answer_all(one_graph, texts, in_flight, WaveLimits(), subject.shape.pad_id)
+        answer_all(one_graph, texts, in_flight, BatchLimits(), subject.shape.pad_id)
         times_s.append(perf_counter() - began)
     return min(times_s)
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.one_graph_session import OneGraph
-from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
-from serve.scheduler import WaveLimits
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.engine.scheduler import BatchLimits
 
 # Longest over shortest text of a batch; bounds padding.
 _MAX_STRETCH = 1.5
@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]  # (tokens,)
 
 
 def full_batches(
-    lengths: NDArray[np.int64], window: int, limits: WaveLimits
+    lengths: NDArray[np.int64], window: int, limits: BatchLimits
 ) -> Iterator[NDArray[np.intp]]:
     """Yield the requests of one batch after another, every request once.
 
@@ -44,7 +44,7 @@ def full_batches(
         waiting = np.delete(waiting, chosen)
 
 
-def _nearest(lengths: NDArray[np.int64], limits: WaveLimits) -> NDArray[np.intp]:
+def _nearest(lengths: NDArray[np.int64], limits: BatchLimits) -> NDArray[np.intp]:
     """Return the places of the first and of those like it in length, as many as fit."""
     order = np.argsort(np.abs(lengths - lengths[0]), kind="stable")[: limits.max_rows]
     longest = np.maximum.accumulate(lengths[order])
@@ -56,7 +56,7 @@ def _nearest(lengths: NDArray[np.int64], limits: WaveLimits) -> NDArray[np.intp]
 
 
 def answer_all(
-    one_graph: OneGraph, requests: Sequence[Ids], window: int, limits: WaveLimits, pad_id: int
+    one_graph: OneGraph, requests: Sequence[Ids], window: int, limits: BatchLimits, pad_id: int
 ) -> list[int]:
     """Run every request through the whole model and return their labels, in order."""
     lengths = np.array([len(ids) for ids in requests])

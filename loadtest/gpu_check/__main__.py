@@ -22,11 +22,11 @@ from loadtest.gpu_check.pages import (
 )
 from loadtest.gpu_check.subject import Place, Subject, load, reference, variants
 from loadtest.gpu_check.throughput import measure_throughput
-from loadtest.gpu_check.timing import OneGraph, time_shapes, time_wave_sizes
-from serve import cuda
-from serve.bundle import Bundle, load_bundle
+from loadtest.gpu_check.timing import OneGraph, time_batch_sizes, time_shapes
+from serve.bundle.loader import Bundle, load_bundle
 from serve.errors import OfframpError
-from serve.segments import SegmentChain
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.cpu_runner import CpuRunner
 
 _Problems = list[str]
 
@@ -98,7 +98,7 @@ def _write(document: dict[str, Any], path: Path | None) -> None:
 
 
 def _steps(
-    subject: Subject, expected: SegmentChain, wanted: argparse.Namespace, found: dict[str, Any]
+    subject: Subject, expected: CpuRunner, wanted: argparse.Namespace, found: dict[str, Any]
 ) -> Iterator[_Problems]:
     """Yield after each step what is wrong with a variant, and leave in `found` what was found."""
     assigned = found["operators"] = operators(subject)
@@ -129,8 +129,8 @@ def _measured(
     found["times"] = [time._asdict() for time in times]
     print_times(times)
     yield []
-    sizes = time_wave_sizes(subject, wanted.seconds)
-    found["wave_sizes"] = [size._asdict() for size in sizes]
+    sizes = time_batch_sizes(subject, wanted.seconds)
+    found["batch_sizes"] = [size._asdict() for size in sizes]
     print_sizes(sizes)
     yield []
     rates = measure_throughput(subject, wanted.seconds)

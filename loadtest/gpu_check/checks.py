@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from loadtest.gpu_check.subject import Logits, Subject, all_heads, random_ids
-from serve.core import ModelShape
-from serve.engine import Engine
+from serve.bundle.manifest import Precision
+from serve.bundle.recording import exits_taken
+from serve.engine.core import ModelShape
+from serve.engine.engine import Engine
+from serve.engine.row import Answer, Outcome, Row
 from serve.errors import OfframpError
-from serve.manifest import Precision
-from serve.recording import exits_taken
-from serve.row import Answer, Outcome, Row
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
-from serve.segments import SegmentChain
+from serve.runtime.cpu_runner import CpuRunner
 
 # A logit's distance from the fp32 segments on the CPU. fp32 without TF32 differs in the order of
 # sums; fp16 keeps eleven bits, and each layer rounds several times.
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
         return self.max_error <= self.tolerance and self.agreement == 1.0
 
 
-def check_parity(subject: Subject, expected: SegmentChain) -> Finding:
+def check_parity(subject: Subject, expected: CpuRunner) -> Finding:
     """Compare every exit at odd shapes, with rows dropped and reordered between segments.
 
     Labels are compared where the model's own two best logits are further apart than the tolerance.
@@ -138,7 +138,7 @@ def shape_of(subject: Subject) -> ModelShape:
     return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
-def _walks(subject: Subject, expected: SegmentChain) -> Iterator[tuple[str, Logits, Logits]]:
+def _walks(subject: Subject, expected: CpuRunner) -> Iterator[tuple[str, Logits, Logits]]:
     """Yield a name, and (rows, labels) of the device and of the reference, exit after exit."""
     generator = np.random.default_rng(0)
     for num_rows, num_tokens in ODD_SHAPES:

@@ -10,9 +10,9 @@ from typing import Any
 import onnxruntime as ort
 
 from loadtest.gpu_check.subject import NUM_THREADS, Place, Subject
-from serve import cuda
-from serve.bundle import Bundle
-from serve.ort_environment import session_options
+from serve.bundle.loader import Bundle
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.ort_session import session_options
 from serve.version import __version__
 
 # What a layer's time goes into; small operators on shapes may well run on the CPU.

@@ -5,7 +5,7 @@ from typing import Any
 
 from loadtest.gpu_check.checks import Finding
 from loadtest.gpu_check.throughput import Throughput
-from loadtest.gpu_check.timing import Timing, WaveSize
+from loadtest.gpu_check.timing import BatchSize, Timing
 
 
 def print_facts(document: dict[str, Any]) -> None:
@@ -48,11 +48,11 @@ def print_times(times: Sequence[Timing]) -> None:
     _table(header, [_timing(t) for t in times])
 
 
-def print_sizes(sizes: Sequence[WaveSize]) -> None:
-    """Print what larger waves bring."""
-    wave = [f"{s.rows} x {s.tokens}" for s in sizes]
+def print_sizes(sizes: Sequence[BatchSize]) -> None:
+    """Print what larger batches bring."""
+    batch = [f"{s.rows} x {s.tokens}" for s in sizes]
     columns = ([f"{s.ms:.3f}" for s in sizes], [f"{s.rows_per_s:.0f}" for s in sizes])
-    _table(["wave", "ms", "rows/s"], [list(line) for line in zip(wave, *columns, strict=True)])
+    _table(["batch", "ms", "rows/s"], [list(line) for line in zip(batch, *columns, strict=True)])
 
 
 def print_throughput(rates: Sequence[Throughput]) -> None:

@@ -8,14 +8,14 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from serve import cuda
-from serve.bundle import Bundle
-from serve.cuda_segments import BoundChain, OpenSession
-from serve.device import Device
-from serve.manifest import Precision
-from serve.ort_environment import session_options
-from serve.segments import SegmentChain
-from serve.sessions import open_session
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.cuda_runner import CudaRunner, OpenSession
+from serve.runtime.ort_session import session_options
+from serve.runtime.placement import Device
+from serve.runtime.sessions import open_session
 
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]
@@ -30,7 +30,7 @@ class Place:
 
     Attributes:
         device: `cuda`, or `cpu` to try the same code.
-        attention_kernels: see `serve.cuda.open_session`.
+        attention_kernels: see `serve.runtime.cuda_provider.open_session`.
     """
 
     device: Device
@@ -64,7 +64,7 @@ class Subject:
     bundle: Bundle
     precision: Precision
     place: Place
-    chain: BoundChain
+    chain: CudaRunner
     vocabulary: int
 
     @property
@@ -81,15 +81,15 @@ def variants(bundle: Bundle) -> list[Precision]:
 def load(bundle: Bundle, precision: Precision, place: Place) -> Subject:
     """Return a variant on the device."""
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    chain = BoundChain(bundle, precision, place.device, place.opener())
+    chain = CudaRunner(bundle, precision, place.device, place.opener())
     return Subject(bundle, precision, place, chain, vocabulary)
 
 
-def reference(bundle: Bundle) -> SegmentChain:
+def reference(bundle: Bundle) -> CpuRunner:
     """Return what the variants are compared with: the fp32 segments on the CPU provider."""
     variants = bundle.manifest.variants
     precision = "fp32" if "fp32" in variants else next(iter(variants))
-    return SegmentChain(bundle, precision, NUM_THREADS)
+    return CpuRunner(bundle, precision, NUM_THREADS)
 
 
 def random_ids(generator: np.random.Generator, vocabulary: int, lengths: Ids) -> tuple[Ids, Ids]:
@@ -98,7 +98,7 @@ def random_ids(generator: np.random.Generator, vocabulary: int, lengths: Ids) ->
     return generator.integers(0, vocabulary, mask.shape) * mask, mask
 
 
-def all_heads(chain: BoundChain | SegmentChain, ids: Ids) -> Logits:
+def all_heads(chain: CudaRunner | CpuRunner, ids: Ids) -> Logits:
     """Return (exits, labels): what every exit says of one text alone.
 
     Args:

@@ -10,12 +10,12 @@ import numpy as np
 
 from loadtest.gpu_check.checks import shape_of
 from loadtest.gpu_check.subject import Subject
-from serve.admission import QueueLimits
-from serve.core import ModelShape
-from serve.engine import Engine
-from serve.row import Answer, Outcome, Row
+from serve.engine.admission import QueueLimits
+from serve.engine.core import ModelShape
+from serve.engine.engine import Engine
+from serve.engine.row import Answer, Outcome, Row
+from serve.engine.runner import Runner
 from serve.rules import ExitRule, LayerRule, NeverRule
-from serve.runner import Runner
 
 LENGTHS = (8, 64)  # of the texts, uniform
 _LONE = 50

@@ -1,4 +1,4 @@
-"""Times of single waves: segments against one graph, early exits, wave sizes."""
+"""Times of single batches: segments against one graph, early exits, batch sizes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ import numpy as np
 import onnxruntime as ort
 
 from loadtest.gpu_check.subject import Subject, random_ids
-from serve.cuda_segments import BoundChain, OpenSession
-from serve.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.runtime.cuda_runner import CudaRunner, OpenSession
 
 SHAPES = ((1, 8), (1, 32), (1, 128), (8, 32), (32, 32), (32, 128))
 SCALING_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -26,7 +26,7 @@ class Timing(NamedTuple):
     """Medians of one shape, in milliseconds.
 
     Attributes:
-        rows: in the wave.
+        rows: in the batch.
         tokens: of each row; nothing is padding.
         until_exit_ms: per exit, from the start until its logits are on the host.
         unasked_ms: all segments, with the logits of the last exit alone.
@@ -40,8 +40,8 @@ class Timing(NamedTuple):
     one_graph_ms: float | None
 
 
-class WaveSize(NamedTuple):
-    """What a wave of so many rows takes through all segments, every exit asked."""
+class BatchSize(NamedTuple):
+    """What a batch of so many rows takes through all segments, every exit asked."""
 
     rows: int
     tokens: int
@@ -73,18 +73,18 @@ def time_shapes(
     return [_time_shape(subject, one_graph, shape, seconds) for shape in fitting]
 
 
-def time_wave_sizes(subject: Subject, seconds: float) -> list[WaveSize]:
-    """Return what ever larger waves take; `seconds` for each."""
+def time_batch_sizes(subject: Subject, seconds: float) -> list[BatchSize]:
+    """Return what ever larger batches take; `seconds` for each."""
     tokens = min(SCALING_TOKENS, subject.max_tokens)
     found = []
     for rows in SCALING_ROWS:
         feeds = _feeds(subject, rows, tokens)
         (times,) = _medians_s([partial(until_exits, subject.chain, feeds)], seconds)
-        found.append(WaveSize(rows, tokens, 1e3 * times[-1], rows / times[-1]))
+        found.append(BatchSize(rows, tokens, 1e3 * times[-1], rows / times[-1]))
     return found
 
 
-def until_exits(chain: BoundChain, feeds: _Feeds) -> list[float]:
+def until_exits(chain: CudaRunner, feeds: _Feeds) -> list[float]:
     """Return the seconds from the start until each exit's logits were on the host."""
     mask = feeds[ATTENTION_MASK]
     every_row = np.arange(len(mask))

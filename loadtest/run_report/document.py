@@ -90,7 +90,7 @@ def _server(moved: Scrape) -> Json:
     """Return the server's own counts and times over the run, in ms."""
     run = moved.total("offramp_layers_run_total")
     saved = moved.total("offramp_layers_saved_total")
-    tokens = moved.total("offramp_wave_tokens_total")
+    tokens = moved.total("offramp_batch_tokens_total")
     padding = moved.total("offramp_padding_tokens_total")
     stages = {
         stage: _ms(moved.spread("offramp_stage_duration_seconds", stage=stage)) for stage in _STAGES
@@ -102,7 +102,7 @@ def _server(moved: Scrape) -> Json:
         },
         "http": _ms(moved.spread("offramp_request_duration_seconds", route="/v1/classify")),
         "stages": stages,
-        "rows_per_wave": moved.spread("offramp_wave_rows").mean,
+        "rows_per_batch": moved.spread("offramp_batch_rows").mean,
         "layers_saved": saved / (run + saved) if run + saved else math.nan,
         "padding": padding / (tokens + padding) if tokens + padding else math.nan,
     }

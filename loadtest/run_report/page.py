@@ -92,10 +92,12 @@ def _times(found: Json) -> str:
         ["server, /metrics: HTTP request", *_three(server["http"])],
         *([f"server, /metrics: {s}", *_three(t)] for s, t in server["stages"].items()),
     ]
-    waves = f"{shown(server['rows_per_wave'])} rows a wave, padding {percent(server['padding'])}"
+    batches = (
+        f"{shown(server['rows_per_batch'])} rows a batch, padding {percent(server['padding'])}"
+    )
     codes = ", ".join(f"{int(n)} x {code}" for code, n in server["requests_by_code"].items() if n)
     return table(("ms", "mean", "p50", "p99"), rows) + (
-        f"\n\nQuantiles of /metrics are estimated within buckets. {waves}; "
+        f"\n\nQuantiles of /metrics are estimated within buckets. {batches}; "
         f"HTTP statuses: {codes or 'not to be seen'}."
     )
 

@@ -10,13 +10,13 @@ from loadtest.simulator.device import Device
 from loadtest.simulator.forming import Former
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.scheduler import WaveLimits
-from serve.waiting import STAY
+from serve.engine.scheduler import BatchLimits
+from serve.engine.waiting_queue import STAY
 
 Progress = Callable[[int], None]
 
 
-def run_whole(work: Workload, device: Device, limits: WaveLimits, tell: Progress) -> Record:
+def run_whole(work: Workload, device: Device, limits: BatchLimits, tell: Progress) -> Record:
     """Serve the workload with batches of the whole model."""
     former = Former(work, limits, device.until([1.0] * len(device)))
     tokens, record = work.tokens.tolist(), Record.of(len(work))
@@ -37,7 +37,9 @@ def run_whole(work: Workload, device: Device, limits: WaveLimits, tell: Progress
     return record
 
 
-def run_to_completion(work: Workload, device: Device, limits: WaveLimits, tell: Progress) -> Record:
+def run_to_completion(
+    work: Workload, device: Device, limits: BatchLimits, tell: Progress
+) -> Record:
     """Serve the workload with batches that only shrink."""
     # The price that the engine counts with serves the batches better than the true shares do.
     former = Former(work, limits, device.until([STAY] * len(device)))

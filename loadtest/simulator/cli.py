@@ -21,10 +21,10 @@ from loadtest.simulator.lengths import Lengths, read_lengths
 from loadtest.simulator.tables import part_table, summary_table
 from loadtest.simulator.trace import read_trace
 from loadtest.simulator.workload import Traffic, replayed
-from serve.scheduler import WaveLimits
+from serve.engine.scheduler import BatchLimits
 
 _LOADS = "0.70,0.75,0.80,0.85,0.90,0.95"
-_LIMITS = WaveLimits()
+_LIMITS = BatchLimits()
 _BURST_RUNS = 10  # a burst lasts so many lone full runs on average,
 _TYPICAL_TOKENS = 25  # of a text with so many tokens
 
@@ -67,9 +67,9 @@ def simulate(
     search: Annotated[
         bool, typer.Option(help="Look for the highest rate whose p99 keeps the bound.")
     ] = True,
-    max_rows: Annotated[int, typer.Option(help="Rows in a wave.", min=1)] = _LIMITS.max_rows,
+    max_rows: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = _LIMITS.max_rows,
     max_tokens: Annotated[
-        int, typer.Option(help="Rows times longest row in a wave.", min=1)
+        int, typer.Option(help="Rows times longest row in a batch.", min=1)
     ] = _LIMITS.max_tokens,
     urgent: Annotated[
         float, typer.Option(help="Share of requests with high priority.", min=0, max=1)
@@ -88,7 +88,7 @@ def simulate(
 ) -> None:
     """Compare the engine's scheduler with batches that run to completion, on simulated devices.
 
-    All contenders get the same requests, the same costs and the same limits on a wave: the engine;
+    All contenders get the same requests, the same costs and the same limits on a batch: the engine;
     batches of the whole model without early exit; and batches that rows leave early but none joins
     before the end. The same seed gives the same figures.
     """

@@ -9,9 +9,9 @@ from loadtest.simulator.device import Device
 from loadtest.simulator.engine import run_engine
 from loadtest.simulator.record import Figures, Record, figures
 from loadtest.simulator.workload import Traffic, Workload
-from serve.scheduler import WaveLimits
+from serve.engine.scheduler import BatchLimits
 
-Contender: TypeAlias = Callable[[Workload, Device, WaveLimits, Progress], Record]
+Contender: TypeAlias = Callable[[Workload, Device, BatchLimits, Progress], Record]
 
 ENGINE, COMPLETION, WHOLE = "engine", "run to completion", "whole model"
 CONTENDERS: Mapping[str, Contender] = {
@@ -27,7 +27,7 @@ class Scene:
 
     Attributes:
         device: what segments cost.
-        limits: bounds on waves, for every contender.
+        limits: bounds on batches, for every contender.
         num_requests: in each simulation.
         seed: of everything drawn.
         bound_times: latency bound in times of a lone full run.
@@ -35,7 +35,7 @@ class Scene:
     """
 
     device: Device
-    limits: WaveLimits
+    limits: BatchLimits
     num_requests: int
     seed: int
     bound_times: float

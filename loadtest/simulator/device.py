@@ -1,4 +1,4 @@
-"""What a simulated device takes for segments; it runs one wave at a time."""
+"""What a simulated device takes for segments; it runs one batch at a time."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.simulator.faults import InvalidSimulation
-from serve.cost import SegmentCost
+from serve.engine.cost_model import SegmentCost
 
 # What the server calls a segment's figures, in the order of SegmentCost, and their units.
 _SERVED = {"fixed_ms": 1e-3, "per_token_us": 1e-6, "per_token_pair_ns": 1e-9}
@@ -21,8 +21,8 @@ class Device:
     Attributes:
         name: for reports.
         segments: their costs, first to last.
-        host_s: the host's time per wave and segment: choosing, judging, the round trip for logits.
-        join_fixed_s: copying waves together, whatever their size.
+        host_s: the host's time per batch and segment: choosing, judging, the round trip for logits.
+        join_fixed_s: copying batches together, whatever their size.
         join_per_token_s: for each token copied.
     """
 
@@ -44,7 +44,7 @@ class Device:
         return sum(self.host_s + cost.seconds(1, tokens) for cost in self.segments)
 
     def join_s(self, rows: int, tokens: int) -> float:
-        """Return the time of copying the hidden states of a wave together."""
+        """Return the time of copying the hidden states of a batch together."""
         return self.join_fixed_s + self.join_per_token_s * rows * tokens
 
     def until(self, shares: Sequence[float]) -> SegmentCost:
@@ -63,7 +63,7 @@ def gpu_like(num_segments: int) -> Device:
 
     A layer as wide as BERT-base is 14.2 MFLOP per token (12 x 768 x 768 multiplications and as
     many additions), in half precision at 250 TFLOP/s 0.06 us. A dozen kernels, the round trip for
-    the logits and the host's work between two segments take 130 us, whatever the wave.
+    the logits and the host's work between two segments take 130 us, whatever the batch.
     """
     cost = SegmentCost(fixed_s=100e-6, per_token_s=0.06e-6)
     return Device("gpu-like", (cost,) * num_segments, 30e-6, 20e-6, 0.002e-6)

@@ -1,4 +1,4 @@
-"""The engine's own scheduler and waves on a simulated device."""
+"""The engine's own scheduler and batches on a simulated device."""
 
 import math
 from bisect import bisect_right
@@ -9,10 +9,10 @@ from loadtest.simulator.batches import Progress
 from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.cost import CostModel, SegmentCost
-from serve.row import Priority
-from serve.scheduler import Scheduler, WaveLimits
-from serve.wave import Wave, gather
+from serve.engine.batch import Batch, gather
+from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.row import Priority
+from serve.engine.scheduler import BatchLimits, Scheduler
 
 _SWEEP_EVERY_S = 0.005  # as the engine's core
 
@@ -33,13 +33,13 @@ class LightRow:
 class MakeScheduler(Protocol):
     """Whatever builds a scheduler; another one than the engine's may be tried."""
 
-    def __call__(self, device: Device, limits: WaveLimits) -> Any: ...
+    def __call__(self, device: Device, limits: BatchLimits) -> Any: ...
 
 
-def engine_scheduler(device: Device, limits: WaveLimits) -> Scheduler:
+def engine_scheduler(device: Device, limits: BatchLimits) -> Scheduler:
     """Return the engine's scheduler, which knows the device's costs as if measured.
 
-    The host's time per wave counts as the segment's: the engine measures both together.
+    The host's time per batch counts as the segment's: the engine measures both together.
     """
     costs = [SegmentCost(cost.fixed_s + device.host_s, *cost[1:]) for cost in device.segments]
     return Scheduler(len(device), limits, CostModel.of(costs, device.join_per_token_s))
@@ -48,7 +48,7 @@ def engine_scheduler(device: Device, limits: WaveLimits) -> Scheduler:
 def run_engine(
     work: Workload,
     device: Device,
-    limits: WaveLimits,
+    limits: BatchLimits,
     tell: Progress,
     make: MakeScheduler = engine_scheduler,
 ) -> Record:
@@ -104,35 +104,35 @@ class _Engine:
         if self._now_s < self._swept_s + _SWEEP_EVERY_S:
             return
         self._swept_s = self._now_s
-        for row in self._scheduler.remove_gone(self._now_s):
+        for row in self._scheduler.drop_expired(self._now_s):
             self._record.give_up(row.request)
 
     def _turn(self) -> None:
-        waves = self._scheduler.next_waves(self._now_s)
-        wave = gather(waves) if len(waves) > 1 else waves[0]
-        if self._hurried and wave.depth:
-            self._retire(wave, [row for row in wave.rows if row.deadline_s <= self._now_s])
-        if wave.rows:
-            self._segment(wave, joined=len(waves) > 1)
-            wave.depth += 1
-            exits, depth, rows = self._exits, wave.depth, cast(list[LightRow], wave.rows)
-            self._retire(wave, [row for row in rows if exits[row.request] <= depth])
-        self._scheduler.put_back(wave, self._now_s)
+        batches = self._scheduler.schedule(self._now_s)
+        batch = gather(batches) if len(batches) > 1 else batches[0]
+        if self._hurried and batch.depth:
+            self._retire(batch, [row for row in batch.rows if row.deadline_s <= self._now_s])
+        if batch.rows:
+            self._segment(batch, joined=len(batches) > 1)
+            batch.depth += 1
+            exits, depth, rows = self._exits, batch.depth, cast(list[LightRow], batch.rows)
+            self._retire(batch, [row for row in rows if exits[row.request] <= depth])
+        self._scheduler.requeue(batch, self._now_s)
 
-    def _segment(self, wave: Wave, joined: bool) -> None:
-        rows, longest = len(wave.rows), wave.longest
-        seconds = self._device.host_s + self._device.segments[wave.depth].seconds(rows, longest)
+    def _segment(self, batch: Batch, joined: bool) -> None:
+        rows, longest = len(batch.rows), batch.longest
+        seconds = self._device.host_s + self._device.segments[batch.depth].seconds(rows, longest)
         if joined:
             seconds += self._device.join_s(rows, longest)
         self._now_s += seconds
         self._record.busy_s += seconds
-        self._record.run(rows, sum(row.num_tokens for row in wave.rows), longest)
+        self._record.run(rows, sum(row.num_tokens for row in batch.rows), longest)
 
-    def _retire(self, wave: Wave, leaving: list[Any]) -> None:
-        """Answer these rows and take them out of the wave."""
+    def _retire(self, batch: Batch, leaving: list[Any]) -> None:
+        """Answer these rows and take them out of the batch."""
         if not leaving:
             return
         for row in leaving:
-            self._record.answer(row.request, self._now_s, wave.depth)
+            self._record.answer(row.request, self._now_s, batch.depth)
         gone = set(map(id, leaving))
-        wave.set_rows([row for row in wave.rows if id(row) not in gone])
+        batch.set_rows([row for row in batch.rows if id(row) not in gone])

@@ -1,7 +1,7 @@
 """The best batch that the waiting requests allow, for contenders that are not the engine.
 
 They get every advantage: the true cost of the device, the same bounds on rows and tokens as the
-engine, and its own choice of the oldest request's company (`serve.forming`).
+engine, and its own choice of the oldest request's company (`serve.engine.batch_selection`).
 """
 
 import math
@@ -11,16 +11,16 @@ from itertools import islice
 
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.cost import SegmentCost
-from serve.forming import Bounds, company
-from serve.scheduler import WaveLimits
-from serve.waiting import LOOKAHEAD
+from serve.engine.batch_selection import Bounds, company
+from serve.engine.cost_model import SegmentCost
+from serve.engine.scheduler import BatchLimits
+from serve.engine.waiting_queue import LOOKAHEAD
 
 
 class Former:
     """Waiting requests, by priority and age, and the batches made of them."""
 
-    def __init__(self, work: Workload, limits: WaveLimits, cost: SegmentCost) -> None:
+    def __init__(self, work: Workload, limits: BatchLimits, cost: SegmentCost) -> None:
         """Prepare for one workload.
 
         Args:

@@ -22,7 +22,7 @@ class Record:
         busy_s: time the device and its host worked.
         num_tokens: real tokens that went through segments.
         padded_tokens: those with padding.
-        wave_rows: rows -> segment runs with so many.
+        batch_rows: rows -> segment runs with so many.
         answers: how often each request was answered or given up; 1 each in the end.
     """
 
@@ -32,7 +32,7 @@ class Record:
     busy_s: float = 0.0
     num_tokens: int = 0
     padded_tokens: int = 0
-    wave_rows: Counter[int] = field(default_factory=Counter)
+    batch_rows: Counter[int] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, num: int) -> "Record":
@@ -51,7 +51,7 @@ class Record:
 
     def run(self, rows: int, real_tokens: int, longest: int) -> None:
         """Note one run of one segment."""
-        self.wave_rows[rows] += 1
+        self.batch_rows[rows] += 1
         self.num_tokens += real_tokens
         self.padded_tokens += rows * longest
 
@@ -69,9 +69,9 @@ class Figures:
         p99_ms: the same; infinite where more than 1 % never got an answer.
         lone_p99_ms: the same of texts that are requests of their own.
         within_bound: share of all requests answered within the bound.
-        wave_rows: mean rows per segment run.
-        wave_rows_p10: tenth percentile over segment runs.
-        wave_rows_p90: ninetieth.
+        batch_rows: mean rows per segment run.
+        batch_rows_p10: tenth percentile over segment runs.
+        batch_rows_p90: ninetieth.
         padding: share of tokens computed that were padding.
         mean_layer: mean segments run per answer.
         unanswered: requests whose deadline came first.
@@ -85,9 +85,9 @@ class Figures:
     p99_ms: float
     lone_p99_ms: float
     within_bound: float
-    wave_rows: float
-    wave_rows_p10: float
-    wave_rows_p90: float
+    batch_rows: float
+    batch_rows_p10: float
+    batch_rows_p90: float
     padding: float
     mean_layer: float
     unanswered: int
@@ -107,7 +107,7 @@ def figures(contender: str, work: Workload, record: Record, bound_s: float) -> F
     began_s = float(work.arrival_s[0])
     span_s = float(max(answered_s.max(), work.arrival_s[-1])) - began_s
     spread_s = float(work.arrival_s[-1]) - began_s
-    rows = np.repeat(*_counts(record.wave_rows))
+    rows = np.repeat(*_counts(record.batch_rows))
     return Figures(
         contender=contender,
         offered_per_s=len(work) / spread_s if spread_s else np.inf,
@@ -117,17 +117,17 @@ def figures(contender: str, work: Workload, record: Record, bound_s: float) -> F
         p99_ms=_percentile_ms(latency_s, 99),
         lone_p99_ms=_percentile_ms(latency_s[work.lone], 99),
         within_bound=float((latency_s <= bound_s).mean()),
-        wave_rows=float(rows.mean()),
-        wave_rows_p10=float(np.percentile(rows, 10)),
-        wave_rows_p90=float(np.percentile(rows, 90)),
+        batch_rows=float(rows.mean()),
+        batch_rows_p10=float(np.percentile(rows, 10)),
+        batch_rows_p90=float(np.percentile(rows, 90)),
         padding=1 - record.num_tokens / record.padded_tokens,
         mean_layer=float(np.array(record.layers)[answered].mean()),
         unanswered=int((~answered).sum()),
     )
 
 
-def _counts(wave_rows: Counter[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    rows, times = zip(*sorted(wave_rows.items()), strict=True)
+def _counts(batch_rows: Counter[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows, times = zip(*sorted(batch_rows.items()), strict=True)
     return np.array(rows), np.array(times)
 
 

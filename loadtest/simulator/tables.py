@@ -34,8 +34,8 @@ def part_table(part: Part, reference: str) -> Table:
                 f"{found.p99_ms:.1f}",
                 f"{found.lone_p99_ms:.1f}",
                 f"{found.within_bound:.3f}",
-                f"{found.wave_rows:.1f}",
-                f"{found.wave_rows_p10:.0f}-{found.wave_rows_p90:.0f}",
+                f"{found.batch_rows:.1f}",
+                f"{found.batch_rows_p10:.0f}-{found.batch_rows_p90:.0f}",
                 "" if place else _rated(point.ratio),
                 end_section=place == len(point.figures) - 1,
             )

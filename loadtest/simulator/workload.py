@@ -9,7 +9,7 @@ from loadtest.simulator.arrivals import Arrivals, Recorded, Times
 from loadtest.simulator.exits import ExitMix
 from loadtest.simulator.lengths import Lengths
 from loadtest.simulator.trace import Trace
-from serve.row import Priority
+from serve.engine.row import Priority
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,7 @@ class Workload:
         arrival_s: (requests,) ascending.
         tokens: (requests,).
         exits: (requests,) segments each runs through, from 1.
-        priority: (requests,) values of `serve.row.Priority`.
+        priority: (requests,) values of `serve.engine.row.Priority`.
         deadline_s: (requests,) on the clock of `arrival_s`; infinite for none.
         ahead_tokens: (requests,) tokens of the texts before each in a request of several.
         lone: (requests,) whether each is a request of its own.

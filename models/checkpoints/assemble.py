@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.found import Reading
-from models.families import build_encoder
+from models.encoders.families import build_encoder
 from models.multi_exit import MultiExitModel
 
 

@@ -8,8 +8,8 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.weights import Weights, read_weights
-from models.families import FAMILIES
-from serve.traits import Task
+from models.encoders.families import FAMILIES
+from serve.rules.traits import Task
 
 CONFIG = "config.json"
 # Besides what its class lists, what a config may say that matters here.

@@ -20,8 +20,8 @@ from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.found import Found, Reading
 from models.checkpoints.vocabulary import tokenizer_json
 from models.multi_exit import MultiExitModel
-from serve.manifest import TrainedFor
-from serve.policy import Policy
+from serve.bundle.manifest import TrainedFor
+from serve.policy.document import Policy
 
 ORIGINAL = "original"
 # Buffers that transformers once saved and computes itself.

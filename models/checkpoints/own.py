@@ -6,9 +6,9 @@ from transformers import PreTrainedConfig
 from models.checkpoints.checkpoint import RawCheckpoint
 from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.found import Found, Reading
-from models.families import family_of
+from models.encoders.families import family_of
 from models.multi_exit import ExitConfig
-from serve.explain import explain
+from serve.validation import explain
 
 
 def claims(raw: RawCheckpoint) -> bool:

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from models.checkpoints.checkpoint import RawCheckpoint
 from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.found import Found, Reading
-from models.families import FAMILIES
+from models.encoders.families import FAMILIES
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.checkpoints.formats import Loaded
 from models.checkpoints.sentences import SENTENCES
-from serve.traits import Task
+from serve.rules.traits import Task
 
 _RANDOM_ROWS, _RANDOM_TOKENS = 32, 12
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.found import Found
-from serve.bundle import TOKENIZER
+from serve.bundle.loader import TOKENIZER
 
 _VOCABULARY, _BPE, _MERGES = "vocab.txt", "vocab.json", "merges.txt"
 _SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")

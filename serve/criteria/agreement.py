@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.carry import (
+from serve.criteria.carry import (
     BEFORE,
     ENSEMBLE,
     HEADS,
@@ -17,14 +17,18 @@ from serve.carry import (
     WEIGHTS,
     fit,
 )
-from serve.columns import RuleColumns
 from serve.criteria.certainty import normalized
-from serve.opinion import ExitIndex, Opinion, Rows, Said, Temperature
-from serve.parts import decisions, probabilities
+from serve.criteria.head_output import ExitIndex, HeadOutput, Opinion, Rows, Temperature
+from serve.criteria.multipart import decisions, probabilities
+from serve.criteria.rule_state import RuleState
 
 
 def by_patience(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Often enough in a row the same answer as at the exit before."""
     agrees = _AGREEING[columns.task](columns, rows, said)
@@ -34,7 +38,11 @@ def by_patience(
 
 
 def by_confident_patience(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Often enough in a row a normalized entropy below the threshold."""
     signal = normalized(columns, rows, said)
@@ -47,7 +55,11 @@ def by_confident_patience(
 
 
 def by_voting(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Enough of the exits so far for one label, and no tie."""
     carry = columns.carry
@@ -69,14 +81,14 @@ def tied(votes: NDArray[np.float64]) -> NDArray[np.bool_]:
     return several
 
 
-def _same_label(columns: RuleColumns, rows: Rows, said: Said) -> NDArray[np.bool_]:
+def _same_label(columns: RuleState, rows: Rows, said: HeadOutput) -> NDArray[np.bool_]:
     label = decisions("single_label", said.logits)
     agrees: NDArray[np.bool_] = (label == columns.label[rows]) & (label >= 0)
     columns.label[rows] = label
     return agrees
 
 
-def _same_parts(columns: RuleColumns, rows: Rows, said: Said) -> NDArray[np.bool_]:
+def _same_parts(columns: RuleState, rows: Rows, said: HeadOutput) -> NDArray[np.bool_]:
     """All labels, or all tokens that count, are decided as at the exit before."""
     carry, now = columns.carry, decisions(columns.task, said.logits)
     carry[BEFORE] = fit(carry[BEFORE], now.shape[1], -1)
@@ -87,7 +99,7 @@ def _same_parts(columns: RuleColumns, rows: Rows, said: Said) -> NDArray[np.bool
     return agrees & counted.any(axis=1)
 
 
-def _near_value(columns: RuleColumns, rows: Rows, said: Said) -> NDArray[np.bool_]:
+def _near_value(columns: RuleState, rows: Rows, said: HeadOutput) -> NDArray[np.bool_]:
     """The value is less than the tolerance from that of the exit before."""
     value = said.logits[:, 0]
     value = np.where(np.isfinite(value), value, np.float32(np.nan))
@@ -105,9 +117,9 @@ _AGREEING = {
 
 
 def _add_up(
-    columns: RuleColumns,
+    columns: RuleState,
     rows: Rows,
-    said: Said,
+    said: HeadOutput,
     known: NDArray[np.bool_],
     confident: NDArray[np.bool_],
 ) -> None:

@@ -3,19 +3,19 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.carry import BEST_EXIT, BEST_LOGITS, HEADS, TOTAL, VOTES, fit
-from serve.columns import KINDS, RuleColumns
 from serve.criteria.agreement import tied
-from serve.opinion import ExitIndex, Given, Said
-from serve.parts import logits_of
+from serve.criteria.carry import BEST_EXIT, BEST_LOGITS, HEADS, TOTAL, VOTES, fit
+from serve.criteria.head_output import ExitIndex, HeadOutput, Prediction
+from serve.criteria.multipart import logits_of
+from serve.criteria.rule_state import KINDS, RuleState
 from serve.rules import VotingRule
 
 _VOTING = KINDS.index(VotingRule)
 
 
 def answers(
-    columns: RuleColumns, said: Said, confident: NDArray[np.bool_], exit_index: ExitIndex
-) -> Given | None:
+    columns: RuleState, said: HeadOutput, confident: NDArray[np.bool_], exit_index: ExitIndex
+) -> Prediction | None:
     """Return the answers that the rows would leave with now; None if all are this exit's own.
 
     Args:
@@ -28,7 +28,7 @@ def answers(
     if not (VOTES in carry or BEST_EXIT in carry or TOTAL in carry):
         return None
     exits = np.array(np.broadcast_to(exit_index, num_rows), np.int64)
-    given = Given(said.logits.copy(), exits, np.full(num_rows, -1, np.int64))
+    given = Prediction(said.logits.copy(), exits, np.full(num_rows, -1, np.int64))
     if VOTES in carry:
         _elect(columns, given)
     if BEST_EXIT in carry:
@@ -43,7 +43,7 @@ def answers(
     return given
 
 
-def _elect(columns: RuleColumns, given: Given) -> None:
+def _elect(columns: RuleState, given: Prediction) -> None:
     """Let the majority name the label; in a tie this exit's own stands."""
     rows = np.flatnonzero(columns.kind == _VOTING)
     votes = columns.carry[VOTES][rows]

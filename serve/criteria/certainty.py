@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.carry import BEST, BEST_EXIT, BEST_LOGITS, FALLBACK, OF_LABEL, QUANTILE, fit
-from serve.columns import RuleColumns
-from serve.opinion import ExitIndex, Opinion, Rows, Said, Temperature
-from serve.parts import distributions, reduced
-from serve.signals import confidence, entropy, margin, normalized_entropy, softmax
+from serve.criteria.carry import BEST, BEST_EXIT, BEST_LOGITS, FALLBACK, OF_LABEL, QUANTILE, fit
+from serve.criteria.head_output import ExitIndex, HeadOutput, Opinion, Rows, Temperature
+from serve.criteria.multipart import distributions, reduced
+from serve.criteria.rule_state import RuleState
+from serve.criteria.signals import confidence, entropy, margin, normalized_entropy, softmax
 
 
 def by_entropy(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Entropy below the threshold."""
     threshold = columns.threshold_at(rows, exit_index)
@@ -26,7 +30,11 @@ def by_entropy(
 
 
 def by_normalized_entropy(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Normalized entropy below the threshold."""
     signal = normalized(columns, rows, said)
@@ -34,7 +42,11 @@ def by_normalized_entropy(
 
 
 def by_confidence(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Top probability, at the exit's temperature, at or above the threshold."""
     if columns.task == "single_label":
@@ -49,7 +61,11 @@ def by_confidence(
 
 
 def by_margin(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Top probability above the second by more than the threshold."""
     if columns.task == "single_label":
@@ -60,7 +76,11 @@ def by_margin(
 
 
 def by_learned(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """The head's own predicted error below the threshold."""
     signal = said.uncertainty
@@ -70,7 +90,11 @@ def by_learned(
 
 
 def by_classes(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, temperature: Temperature
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    temperature: Temperature,
 ) -> Opinion:
     """Probability of the most probable label above that label's threshold."""
     p, label = softmax(said.logits), said.logits.argmax(axis=-1)
@@ -80,14 +104,14 @@ def by_classes(
     return confident, signal
 
 
-def normalized(columns: RuleColumns, rows: Rows, said: Said) -> NDArray[np.float32]:
+def normalized(columns: RuleState, rows: Rows, said: HeadOutput) -> NDArray[np.float32]:
     """Return (rows,) normalized entropies; of several parts, reduced."""
     if columns.task == "single_label":
         return normalized_entropy(said.logits)
     return _of_parts(columns, rows, said, normalized_entropy)
 
 
-def _shown(signal: NDArray[np.float32], said: Said) -> NDArray[np.float32]:
+def _shown(signal: NDArray[np.float32], said: HeadOutput) -> NDArray[np.float32]:
     """Return the signals as they are reported: 0 of rows in which no token counts."""
     if said.counted is None:
         return signal
@@ -95,9 +119,9 @@ def _shown(signal: NDArray[np.float32], said: Said) -> NDArray[np.float32]:
 
 
 def _of_parts(
-    columns: RuleColumns,
+    columns: RuleState,
     rows: Rows,
-    said: Said,
+    said: HeadOutput,
     read: Callable[..., NDArray[np.float32]],
     *temperature: Any,
 ) -> NDArray[np.float32]:
@@ -108,7 +132,11 @@ def _of_parts(
 
 
 def _note_best(
-    columns: RuleColumns, rows: Rows, said: Said, exit_index: ExitIndex, signal: NDArray[np.float32]
+    columns: RuleState,
+    rows: Rows,
+    said: HeadOutput,
+    exit_index: ExitIndex,
+    signal: NDArray[np.float32],
 ) -> None:
     """Keep the answers of rows that are surer here than at any exit before.
 

@@ -7,9 +7,10 @@ margin too, and the entropy at least theirs.
 import math
 from collections.abc import Callable
 
-from serve.carry import THRESHOLDS
-from serve.columns import KINDS, NEVER
-from serve.compiled import Compiled, compiler
+from serve.criteria.carry import THRESHOLDS
+from serve.criteria.compiled_rule import Compiled, compiler
+from serve.criteria.rule_state import KINDS, NEVER
+from serve.engine.runner import LEAVES
 from serve.rules import (
     ConfidenceRule,
     EntropyRule,
@@ -18,8 +19,7 @@ from serve.rules import (
     MarginRule,
     NormalizedEntropyRule,
 )
-from serve.runner import LEAVES
-from serve.traits import Traits
+from serve.rules.traits import Traits
 
 # More than float32 errs in the signals that the gaps are compared with.
 _SLACK = 1e-5

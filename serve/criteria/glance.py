@@ -1,7 +1,7 @@
 """Whether a row that is alone stays at an exit: known beforehand, or seen without arrays.
 
 Between two runs of a large segment the processor's caches hold weights and nothing of ours. What
-judges a wave then takes 100 to 200 microseconds for a single row; two numbers compared take ten.
+judges a batch then takes 100 to 200 microseconds for a single row; two numbers compared take ten.
 A glance is for rows that surely stay. Whoever may leave is judged in full, with its state as it
 was before, so that a glance decides nobody's answer.
 """
@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from serve.columns import RuleColumns
 from serve.criteria.gaps import least_gaps
+from serve.criteria.rule_state import RuleState
+from serve.engine.runner import Gaps
 from serve.rules import ExitRule, PatienceRule
-from serve.runner import Gaps
-from serve.traits import Traits
+from serve.rules.traits import Traits
 
 # Takes the logits, which exit it is, counted from 0, and the row's columns. Returns whether the
 # row stays; if so, its columns are as if it had been judged.
-Glance: TypeAlias = Callable[[list[float], int, RuleColumns], bool]
+Glance: TypeAlias = Callable[[list[float], int, RuleState], bool]
 
 
 @lru_cache(maxsize=1024)
@@ -59,7 +59,7 @@ def tells_labels(traits: Traits) -> bool:
 
 
 def _by_gap(gaps: tuple[float, ...]) -> Glance:
-    def stays(logits: list[float], exit_index: int, columns: RuleColumns) -> bool:
+    def stays(logits: list[float], exit_index: int, columns: RuleState) -> bool:
         if len(logits) == 2:
             one, other = logits
             return abs(one - other) < gaps[exit_index]
@@ -69,7 +69,7 @@ def _by_gap(gaps: tuple[float, ...]) -> Glance:
     return stays
 
 
-def count_on(logits: list[float], exit_index: int, columns: RuleColumns) -> bool:
+def count_on(logits: list[float], exit_index: int, columns: RuleState) -> bool:
     """Count on for patience, a `Glance`; what is not finite is left to the judge."""
     label, streak = logits.index(max(logits)), 0
     if label == columns.label[0]:

@@ -1,19 +1,19 @@
 """At which exits rows surely stay, known before they are reached.
 
-There a runner may go on by itself (`serve.runner.PassingRunner`). Where the rule counts what exits
-say, it is told afterwards.
+There a runner may go on by itself (`serve.engine.runner.PassingRunner`). Where the rule counts what
+exits say, it is told afterwards.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.columns import KINDS, NEVER, RuleColumns
 from serve.criteria.gaps import COUNT_NOTHING
 from serve.criteria.glance import count_on, gaps_at, tells_labels
-from serve.judge import Said, judge
+from serve.criteria.judge import HeadOutput, judge
+from serve.criteria.rule_state import KINDS, NEVER, RuleState
+from serve.engine.runner import ASKED, Gaps
 from serve.rules import ExitRule, PatienceRule
-from serve.runner import ASKED, Gaps
-from serve.traits import Traits
+from serve.rules.traits import Traits
 
 _PATIENCE = KINDS.index(PatienceRule)
 
@@ -21,7 +21,7 @@ _PATIENCE = KINDS.index(PatienceRule)
 def gaps_from(
     depth: int,
     rule: ExitRule,
-    columns: RuleColumns,
+    columns: RuleState,
     traits: Traits,
     temperatures: tuple[float, ...],
 ) -> Gaps | None:
@@ -46,7 +46,7 @@ def gaps_from(
 
 
 def come_by(
-    columns: RuleColumns, passed: NDArray[np.float32], depth: int, temperatures: tuple[float, ...]
+    columns: RuleState, passed: NDArray[np.float32], depth: int, temperatures: tuple[float, ...]
 ) -> None:
     """Tell a row's rule what the exits have said that it has passed.
 
@@ -60,11 +60,11 @@ def come_by(
         return
     for exit_index, logits in enumerate(passed, depth):
         if not count_on(logits.tolist()[0], exit_index, columns):
-            said, temperature = Said(logits, None), temperatures[exit_index]
+            said, temperature = HeadOutput(logits, None), temperatures[exit_index]
             judge(columns, said, exit_index, len(temperatures), temperature)
 
 
-def _where_nobody_asks(depth: int, columns: RuleColumns, num_exits: int) -> Gaps | None:
+def _where_nobody_asks(depth: int, columns: RuleState, num_exits: int) -> Gaps | None:
     """Return that no exit is asked before the first at which one of several rows may leave."""
     if not (columns.bounded or NEVER in columns.kinds):
         return None
@@ -76,7 +76,7 @@ def _where_nobody_asks(depth: int, columns: RuleColumns, num_exits: int) -> Gaps
     return np.where(np.arange(num_exits) < first_look, np.inf, 0).astype(np.float32)
 
 
-def _before_patience_ends(depth: int, columns: RuleColumns, traits: Traits) -> Gaps | None:
+def _before_patience_ends(depth: int, columns: RuleState, traits: Traits) -> Gaps | None:
     """Return that exits only say something while agreement of all would be too little or early."""
     agreed = -1 if columns.label[0] < 0 else int(columns.streak[0])
     enough = depth + int(columns.patience[0]) - 1 - agreed

@@ -10,7 +10,7 @@ from serve.rules.certainty import ClassesRule, EntropyRule, thresholds_in
 from serve.rules.exit_rule import ExitRule
 from serve.rules.fixed import LayerRule
 from serve.rules.rule import PartwiseRule
-from serve.traits import Task, Traits
+from serve.rules.traits import Task, Traits
 
 _FIXED = ("layer", "never")
 _OF_PARTS = ("entropy", "normalized_entropy", "confidence", "margin", "patience")

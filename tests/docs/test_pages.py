@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from loadtest.server import free_port
 from serve.rules import EXIT_RULE
 from tests.docs.forks import ready
-from tests.tiny import LABELS, WORDS, tiny_tokenizer
+from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])

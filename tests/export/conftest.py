@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from models.multi_exit import MultiExitModel
-from serve.bundle import Bundle
-from serve.manifest import Precision
-from tests.export.chains import Chain
-from tests.tiny import POLICY, tiny_model, tiny_tokenizer
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from tests.export.support.chains import Chain
+from tests.support.tiny import POLICY, tiny_model, tiny_tokenizer
 
 MakeFolder = Callable[..., Path]
 OpenChain = Callable[[Precision], Chain]

@@ -9,18 +9,24 @@ import onnx_ir as ir
 import pytest
 
 from export import bundle as bundles
-from export import parts
 from export.card import card
+from export.chain import parts
+from export.chain.stages import Span
 from export.errors import ExportFailed
-from export.stages import Span
 from models.multi_exit import MultiExitModel
-from serve.bundle import Bundle, load_bundle
-from serve.calibration import Calibration, Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.manifest import TrainedFor
-from serve.policy import Policy
+from serve.bundle.calibration import (
+    Calibration,
+    Data,
+    ExitFigures,
+    OperatingPoint,
+    VariantCalibration,
+)
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import TrainedFor
+from serve.policy.document import Policy
 from serve.rules import EntropyRule, LayerRule, LearnedRule
 from tests.export.conftest import MakeFolder
-from tests.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL
+from tests.support.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL
 
 
 def test_manifest_describes_the_model(bundle: Bundle) -> None:

@@ -1,14 +1,14 @@
 """The bundle's card, whatever the task is measured by."""
 
 from export.card import card
-from serve.bundle import Bundle
-from serve.calibration import (
+from serve.bundle.calibration import (
     Calibration,
     Data,
     ExitFigures,
     OperatingPoint,
     VariantCalibration,
 )
+from serve.bundle.loader import Bundle
 from serve.rules import NeverRule
 
 DATA = Data(name="dev", rows=10, sha256="0" * 64)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from export.cli import export
 from export.errors import ExportFailed
-from serve.bundle import load_bundle
+from serve.bundle.loader import load_bundle
 from tests.export.conftest import MakeFolder
 
 app = typer.Typer()

@@ -14,13 +14,13 @@ import onnx
 import pytest
 
 from export import bundle as bundles
-from models.families import FAMILIES
+from models.encoders.families import FAMILIES
 from models.multi_exit import ExitConfig, MultiExitModel
-from serve.bundle import Bundle, load_bundle
-from serve.manifest import Precision
-from tests.export.chains import Chain
-from tests.families import CONFIGS, MAX_TOKENS, VOCABULARY, tiny_encoder, with_depth
-from tests.tiny import tiny_tokenizer
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import Precision
+from tests.export.support.chains import Chain
+from tests.support.families import CONFIGS, MAX_TOKENS, VOCABULARY, tiny_encoder, with_depth
+from tests.support.tiny import tiny_tokenizer
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # How many of these there are in a segment of one layer, for the CPU.

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from export.files import hashes, save_segment
-from serve.bundle import Bundle
+from serve.bundle.loader import Bundle
 
 
 def test_large_weights_go_beside_the_graph(bundle: Bundle, tmp_path: Path) -> None:

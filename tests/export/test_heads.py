@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from transformers import AlbertConfig, BertConfig
 
-from export import shared_layers
+from export.chain import shared_layers
+from export.chain.segments import build_segment, variant
+from export.chain.stages import spans
 from export.errors import ExportFailed
-from export.segments import build_segment, variant
-from export.stages import spans
-from models.families import build_encoder
+from models.encoders.families import build_encoder
 from models.heads import AttentionHeadConfig, HeadConfig
 from models.multi_exit import ExitConfig, MultiExitModel
-from serve.manifest import Precision
-from serve.ort_environment import plain_options
+from serve.bundle.manifest import Precision
+from serve.runtime.ort_session import plain_options
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,

@@ -1,7 +1,7 @@
 """Checkpoints of the literature, from their own files to HTTP, against their own inference code.
 
 Every text, under every setting, must get the original's label, logits and exit layer; texts and
-settings all run at once, so rows of different rules share waves.
+settings all run at once, so rows of different rules share batches.
 """
 
 import math
@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 
 from export import bundle as bundles
-from serve.classifier import EngineOptions
-from serve.manifest import Manifest
-from serve.standalone import build_standalone_app
-from tests.originals.elasticbert import ElasticBert
-from tests.originals.fastbert import FastBert
-from tests.originals.highway import (
+from serve.bundle.manifest import Manifest
+from serve.classifier.classifier import EngineOptions
+from serve.http.standalone import build_standalone_app
+from tests.serve.support.live_server import LiveServer, listening
+from tests.support.originals.elasticbert import ElasticBert
+from tests.support.originals.fastbert import FastBert
+from tests.support.originals.highway import (
     Berxit,
     BerxitAlbert,
     BerxitDistilBert,
     DeeBert,
     DeeRoberta,
 )
-from tests.originals.pabee import Pabee, PabeeAlbert, PceeAlbert
-from tests.originals.system import Answer, Row, System
-from tests.originals.transformer import entropy
-from tests.serve.web.live_server import LiveServer, listening
+from tests.support.originals.pabee import Pabee, PabeeAlbert, PceeAlbert
+from tests.support.originals.system import Answer, Row, System
+from tests.support.originals.transformer import entropy
 
 Rule = dict[str, Any]
 

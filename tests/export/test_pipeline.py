@@ -16,11 +16,11 @@ from transformers import (
 )
 
 from export import bundle as bundles
-from serve.classifier import EngineOptions
-from serve.standalone import build_standalone_app
-from tests.families import CONFIGS, with_depth
-from tests.serve.web.live_server import LiveServer, listening
-from tests.tiny import MAX_TOKENS, tiny_tokenizer
+from serve.classifier.classifier import EngineOptions
+from serve.http.standalone import build_standalone_app
+from tests.serve.support.live_server import LiveServer, listening
+from tests.support.families import CONFIGS, with_depth
+from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
 TEXTS = ["w1", "w7 w3 w100 w3", "w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15", "unheard of w9"]
 PAIRS = [("w1 w2", "w3"), ("w4", "w5 w6 w7 w8 w9"), ("w10 w11 w12", "w10 w11 w12")]

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from export import bundle as bundles
 from export.cli import export
-from serve.bundle import load_bundle
-from tests.tiny import SPECIAL, WORDS, tiny_tokenizer
+from serve.bundle.loader import load_bundle
+from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer
 
 TAGS = {0: "O", 1: "B-X", 2: "I-X"}
 

@@ -5,7 +5,7 @@ import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
-from serve.recording import RECORDING
+from serve.bundle.recording import RECORDING
 from tests.export.conftest import MakeFolder
 
 

@@ -1,10 +1,10 @@
 import pytest
 
 from export.subset import fitting_calibration, fitting_policy
-from serve.calibration import Calibration, Data, VariantCalibration
-from serve.policy import Limits, Policy
+from serve.bundle.calibration import Calibration, Data, VariantCalibration
+from serve.policy.document import Limits, Policy
 from serve.rules import EntropyRule, LayerRule, NeverRule
-from tests.traits import two_labels
+from tests.support.traits import two_labels
 
 EVERY = (1, 2, 3, 4)
 

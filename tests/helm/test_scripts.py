@@ -15,9 +15,9 @@ from types import ModuleType
 
 import pytest
 
-from serve.bundle import load_bundle
+from serve.bundle.loader import load_bundle
 from tests.helm.chart import CHART
-from tests.serve.server_process import ServerProcess
+from tests.serve.support.server_process import ServerProcess
 
 
 def script(name: str) -> ModuleType:

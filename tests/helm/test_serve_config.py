@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.helm.chart import Object, render
-from tests.patience import until
-from tests.serve.declarative import deploy_document, details_of, serving
-from tests.serve.web.live_server import LiveServer
+from tests.serve.support.declarative import deploy_document, details_of, serving
+from tests.serve.support.live_server import LiveServer
+from tests.support.patience import until
 
 pytestmark = pytest.mark.ray
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helm.chart import Object, Rendered, render
-from tests.serve.server_process import ServerProcess
+from tests.serve.support.server_process import ServerProcess
 
 VALUES: dict[str, Any] = {
     "mode": "deployment",

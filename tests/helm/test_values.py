@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from serve.api.app import DRAIN_S
 from serve.config import ServerConfig, UserConfig
 from serve.version import __version__
-from serve.web.application import DRAIN_S
 from tests.helm.chart import CHART, ROOT
 from tests.helm.conftest import Render
 from tests.helm.matrix import CASES, POLICIES

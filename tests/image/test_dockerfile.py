@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from serve.ray_node import ENVIRONMENT
+from serve.cluster.node import ENVIRONMENT
 from serve.version import __version__
 from tests.image.dockerfile import (
     DOCKERFILE,

@@ -9,18 +9,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from export.segments import build_segment, variant
-from export.stages import Span
+from export.chain.segments import build_segment, variant
+from export.chain.stages import Span
 from loadtest.bench import bench
 from loadtest.comparison import compare
 from loadtest.feeds import Shape, feeds_of
 from loadtest.one_graph import join, write_one_graph
 from loadtest.one_graph_session import OneGraph
-from serve.bundle import Bundle
-from serve.manifest import Precision
-from serve.ort_environment import session_options
-from serve.segments import SegmentChain
-from tests.tiny import DEPTH, tiny_model
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.ort_session import session_options
+from tests.support.tiny import DEPTH, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_the_one_graph_answers_like_the_last_segment(
 ) -> None:
     feeds = feeds_of(Shape(3, 9), vocabulary=200)
     one_graph = OneGraph(write_one_graph(bundle, precision, tmp_path), session_options(2))
-    chain = SegmentChain(bundle, precision, 2)
+    chain = CpuRunner(bundle, precision, 2)
     mask = feeds["attention_mask"]
     step = chain.start(feeds["input_ids"], mask, feeds["token_type_ids"])
     for index in range(1, DEPTH):

@@ -17,10 +17,10 @@ from loadtest import one_graph
 from loadtest.gpu_check.__main__ import main
 from loadtest.gpu_check.checks import check_invariance, check_parity
 from loadtest.gpu_check.subject import Place, Subject, load, reference
-from serve import cuda
-from serve.bundle import Bundle, load_bundle
-from serve.cuda_segments import BoundChain
-from serve.runner import Step
+from serve.bundle.loader import Bundle, load_bundle
+from serve.engine.runner import Step
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.cuda_runner import CudaRunner
 
 # What a bare GPU host need not have.
 ABSENT = ("fastapi", "onnx", "onnx_ir", "onnxscript", "prometheus_client", "ray", "rich")
@@ -64,7 +64,7 @@ def test_a_bare_host_checks_and_measures_everything(
     for variant in document["variants"].values():
         assert len(variant["findings"]) == 2
         assert all(time["one_graph_ms"] > 0 for time in variant["times"])
-        assert [size["rows"] for size in variant["wave_sizes"]][-1] == 256
+        assert [size["rows"] for size in variant["batch_sizes"]][-1] == 256
         assert len(variant["throughput"]) == 3
 
 
@@ -81,14 +81,14 @@ def test_what_was_found_is_kept_when_a_variant_fails(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    start = BoundChain.start
+    start = CudaRunner.start
 
-    def failing(chain: BoundChain, *arguments: Any) -> Step:
+    def failing(chain: CudaRunner, *arguments: Any) -> Step:
         if chain.precision == "fp16":
             raise RuntimeError("A cuDNN handle is required\nand more")
         return start(chain, *arguments)
 
-    monkeypatch.setattr(BoundChain, "start", failing)
+    monkeypatch.setattr(CudaRunner, "start", failing)
     report = tmp_path / "report.json"
     arguments = [str(half_bundle.folder), "--device", "cpu", "--seconds", "0", "--rows", "8"]
     assert main([*arguments, "--json", str(report)]) == 1
@@ -112,7 +112,7 @@ def test_what_was_measured_is_kept_when_the_next_measurement_fails(
     arguments = [str(half_bundle.folder), "--device", "cpu", "--seconds", "0.001", "--rows", "8"]
     assert main([*arguments, "--json", str(report)]) == 1
     for variant in json.loads(report.read_text())["variants"].values():
-        assert list(variant) == ["operators", "findings", "times", "wave_sizes"]
+        assert list(variant) == ["operators", "findings", "times", "batch_sizes"]
 
 
 def test_a_report_that_cannot_be_written_is_said_before_anything_runs(

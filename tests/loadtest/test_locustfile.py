@@ -10,7 +10,7 @@ from pathlib import Path
 from loadtest.options import share_among_users
 from loadtest.server import free_port
 from tests.loadtest.conftest import StartFake
-from tests.patience import until
+from tests.support.patience import until
 
 LOCUSTFILE = Path(__file__).parents[2] / "loadtest" / "locustfile.py"
 

@@ -5,7 +5,7 @@ import sys
 import psutil
 
 from loadtest.processes import cost_of, session_of
-from tests.patience import until
+from tests.support.patience import until
 
 BUSY = "import os, subprocess, sys; subprocess.Popen(['sleep', '60']); sys.stdin.read()"
 

@@ -45,5 +45,5 @@ def test_histogram_gives_mean_and_quantiles_within_buckets() -> None:
 
 
 def test_what_was_not_measured_is_no_number() -> None:
-    assert math.isnan(MOVED.spread("offramp_wave_rows").mean)
-    assert math.isnan(MOVED.spread("offramp_wave_rows").p99)
+    assert math.isnan(MOVED.spread("offramp_batch_rows").mean)
+    assert math.isnan(MOVED.spread("offramp_batch_rows").p99)

@@ -9,9 +9,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 
-from models.encoding import EncodedRow
+from models.data.encoding import EncodedRow
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
-from serve.traits import Task
+from serve.rules.traits import Task
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]

@@ -17,14 +17,14 @@ from typer.testing import CliRunner, Result
 
 from models.cli import evaluate, train
 from models.multi_exit import MultiExitModel
-from models.recipes import FROZEN, RECIPES
-from models.training import TrainingRun
-from serve.calibration import Calibration
+from models.training.recipes import FROZEN, RECIPES
+from models.training.run import TrainingRun
+from serve.bundle.calibration import Calibration
+from serve.bundle.recording import read_recording
 from serve.errors import OfframpError
-from serve.policy import Policy
-from serve.recording import read_recording
-from serve.traits import Traits
-from tests.traits import two_labels
+from serve.policy.document import Policy
+from serve.rules.traits import Traits
+from tests.support.traits import two_labels
 
 Write = Callable[..., Path]
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional
 
+from models.encoders.unbiased_norm import UnbiasedNorm, replace_norms
 from models.heads import (
     AttentionHead,
     AttentionHeadConfig,
@@ -14,7 +15,6 @@ from models.heads import (
     build_head,
 )
 from models.multi_exit import ExitConfig
-from models.unbiased_norm import UnbiasedNorm, replace_norms
 
 HIDDEN = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0))
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])

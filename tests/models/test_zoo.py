@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from models.datasets import read_dataset
-from models.encoding import encode
-from models.evaluate import exit_figures
-from models.figures import render_figures
+from models.data.datasets import read_dataset
+from models.data.encoding import encode
+from models.evaluation.evaluate import exit_figures
+from models.evaluation.figures import render_figures
+from models.evaluation.outcome import run_model
 from models.multi_exit import MultiExitModel
-from models.outcome import run_model
-from serve.calibration import Calibration, OperatingPoint, VariantCalibration
-from serve.policy import Policy
-from serve.recording import RECORDING, exits_taken, read_recording
+from serve.bundle.calibration import Calibration, OperatingPoint, VariantCalibration
+from serve.bundle.recording import RECORDING, exits_taken, read_recording
+from serve.policy.document import Policy
 from serve.rules import EntropyRule
-from tests.traits import two_labels
+from tests.support.traits import two_labels
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models" / "zoo" / "sst2-minilm"

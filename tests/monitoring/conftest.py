@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from serve.classifier import EngineOptions
-from serve.scrape import merge_pages
-from serve.standalone import build_standalone_app
-from tests.serve.web.live_server import listening
+from serve.classifier.classifier import EngineOptions
+from serve.http.standalone import build_standalone_app
+from serve.metrics.page import merge_pages
+from tests.serve.support.live_server import listening
 
 Promtool = Callable[..., str]
 

@@ -11,7 +11,7 @@ import httpx
 import yaml
 
 from tests.monitoring.promql import ALERTS
-from tests.patience import until
+from tests.support.patience import until
 
 Sample = dict[str, Any]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.admission import QueueLimits
-from serve.metrics import REQUEST_SECONDS
+from serve.engine.admission import QueueLimits
+from serve.metrics.collectors import REQUEST_SECONDS
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import Query, alerts, metrics_in, queries, rules
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.monitoring.prometheus_process import PrometheusProcess
 from tests.monitoring.promql import Query, queries, rules
-from tests.patience import until
-from tests.serve.server_process import ServerProcess
-from tests.serve.web.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.server_process import ServerProcess
+from tests.support.patience import until
 
 pytestmark = [
     pytest.mark.ray,

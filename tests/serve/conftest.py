@@ -22,5 +22,5 @@ def deep(request: pytest.FixtureRequest) -> Iterator[None]:
     """Of the test's models, the last exit alone has a straight way, or every exit has."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "a deep one":
-            patch.setattr("serve.straight_run.DEEP", 1)
+            patch.setattr("serve.runtime.straight_run.DEEP", 1)
         yield

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from serve.version import __version__
-from tests.serve.server_process import run_offramp
+from tests.serve.support.server_process import run_offramp
 
 HEAVY = ("torch", "transformers", "onnx", "onnxscript", "safetensors")
 
@@ -56,7 +56,7 @@ def test_ray_is_not_loaded_for_help(arguments: tuple[str, ...]) -> None:
 def test_serving_loads_neither_torch_nor_the_packages_above(bundle_folder: Path) -> None:
     program = (
         "import sys\n"
-        "from serve.standalone import build_standalone_app\n"
+        "from serve.http.standalone import build_standalone_app\n"
         "import serve.app\n"
         f"build_standalone_app([{str(bundle_folder)!r}])\n"
         "print('LOADED', *{name.partition('.')[0] for name in sys.modules})\n"

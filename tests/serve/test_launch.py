@@ -7,10 +7,10 @@ import pytest
 
 import serve.launch
 from serve.errors import InvalidBundle, InvalidRequest, OfframpError
+from serve.http.listener import PortTaken
 from serve.launch import Launch, launch
-from serve.port import PortTaken
 
-Wish = Callable[..., Launch]
+ExitWish = Callable[..., Launch]
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def wish(bundle_folder: Path, taken_port: int) -> Wish:
+def wish(bundle_folder: Path, taken_port: int) -> ExitWish:
     """Make what the command line might ask for.
 
     On a port that is taken: what should have been refused must not serve until the end of days.
@@ -44,7 +44,7 @@ def wish(bundle_folder: Path, taken_port: int) -> Wish:
 
 @pytest.mark.parametrize("standalone", [True, False])
 def test_taken_port_is_refused_before_anything_starts(
-    wish: Wish, taken_port: int, standalone: bool, capsys: pytest.CaptureFixture[str]
+    wish: ExitWish, taken_port: int, standalone: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(PortTaken, match=f"listen on 127.0.0.1:{taken_port}: Address already"):
         launch(wish(), standalone)
@@ -53,7 +53,7 @@ def test_taken_port_is_refused_before_anything_starts(
 
 @pytest.mark.parametrize("run", ["_run_standalone", "_run_on_ray"])
 def test_free_port_is_ours_while_the_server_starts(
-    wish: Wish, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wish: ExitWish, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def start(*given: object) -> None:
         invite = given[-1]
@@ -68,21 +68,21 @@ def test_free_port_is_ours_while_the_server_starts(
     assert capsys.readouterr().out == "stopped\n"
 
 
-def test_empty_list_of_exits_is_not_all_of_them(wish: Wish) -> None:
+def test_empty_list_of_exits_is_not_all_of_them(wish: ExitWish) -> None:
     with pytest.raises(InvalidRequest, match="--active-exits '': must be auto or layers"):
         launch(wish(active_exits=""), standalone=True)
 
 
 @pytest.mark.parametrize("standalone", [True, False])
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "127.0.0.1:80"])
-def test_address_of_another_machine_is_refused(wish: Wish, standalone: bool, host: str) -> None:
+def test_address_of_another_machine_is_refused(wish: ExitWish, standalone: bool, host: str) -> None:
     with pytest.raises(PortTaken, match=f"cannot listen on {host}:[0-9]+: .*; choose another"):
         launch(wish(host=host), standalone)
 
 
 @pytest.mark.parametrize("standalone", [True, False])
 def test_two_bundles_of_one_name_are_refused_before_anything_starts(
-    wish: Wish,
+    wish: ExitWish,
     bundle_folder: Path,
     bundle_copy: Callable[..., Path],
     standalone: bool,
@@ -95,18 +95,18 @@ def test_two_bundles_of_one_name_are_refused_before_anything_starts(
 
 @pytest.mark.parametrize("standalone", [True, False])
 def test_bundle_that_cannot_be_loaded_is_refused_before_anything_starts(
-    wish: Wish, tmp_path: Path, standalone: bool, capsys: pytest.CaptureFixture[str]
+    wish: ExitWish, tmp_path: Path, standalone: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InvalidBundle, match=r"manifest\.json is missing"):
         launch(wish(tmp_path), standalone)
     assert not capsys.readouterr().out
 
 
-def test_precision_a_bundle_lacks_is_refused(wish: Wish) -> None:
+def test_precision_a_bundle_lacks_is_refused(wish: ExitWish) -> None:
     with pytest.raises(OfframpError, match="has no fp16 variant; it has fp32, int8"):
         launch(wish(precision="fp16"), standalone=True)
 
 
-def test_replicas_need_ray(wish: Wish) -> None:
+def test_replicas_need_ray(wish: ExitWish) -> None:
     with pytest.raises(InvalidRequest, match="--standalone is one process"):
         launch(wish(replicas=2), standalone=True)

@@ -7,7 +7,7 @@ import pytest
 from loadtest.compare import __main__ as command
 from loadtest.compare import contenders
 from loadtest.compare.cores import on, share_cores
-from serve.bundle import Bundle
+from serve.bundle.loader import Bundle
 
 
 @pytest.fixture

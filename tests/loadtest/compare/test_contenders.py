@@ -8,8 +8,8 @@ from loadtest.compare.contenders import Subject, contenders
 from loadtest.compare.one_graph_server import WholeModel
 from loadtest.compare.pipeline_server import LastHeadOnly
 from loadtest.one_graph import write_one_graph
-from serve.bundle import Bundle
-from tests.tiny import tiny_model
+from serve.bundle.loader import Bundle
+from tests.support.tiny import tiny_model
 
 ROWS = [[2, 10, 11, 3], [2, 20, 21, 22, 23, 24, 3]]
 

@@ -7,17 +7,17 @@ from loadtest.engine_bench.driver import driving
 from loadtest.engine_bench.errors import BenchFailed
 from loadtest.engine_bench.free_segments import FreeSegments
 from loadtest.engine_bench.rows import random_texts, rows_of
-from serve.core import ModelShape
-from serve.row import Row
+from serve.engine.core import ModelShape
+from serve.engine.row import Row
+from serve.engine.runner import Hidden, Ids, Step
 from serve.rules import NeverRule
-from serve.runner import Hidden, Ids, Step
-from tests.traits import two_labels
+from tests.support.traits import two_labels
 
 SHAPE = ModelShape(two_labels((1, 2, 3)), (1.0,) * 3)
 
 
 class MostSeen(FreeSegments):
-    """Notes the largest wave."""
+    """Notes the largest batch."""
 
     most_rows = 0
 

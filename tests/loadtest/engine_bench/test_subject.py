@@ -8,9 +8,9 @@ from loadtest.comparison import fair_options
 from loadtest.engine_bench.subject import loaded, shape_of
 from loadtest.feeds import Shape, feeds_of
 from loadtest.one_graph import write_one_graph
-from serve.bundle import Bundle
-from serve.manifest import Precision
-from tests.tiny import DEPTH
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from tests.support.tiny import DEPTH
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

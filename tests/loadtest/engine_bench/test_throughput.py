@@ -6,7 +6,7 @@ import pytest
 from loadtest.engine_bench import throughput as module
 from loadtest.engine_bench.subject import loaded
 from loadtest.engine_bench.throughput import throughput
-from serve.bundle import Bundle
+from serve.bundle.loader import Bundle
 from tests.loadtest.engine_bench.conftest import HURRIED
 
 WARMING = 99.0

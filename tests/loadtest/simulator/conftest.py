@@ -7,7 +7,7 @@ from loadtest.simulator.device import Device
 from loadtest.simulator.exits import read_mix
 from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.workload import Traffic
-from serve.cost import SegmentCost
+from serve.engine.cost_model import SegmentCost
 
 LAYERS = 4
 TICK_S = 1e-5

@@ -9,11 +9,11 @@ from loadtest.simulator.contenders import COMPLETION, CONTENDERS, ENGINE, WHOLE,
 from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record, figures
 from loadtest.simulator.workload import Traffic
-from serve.cost import SegmentCost
-from serve.scheduler import WaveLimits
+from serve.engine.cost_model import SegmentCost
+from serve.engine.scheduler import BatchLimits
 from tests.loadtest.simulator.conftest import TICK_S
 
-LIMITS = WaveLimits(max_rows=8, max_tokens=400)
+LIMITS = BatchLimits(max_rows=8, max_tokens=400)
 contenders = pytest.mark.parametrize("contender", CONTENDERS)
 
 Make = Callable[..., Traffic]
@@ -43,7 +43,7 @@ def test_saturated_throughput_is_a_full_batch_over_its_time(
 ) -> None:
     scene = Scene(device, LIMITS, num_requests=800, seed=1, bound_times=5)
     traffic = make_traffic(exits="never", lengths="20")
-    # All lengths equal and nobody leaves: full waves of 8 rows through 4 segments, no joining.
+    # All lengths equal and nobody leaves: full batches of 8 rows through 4 segments, no joining.
     assert scene.capacity(contender, traffic) == pytest.approx(8 / (4 * (100 + 8 * 20)) / TICK_S)
 
 
@@ -53,7 +53,7 @@ def test_batches_shrink_as_rows_leave(device: Device, make_traffic: Make) -> Non
     record = CONTENDERS[COMPLETION](work, device, LIMITS, lambda num: None)
     staying = int((work.exits == 2).sum())
     assert 0 < staying < 8
-    assert record.wave_rows == {8: 1, staying: 1}
+    assert record.batch_rows == {8: 1, staying: 1}
     assert record.busy_s == pytest.approx((100 + 160 + 100 + 20 * staying) * TICK_S)
     assert sorted(set(record.answered_s)) == pytest.approx([260 * TICK_S, record.busy_s])
 
@@ -74,7 +74,7 @@ def test_every_request_is_answered_once_where_it_leaves(
     alone_s = (100 + work.tokens) * TICK_S
     layers = np.array(record.layers)
     assert (np.array(record.answered_s) - work.arrival_s >= layers * alone_s * (1 - 1e-9)).all()
-    assert max(record.wave_rows) <= LIMITS.max_rows
+    assert max(record.batch_rows) <= LIMITS.max_rows
 
 
 @contenders
@@ -89,8 +89,8 @@ def test_deadlines_are_kept_as_well_as_segments_allow(
     assert 0 < answered.sum() < 400
     latency_s = (np.array(record.answered_s) - work.arrival_s)[answered]
     # What is late leaves before its next segment, for which each depth may have to wait its turn.
-    wave_s = (100 + LIMITS.max_tokens) * TICK_S
-    assert latency_s.max() <= 1500 * TICK_S + 2 * 4 * wave_s
+    batch_s = (100 + LIMITS.max_tokens) * TICK_S
+    assert latency_s.max() <= 1500 * TICK_S + 2 * 4 * batch_s
 
 
 @contenders

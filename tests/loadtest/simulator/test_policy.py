@@ -10,13 +10,13 @@ from loadtest.simulator.device import PRESETS
 from loadtest.simulator.exits import read_mix
 from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.workload import Traffic
-from serve.scheduler import WaveLimits
+from serve.engine.scheduler import BatchLimits
 
 TRAFFIC = Traffic(Poisson(), read_mix("deebert:5", 12), read_lengths("sst2-like"))
 
 
 def scene(preset: str) -> Scene:
-    return Scene(PRESETS[preset](12), WaveLimits(), num_requests=4000, seed=0, bound_times=5)
+    return Scene(PRESETS[preset](12), BatchLimits(), num_requests=4000, seed=0, bound_times=5)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -30,7 +30,7 @@ def test_the_engine_answers_as_many_in_time_as_batches_that_run_to_completion(
     assert ours.within_bound >= 0.97 * theirs.within_bound
 
 
-def test_where_launches_are_dear_parked_waves_make_room_for_more_requests() -> None:
+def test_where_launches_are_dear_parked_batches_make_room_for_more_requests() -> None:
     here = scene("gpu-like")
     assert here.capacity(ENGINE, TRAFFIC) > 1.15 * here.capacity(COMPLETION, TRAFFIC)
 

@@ -12,9 +12,9 @@ import torch
 from models.checkpoints import UnusableCheckpoint, load
 from models.multi_exit import MultiExitModel
 from serve.rules import ConfidentPatienceRule, EntropyRule, LearnedRule, PatienceRule
-from tests.originals.elasticbert import ElasticBert
-from tests.originals.fastbert import FastBert
-from tests.originals.highway import (
+from tests.support.originals.elasticbert import ElasticBert
+from tests.support.originals.fastbert import FastBert
+from tests.support.originals.highway import (
     Berxit,
     BerxitAlbert,
     BerxitDistilBert,
@@ -22,9 +22,9 @@ from tests.originals.highway import (
     DeeBert,
     DeeRoberta,
 )
-from tests.originals.pabee import Pabee, PabeeAlbert, Pcee, PceeAlbert
-from tests.originals.system import System
-from tests.originals.transformer import entropy
+from tests.support.originals.pabee import Pabee, PabeeAlbert, Pcee, PceeAlbert
+from tests.support.originals.system import System
+from tests.support.originals.transformer import entropy
 
 PCEE = {"ee_mechanism": "V1", "exiting_threshold": 0.4, "do_ensemble": 1, "weights_schema": "asc"}
 

@@ -9,8 +9,8 @@ import torch
 from models.checkpoints import Loaded, load
 from models.checkpoints.health import best_saving, warnings
 from models.checkpoints.trial import Trial, _samples, try_out
-from tests.originals.highway import DeeBert
-from tests.originals.pabee import PabeeAlbert
+from tests.support.originals.highway import DeeBert
+from tests.support.originals.pabee import PabeeAlbert
 
 
 @pytest.fixture

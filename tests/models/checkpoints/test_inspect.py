@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from models.checkpoints import UnusableCheckpoint
 from models.inspect import inspect
-from tests.originals.highway import Berxit, DeeBert
-from tests.originals.pabee import Pabee
+from tests.support.originals.highway import Berxit, DeeBert
+from tests.support.originals.pabee import Pabee
 
 app = typer.Typer()
 app.command()(inspect)

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from models.checkpoints import Loaded, UnusableCheckpoint, load
-from models.families import FAMILIES
+from models.encoders.families import FAMILIES
 from tests.models.conftest import tiny_tokenizer
 
 SIZES: dict[str, Any] = {

@@ -11,7 +11,7 @@ from transformers import BertTokenizerFast, RobertaTokenizerFast
 from models.checkpoints import Found, UnusableCheckpoint
 from models.checkpoints.vocabulary import tokenizer_json
 from models.multi_exit import ExitConfig
-from tests.originals.fastbert import VOCABULARY, FastBert
+from tests.support.originals.fastbert import VOCABULARY, FastBert
 
 FOUND = Found("transformers", "bert", ("no", "yes"), 1, ExitConfig(exits=(1,)))
 WORDS = [

@@ -1,0 +1,1 @@
+"""A model cut into one graph per exit."""

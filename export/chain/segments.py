@@ -1,0 +1,65 @@
+"""One ONNX segment per exit, in every precision."""
+
+import onnx_ir as ir
+
+from export.chain.stages import FirstStage, LaterStage, Span
+from export.checks.contract import (
+    COMPACTED,
+    LABELS,
+    LATER_INPUTS,
+    MASK,
+    WIDTH,
+    Port,
+    check_contract,
+    first_inputs,
+    segment_outputs,
+)
+from export.graph.compaction import put_compaction_first
+from export.graph.trace import trace
+from export.kernels.cpu import pack_attention, suit_cpu
+from export.kernels.gpu import suit_gpu
+from export.precision.half import halve
+from export.precision.quantize import quantize
+from models.multi_exit import MultiExitModel
+from serve.bundle.manifest import Precision
+
+
+def segment_inputs(model: MultiExitModel, span: Span) -> tuple[Port, ...]:
+    """Return what the segment of this span takes."""
+    return LATER_INPUTS if span.start else first_inputs(model.backbone.has_token_types)
+
+
+def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
+    """Return the fused fp32 segment of one span, not suited to any device yet.
+
+    Raises:
+        ExportFailed: the exporter's graph does not keep the segment contract.
+    """
+    sizes = {WIDTH: model.config.hidden_size, LABELS: model.config.num_labels}
+    inputs, outputs = segment_inputs(model, span), segment_outputs(model.traits)
+    if span.start:
+        traced = (COMPACTED, MASK)
+        segment = trace(LaterStage(model, span).eval(), traced, outputs, sizes)
+        put_compaction_first(segment, sizes)
+    else:
+        segment = trace(FirstStage(model, span).eval(), inputs, outputs, sizes)
+    check_contract(segment, inputs, sizes, f"the segment of exit {span.exit_layer}", outputs)
+    return segment
+
+
+def variant(segment: ir.Model, precision: Precision) -> ir.Model:
+    """Return what runs of a segment: fp32 and int8 suit CPUs, fp16 suits GPUs.
+
+    Args:
+        segment: from `build_segment`; left as it is.
+        precision: hidden states are fp16 in fp16, else fp32; logits are always fp32.
+    """
+    model = segment.clone()
+    if precision == "fp16":
+        suit_gpu(model)
+        return halve(model)
+    suit_cpu(model)
+    if precision == "int8":
+        return quantize(model)
+    pack_attention(model)
+    return model

@@ -1,0 +1,114 @@
+"""The segment contract as data: names, element types and axes, read by export and by checks."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import onnx_ir as ir
+
+from export.errors import ExportFailed
+from serve.bundle.manifest import (
+    ATTENTION_MASK,
+    HIDDEN,
+    HIDDEN_OUT,
+    INPUT_IDS,
+    KEEP,
+    LOGITS,
+    POOLED,
+    TOKEN_TYPE_IDS,
+    UNCERTAINTY,
+)
+from serve.rules.traits import Traits
+
+ROWS, TOKENS, ROWS_IN, TOKENS_IN = "rows", "tokens", "rows_in", "tokens_in"
+WIDTH, LABELS = "width", "labels"
+DYNAMIC_AXES = frozenset({ROWS, TOKENS, ROWS_IN, TOKENS_IN})
+
+
+class Port(NamedTuple):
+    """An input or output of a segment; the axes that are not dynamic are fixed per model."""
+
+    name: str
+    element: ir.DataType
+    axes: tuple[str, ...]
+
+
+_IDS = Port(INPUT_IDS, ir.DataType.INT64, (ROWS, TOKENS))
+MASK = Port(ATTENTION_MASK, ir.DataType.INT64, (ROWS, TOKENS))
+_TOKEN_TYPES = Port(TOKEN_TYPE_IDS, ir.DataType.INT64, (ROWS, TOKENS))
+CARRIED = Port(HIDDEN, ir.DataType.FLOAT, (ROWS_IN, TOKENS_IN, WIDTH))
+CHOSEN = Port(KEEP, ir.DataType.INT64, (ROWS,))
+# What the layers see once the chosen rows are gathered and cut to the mask's width.
+COMPACTED = Port("compacted", ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+
+LATER_INPUTS = (CARRIED, CHOSEN, MASK)
+PASSED_ON = Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+_LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS))
+_TOKEN_LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, TOKENS, LABELS))
+_UNCERTAINTY = Port(UNCERTAINTY, ir.DataType.FLOAT, (ROWS,))
+
+# Shared layers: what the layer gives the heads.
+_POOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, WIDTH))
+_UNPOOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+
+
+def head_outputs(traits: Traits) -> tuple[Port, ...]:
+    """Return what a head of this model gives."""
+    logits = _TOKEN_LOGITS if traits.task == "token" else _LOGITS
+    return (logits, _UNCERTAINTY) if traits.learned else (logits,)
+
+
+def segment_outputs(traits: Traits) -> tuple[Port, ...]:
+    """Return what a segment of this model gives: hidden states, then what its head says."""
+    return (PASSED_ON, *head_outputs(traits))
+
+
+def to_heads(traits: Traits) -> Port:
+    """Return what the layer that all layers are gives the heads of this model."""
+    return _UNPOOLED if traits.task == "token" else _POOLED
+
+
+def first_inputs(token_types: bool) -> tuple[Port, ...]:
+    """Return the first segment's inputs."""
+    return (_IDS, MASK, _TOKEN_TYPES) if token_types else (_IDS, MASK)
+
+
+def embed_inputs(token_types: bool) -> tuple[Port, ...]:
+    """Return what the embeddings of shared layers take."""
+    return (_IDS, _TOKEN_TYPES) if token_types else (_IDS,)
+
+
+def check_contract(
+    model: ir.Model,
+    inputs: Sequence[Port],
+    sizes: dict[str, int],
+    place: str,
+    outputs: Sequence[Port],
+) -> None:
+    """Compare a graph's declared inputs and outputs with the contract.
+
+    Args:
+        model: the graph.
+        inputs: what it should take.
+        sizes: width and labels of this model.
+        place: how to name the graph in a message.
+        outputs: what it should give.
+
+    Raises:
+        ExportFailed: naming the first input or output that differs, and how.
+    """
+    declared = (*model.graph.inputs, *model.graph.outputs)
+    expected = (*inputs, *outputs)
+    names = [value.name for value in declared]
+    if names != [port.name for port in expected]:
+        raise ExportFailed(f"{place} has {names}, expected {[port.name for port in expected]}")
+    for value, port in zip(declared, expected, strict=True):
+        shape = tuple(sizes.get(axis, axis) for axis in port.axes)
+        found = tuple(_plain(dim) for dim in value.shape or ())
+        if (value.dtype, found) != (port.element, shape):
+            raise ExportFailed(
+                f"{place}: {port.name} is {value.dtype} {found}, expected {port.element} {shape}"
+            )
+
+
+def _plain(dim: int | ir.SymbolicDim) -> int | str | None:
+    return dim if isinstance(dim, int) else dim.value

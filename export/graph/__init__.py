@@ -1,0 +1,1 @@
+"""From a captured PyTorch program to a fused ONNX graph."""

@@ -1,0 +1,90 @@
+"""From a captured program to ONNX: once for all that differ in nothing but their weights.
+
+Of the time that an export takes nearly all goes into translating, and the layers of an encoder
+are alike.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.onnx import ONNXProgram
+
+from export.checks.contract import DYNAMIC_AXES, Port
+from export.graph.structure import structure, weights
+
+OPSET = 18
+
+
+class _Template(NamedTuple):
+    """A translated program without the values of its weights, and their names in order."""
+
+    model: ir.Model
+    names: tuple[str, ...]
+
+
+# What one process exports has few structures.
+_templates: dict[tuple[str, tuple[Port, ...]], _Template] = {}
+
+
+def dynamic_axes(port: Port) -> dict[int, str]:
+    """Return the axes of a port whose sizes vary, and their names."""
+    return {i: axis for i, axis in enumerate(port.axes) if axis in DYNAMIC_AXES}
+
+
+def translate(
+    program: ExportedProgram, inputs: Sequence[Port], outputs: Sequence[Port]
+) -> ir.Model:
+    """Return a program as an ONNX graph, optimized but not fused.
+
+    Args:
+        program: captured.
+        inputs: names and axes of what it takes, in order.
+        outputs: names of what it gives, in order.
+    """
+    key = structure(program), tuple(inputs)
+    if key not in _templates:
+        _templates[key] = _template(program, inputs)
+    filled = ONNXProgram(_fill(_templates[key], weights(program)), program)
+    filled.optimize()
+    # Not earlier: an output that is given twice has become two.
+    for value, port in zip(filled.model.graph.outputs, outputs, strict=True):
+        value.name = port.name
+    return filled.model
+
+
+def _template(program: ExportedProgram, inputs: Sequence[Port]) -> _Template:
+    translated = torch.onnx.export(
+        program,
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=[port.name for port in inputs],
+        dynamic_shapes=tuple(dynamic_axes(port) for port in inputs),
+        optimize=False,
+        verbose=False,
+    )
+    assert translated is not None  # None only if it is told to write a file
+    model = translated.model
+    for name, value in list(model.graph.initializers.items()):
+        if not value.uses():
+            del model.graph.initializers[name]
+    names = tuple(weights(program))
+    for name in names:
+        model.graph.initializers[name].const_value = None
+    return _Template(model, names)
+
+
+def _fill(template: _Template, tensors: dict[str, Tensor]) -> ir.Model:
+    """Return a copy with these weights, in the order of the template's."""
+    model = template.model.clone()
+    initializers = model.graph.initializers
+    places = [initializers.pop(name) for name in template.names]
+    for place, (name, tensor) in zip(places, tensors.items(), strict=True):
+        place.name = name
+        place.const_value = TorchTensor(tensor, name=name)
+        initializers[name] = place
+    return model

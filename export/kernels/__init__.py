@@ -1,0 +1,1 @@
+"""Rewrites of a graph for the kernels of ONNX Runtime's providers."""

@@ -1,0 +1,63 @@
+"""Rewrites of a fused graph for the kernels of ONNX Runtime's CUDA provider."""
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from export.graph.splice import CONTRIB, Splice
+from export.kernels.attention_bias import hides_padding_only
+from export.kernels.packed_attention import pack
+from serve.bundle.manifest import ATTENTION_MASK
+
+
+def suit_gpu(model: ir.Model) -> None:
+    """Leave few, large kernels: at small batches their number is what a GPU's time goes into.
+
+    SkipLayerNormalization stays: what is slow on the CPU is one kernel here. In place.
+    """
+    # CUDA sums whole numbers by way of cuDNN and two conversions, fractions in one kernel.
+    pack_attention(model, counted_in=ir.DataType.FLOAT)
+    drop_unread_sums(model)
+    RemoveUnusedNodesPass()(model)
+
+
+def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32) -> None:
+    """Let attention compute queries, keys and values, where it hides padding alone. In place.
+
+    It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
+    then does ONNX Runtime choose its fused fp16 kernels, on devices for which it has some (before
+    Hopper). A length cannot overflow, either.
+
+    Args:
+        model: a fused graph.
+        counted_in: what real tokens are added up as.
+    """
+    attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
+    found = [n for n in attentions if hides_padding_only(n)]
+    if found:
+        pack(model, dict.fromkeys(found, _lengths(model, counted_in)))
+
+
+def drop_unread_sums(model: ir.Model) -> None:
+    """Drop SkipLayerNormalization's further outputs, which would be computed and written."""
+    for node in [n for n in model.graph if n.op_type == "SkipLayerNormalization"]:
+        if any(output.uses() for output in node.outputs[1:]):
+            continue
+        splice = Splice(model, node)
+        attributes = {"epsilon": node.attributes["epsilon"].as_float()}
+        normal = splice.op(node.op_type, *node.inputs, attributes=attributes, domain=CONTRIB)
+        splice.replace(normal)
+
+
+def _lengths(model: ir.Model, counted_in: ir.DataType) -> ir.Value:
+    """Return (rows,) int32, the number of real tokens, computed first thing in the graph."""
+    graph = model.graph
+    mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
+    splice = Splice(model, graph[0])
+    real = splice.op("Cast", mask, attributes={"to": counted_in.value})
+    axis = splice.constant("lengths.axis", np.array([1], np.int64))
+    lengths = splice.op("ReduceSum", real, axis, attributes={"keepdims": 0})
+    if counted_in != ir.DataType.INT32:
+        lengths = splice.op("Cast", lengths, attributes={"to": ir.DataType.INT32.value})
+    splice.insert()
+    return lengths

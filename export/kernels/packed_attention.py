@@ -1,0 +1,89 @@
+"""Queries, keys and values by one product, inside ONNX Runtime's Attention operator."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from export.graph.splice import CONTRIB, Splice
+
+_KEPT = ("num_heads", "scale", "mask_filter_value")
+
+
+class _Linear(NamedTuple):
+    """A product with constant weights and a constant bias.
+
+    Attributes:
+        source: what is multiplied.
+        weights: (inputs, outputs).
+        bias: (outputs,).
+    """
+
+    source: ir.Value
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+
+def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
+    """Make of three products, three sums and MultiHeadAttention one Attention, where it can be.
+
+    In place.
+
+    Args:
+        model: the graph.
+        padding: what tells Attention of padding, by the MultiHeadAttention it takes the place of;
+            others stay as they are.
+    """
+    for node, told in padding.items():
+        linear = _packed(node)
+        if linear is None:
+            continue
+        splice = Splice(model, node)
+        attended = splice.op(
+            "Attention",
+            linear.source,
+            splice.constant("weights", linear.weights),
+            splice.constant("biases", linear.bias),
+            told,
+            attributes={n: node.attributes[n].value for n in _KEPT if n in node.attributes},
+            domain=CONTRIB,
+        )
+        splice.replace(attended)
+
+
+def _packed(attention: ir.Node) -> _Linear | None:
+    """Return one Linear for a MultiHeadAttention's queries, keys and values.
+
+    None if there can be none: between different states, rotary, or without a bias.
+    """
+    linears = [_linear(value) for value in attention.inputs[:3]]
+    if None in linears:
+        return None
+    sources, weights, biases = zip(*linears, strict=True)
+    if len(set(sources)) > 1:
+        return None
+    return _Linear(sources[0], np.concatenate(weights, axis=1), np.concatenate(biases))
+
+
+def _linear(value: ir.Value | None) -> _Linear | None:
+    """Return the Linear that a value is the result of, if it is."""
+    added = value.producer() if value is not None else None
+    if added is None or added.op_type != "Add":
+        return None
+    product, bias = added.inputs
+    node = product.producer() if product is not None else None
+    if node is None or node.op_type != "MatMul":
+        return None
+    source, weights = node.inputs
+    weight, offset = _array(weights), _array(bias)
+    if source is None or weight is None or offset is None:
+        return None
+    return _Linear(source, weight, offset)
+
+
+def _array(value: ir.Value | None) -> NDArray[np.float32] | None:
+    """Return a constant's value."""
+    constant = value.const_value if value is not None else None
+    return constant.numpy() if constant is not None else None

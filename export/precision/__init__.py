@@ -1,0 +1,1 @@
+"""The int8 and fp16 variants."""

@@ -1,0 +1,86 @@
+"""Texts to token ids, by the very code that will tokenize for the served model."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from models.data.alignment import Tagging, tag_tokens
+from models.data.examples import Example, Target
+from models.errors import TrainingFailed
+from serve.bundle.loader import TOKENIZER
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
+
+_CONFIG = "tokenizer_config.json"
+
+
+@dataclass(frozen=True)
+class EncodedRow:
+    """One example as token ids, special tokens included.
+
+    Attributes:
+        ids: token ids.
+        types: token type ids, 1 for the tokens of a second text.
+        label: the label's id; for each label 1.0 or 0.0; a value; or a list with each token's
+            tag, `IGNORED` where there is none to learn.
+        counted: of token classification, which tokens are not special ones.
+    """
+
+    ids: list[int]
+    types: list[int]
+    label: int | tuple[float, ...] | float | list[int]
+    counted: list[bool] | None = None
+
+
+def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[EncodedRow]:
+    """Tokenize examples with a model folder's tokenizer, cutting each to `max_tokens` tokens.
+
+    Raises:
+        TrainingFailed: the folder has no `tokenizer.json`.
+    """
+    path = _tokenizer_path(folder)
+    found = TextEncoder(path, max_tokens).encode(
+        [Text(e.text_a, e.text_b) for e in examples], truncate=True
+    )
+    tagged = [(e.text_a, e.label) for e in examples if isinstance(e.label, list)]
+    taggings = iter(tag_tokens(path, tagged, max_tokens))
+    return [
+        _row(tokens, example.label, taggings)
+        for tokens, example in zip(found, examples, strict=True)
+    ]
+
+
+def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
+    """Write another folder's tokenizer into a model folder, to neither pad nor cut by itself.
+
+    Args:
+        source: a transformers folder.
+        folder: the model folder.
+        max_tokens: longest input the model takes.
+    """
+    tokenizer = Tokenizer.from_file(str(_tokenizer_path(source)))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.save(str(folder / TOKENIZER))
+    path = source / _CONFIG
+    config = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    config.pop("name_or_path", None)
+    config["model_max_length"] = max_tokens
+    (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
+
+
+def _row(tokens: Tokens, label: Target, taggings: Iterator[Tagging]) -> EncodedRow:
+    ids, types = tokens.input_ids.tolist(), tokens.token_type_ids.tolist()
+    if isinstance(label, list):
+        tagging = next(taggings)
+        return EncodedRow(ids, types, tagging.tags, tagging.counted)
+    return EncodedRow(ids, types, label)
+
+
+def _tokenizer_path(folder: Path) -> Path:
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise TrainingFailed(f"{folder} has no {TOKENIZER}: save the model's fast tokenizer there")
+    return path

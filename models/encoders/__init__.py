@@ -1,0 +1,1 @@
+"""The transformer encoders that can be given exits."""

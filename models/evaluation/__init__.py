@@ -1,0 +1,1 @@
+"""What a multi-exit model is worth, and the card that says so."""

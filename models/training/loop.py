@@ -1,0 +1,86 @@
+"""The training loop around a run: progress, evaluation, checkpoints, stopping."""
+
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from models.training.best_weights import BestWeights
+from models.training.checkpoint import Checkpoint
+from models.training.interruption import Interruption
+from models.training.run import TrainingRun
+from serve.bundle.calibration import ExitFigures
+
+# A checkpoint costs about a second for 20 million parameters.
+CHECKPOINT_EVERY_STEPS = 500
+# The weight of the past in the displayed loss.
+LOSS_MEMORY = 0.98
+
+
+def fit(
+    run: TrainingRun,
+    best: BestWeights,
+    checkpoint: Checkpoint,
+    evaluate: Callable[[], tuple[ExitFigures, ...]],
+    console: Console,
+) -> bool:
+    """Train until the run is finished, or until the user stops it.
+
+    Args:
+        run: fresh or restored.
+        best: fresh or restored; the model ends with it if the run's config says so.
+        checkpoint: written every 500 steps and on a stop.
+        evaluate: measures the model; its figures are printed.
+        console: where progress goes.
+
+    Returns:
+        Whether the run is finished.
+    """
+    with Interruption() as interruption, _progress(console) as progress:
+        bar = progress.add_task(run.stage.name, total=run.num_steps, loss=float("nan"))
+        loss = None
+        while not run.finished and not interruption.wished:
+            progress.update(bar, description=run.stage.name)
+            now = run.step()
+            loss = now if loss is None else LOSS_MEMORY * loss + (1 - LOSS_MEMORY) * now
+            progress.update(bar, completed=run.steps_done, loss=loss)
+            if run.steps_done % CHECKPOINT_EVERY_STEPS == 0:
+                checkpoint.save(run.state() | {"best": best.state()})
+            if run.evaluation_due:
+                line = f"step {run.steps_done}/{run.num_steps}  loss {loss:.3f}"
+                line += _evaluation(run, best, evaluate)
+                console.print(line, soft_wrap=True, highlight=False)
+    if not run.finished:
+        checkpoint.save(run.state() | {"best": best.state()})
+    else:
+        best.write_to(run.model)
+    return run.finished
+
+
+def _evaluation(
+    run: TrainingRun, best: BestWeights, evaluate: Callable[[], tuple[ExitFigures, ...]]
+) -> str:
+    with run.as_if_ending():
+        figures = evaluate()
+        kept = run.config.keep_best and run.in_last_stage and best.offer(figures, run.model)
+    shares = "  ".join(f"{f.layer}: {100 * f.value(best.metric):.1f}" for f in figures)
+    return f"  {best.metric} per exit %  {shares}{'  (best)' if kept else ''}"
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )

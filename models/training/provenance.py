@@ -1,0 +1,80 @@
+"""Where a model comes from: its data, its recipe, the very command; for the card."""
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from pydantic import BaseModel
+
+from serve.bundle.loader import sha256_of
+from serve.rules.traits import Task
+from serve.version import __version__
+
+if TYPE_CHECKING:
+    from models.training.train import TrainJob
+
+
+def described(job: "TrainJob", task: Task, num_rows: int) -> str:
+    """Return Markdown: data, recipe, command and versions.
+
+    Args:
+        job: the run that made the model.
+        task: what it was trained for.
+        num_rows: training rows.
+    """
+    choice, config = job.choice, job.config
+    train, dev = job.train, job.dev
+    precision = "bfloat16 autocast" if config.bf16 else "float32"
+    return "\n".join(
+        [
+            f"Task `{task}`, recipe `{choice.recipe}`, {config.epochs} epochs per stage over "
+            f"{num_rows} rows of `{train.parent.name}/{train.name}` (sha256 "
+            f"`{sha256_of(train)[:12]}...`), measured on `{dev.parent.name}/{dev.name}`. AdamW, "
+            f"weight decay {config.weight_decay:g} on matrices, linear warm-up and decay, "
+            f"{precision}.",
+            "",
+            "```sh",
+            command(job),
+            "```",
+            "",
+            f"offramp {__version__}, torch {torch.__version__}, transformers "
+            f"{transformers.__version__}. Another processor or number of threads rounds "
+            "differently and gives slightly different weights.",
+        ]
+    )
+
+
+def command(job: "TrainJob") -> str:
+    """Return the `offramp train` command line of a run, defaults left out."""
+    choice, config = job.choice, job.config
+    options: dict[str, Any] = {
+        "encoder": choice.encoder,
+        "train": job.train,
+        "dev": job.dev,
+        "out": job.out,
+        **_changed(choice, ("task", "recipe", "distill", "max_tokens")),
+        "labels": ",".join(choice.labels or ()),
+        "exits": ",".join(map(str, choice.exits or ())),
+        "pooling": choice.head.pooling if choice.head else "",
+        **_changed(config, ("epochs", "lr", "head_lr_factor", "batch_size", "seed")),
+        **_changed(config, ("average_every", "evaluate_every", "keep_best")),
+        "bf16": config.bf16,
+        "dtype": job.dtype,
+    }
+    words = ["offramp train"]
+    for name, value in options.items():
+        words += _option(name.replace("_", "-"), value)
+    return " ".join(words)
+
+
+def _changed(settings: BaseModel, names: tuple[str, ...]) -> dict[str, Any]:
+    fields = type(settings).model_fields
+    values = {name: getattr(settings, name) for name in names}
+    return {name: value for name, value in values.items() if value != fields[name].default}
+
+
+def _option(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    return [f"--{name} {shlex.quote(str(value))}"] if value not in ("", None) else []

@@ -1,0 +1,1 @@
+"""The HTTP API over the served models; it knows nothing of Ray."""

@@ -1,0 +1,66 @@
+"""The JSON of live policies."""
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.policy.document import Policy
+
+
+class PolicyReport(ResponseModel):
+    """The live policy."""
+
+    model: str
+    version: int
+    source: Literal["bundle", "config", "api"] = Field(
+        description="Where it comes from: the bundle, the deployment's config, or a PUT."
+    )
+    policy: Policy
+
+
+class ReplicaAck(ResponseModel):
+    """A replica and the policy version that it now applies."""
+
+    replica: str
+    version: int
+
+
+class PolicyChange(PolicyReport):
+    """The new policy and the replicas that apply it already."""
+
+    replicas: list[ReplicaAck]
+    unconfirmed: int = Field(
+        description="Replicas that did not confirm in time; they follow within seconds."
+    )
+
+
+class PolicyUpdate(RequestModel):
+    """A whole new policy, applied at once or not at all."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "version": 1,
+                    "policy": {
+                        "default": "balanced",
+                        "profiles": {
+                            "exact": {"rule": "never"},
+                            "balanced": {"rule": "entropy", "threshold": 0.2},
+                            "fast": {"rule": "patience", "patience": 1},
+                        },
+                        "limits": {"overrides": "any", "min_layer": 2},
+                    },
+                }
+            ]
+        }
+    )
+
+    policy: Policy
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        description="The version this change was made from; 409 if another one is current. "
+        "Without it, whatever is current is replaced.",
+    )

@@ -1,0 +1,102 @@
+"""The JSON of a classification request."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from serve.api.schemas.base import RequestModel
+from serve.api.schemas.inputs import Inputs, read_inputs
+from serve.errors import InvalidRequest
+from serve.policy.document import ExitWish
+from serve.rules.traits import Task
+from serve.tokenization.entities import OF_WORDS, Aggregation
+from serve.tokenization.inputs import Ids, Input
+
+MAX_TIMEOUT_MS = 600_000
+
+Extra = Literal["logits", "exits"]
+
+_WITHOUT_SCORES: dict[Task, str] = {"regression": "one value", "token": "every entity it finds"}
+
+
+class ClassifyRequest(RequestModel):
+    """What to classify, and when each input may leave the model."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"inputs": "The movie was awesome."},
+                {
+                    "inputs": ["The movie was awesome.", "You are good at messing up."],
+                    "exit": {"rule": "entropy", "threshold": 0.2, "min_layer": 2},
+                    "top_k": 1,
+                    "timeout_ms": 500,
+                },
+                {"inputs": {"input_ids": [2, 17, 40, 3]}, "return": ["logits", "exits"]},
+            ]
+        }
+    )
+
+    model: str | None = Field(
+        default=None, description="Which model; may be left out when only one is served."
+    )
+    inputs: Inputs = Field(description="A text, an object, or a list of them.")
+    exit: ExitWish | None = Field(
+        default=None, description="A rule, or the name of a profile; default: the policy's."
+    )
+    top_k: int | None = Field(
+        default=None, ge=1, description="Return only the k best scores. For models with labels."
+    )
+    aggregation: Aggregation | None = Field(
+        default=None,
+        description="For token classification: how tokens become entities. `none`: each for "
+        "itself; `simple`: neighbours of one kind together; `first`, `average`, `max`: likewise, "
+        "but the tokens of a word agree, on the first one's label, on their mean, or on the "
+        "surest one's. Default: simple.",
+    )
+    returned: list[Extra] = Field(
+        default=[],
+        alias="return",
+        description="What else results are to carry: the `logits` behind the answer; what all "
+        "`exits` said that the input came by (with both, their logits too).",
+    )
+    timeout_ms: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIMEOUT_MS,
+        description="When this time is over, a text leaves with the best answer it has so far "
+        "(reason `deadline`); where any text has none, the answer is an error 504.",
+    )
+    truncate: bool = Field(default=False, description="Cut texts that are too long.")
+    priority: Literal["high", "normal", "low"] = Field(
+        default="normal",
+        description="Which waiting texts go first; one that has waited long goes before others.",
+    )
+
+    def read_inputs(self) -> list[Input]:
+        """Return the inputs as a list."""
+        return read_inputs(self.inputs)
+
+
+def check_suits(body: ClassifyRequest, inputs: Sequence[Input], task: Task) -> None:
+    """Refuse what makes no sense for a model's task.
+
+    Raises:
+        InvalidRequest: a field is for models of other tasks, or for texts only.
+    """
+    if body.aggregation is not None and task != "token":
+        raise InvalidRequest(
+            "aggregation: is for models that label tokens; this one labels whole inputs: leave "
+            "aggregation out"
+        )
+    if body.top_k is not None and task in _WITHOUT_SCORES:
+        raise InvalidRequest(
+            f"top_k: this model gives {_WITHOUT_SCORES[task]}, of which there is no choice: leave "
+            "top_k out"
+        )
+    if body.aggregation in OF_WORDS and any(isinstance(each, Ids) for each in inputs):
+        raise InvalidRequest(
+            f"aggregation: {body.aggregation} is for texts; token ids do not tell where words "
+            "begin: use none or simple"
+        )

@@ -1,0 +1,1 @@
+"""The bundle on disk: manifest, verification, calibration figures and recordings."""

@@ -1,0 +1,112 @@
+"""`calibration.json`: what each threshold costs and saves, measured per variant."""
+
+from pydantic import BaseModel, ConfigDict
+
+from serve.bundle.manifest import Precision
+from serve.rules import ExitRule, LayerRule, NeverRule
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(_Frozen):
+    """The data the figures were measured on."""
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class _Figures(_Frozen):
+    """How good answers are.
+
+    Attributes:
+        accuracy: share of rows answered right, 0 to 1: with the right label, with all labels
+            right (multi-label), or share of words with the right tag; None for a regression.
+        metrics: what else the task is measured by, such as `f1` or `pearson`, by name.
+    """
+
+    accuracy: float | None = None
+    metrics: dict[str, float] = {}
+
+    def value(self, metric: str) -> float:
+        """Return the accuracy, or one of the other metrics, by name."""
+        if metric != "accuracy":
+            return self.metrics[metric]
+        if self.accuracy is None:
+            raise KeyError(metric)
+        return self.accuracy
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names that `value` takes."""
+        return (*(() if self.accuracy is None else ("accuracy",)), *self.metrics)
+
+
+class ExitFigures(_Figures):
+    """What the answers are worth when every row is answered at this layer."""
+
+    layer: int
+
+
+class OperatingPoint(_Figures):
+    """What one rule gives.
+
+    Attributes:
+        agreement: share of rows with the last exit's answer, 0 to 1; None for a regression,
+            whose values are never quite the same.
+        mean_exit_layer: mean number of transformer layers executed.
+    """
+
+    rule: ExitRule
+    agreement: float | None = None
+    mean_exit_layer: float
+
+
+class VariantCalibration(_Frozen):
+    """Figures of one precision.
+
+    Attributes:
+        metric: the name of the figure that the profiles were chosen by.
+    """
+
+    data: Data
+    metric: str = "accuracy"
+    exits: tuple[ExitFigures, ...]
+    operating_points: tuple[OperatingPoint, ...]
+
+    def on_exits(self, exits: tuple[int, ...]) -> "VariantCalibration":
+        """Return the figures that hold with exits at these layers only.
+
+        A threshold then catches rows at other layers, so of the operating points only those
+        survive that no exit decides: a fixed layer, or never.
+        """
+        return self.model_copy(
+            update={
+                "exits": tuple(e for e in self.exits if e.layer in exits),
+                "operating_points": tuple(
+                    p for p in self.operating_points if _same_on(p.rule, exits)
+                ),
+            }
+        )
+
+
+class Calibration(_Frozen):
+    """Figures by precision; a variant that was not measured is absent."""
+
+    variants: dict[Precision, VariantCalibration] = {}
+
+    def on_exits(self, exits: tuple[int, ...]) -> "Calibration":
+        """Return the figures that hold with exits at these layers only."""
+        return Calibration(variants={p: v.on_exits(exits) for p, v in self.variants.items()})
+
+    def nearest(self, precision: Precision) -> Precision | None:
+        """Return the variant whose figures tell most about this one: itself, else any other."""
+        return precision if precision in self.variants else next(iter(self.variants), None)
+
+
+def _same_on(rule: ExitRule, exits: tuple[int, ...]) -> bool:
+    if isinstance(rule, LayerRule):
+        return rule.layer in exits
+    return isinstance(rule, NeverRule) and (rule.max_layer is None or rule.max_layer in exits)

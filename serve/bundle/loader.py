@@ -1,0 +1,175 @@
+"""Reading a bundle: everything is verified before anything is loaded."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from serve.bundle.calibration import Calibration
+from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
+from serve.bundle.recording import RECORDING, Recording, read_recording
+from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
+from serve.validation import explain
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+MANIFEST, TOKENIZER, CALIBRATION = "manifest.json", "tokenizer.json", "calibration.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified bundle on disk.
+
+    Attributes:
+        name: the folder's name, under which the model is served.
+        folder: where it lies.
+        manifest: its contents.
+        calibration: its figures; empty if none were shipped.
+    """
+
+    name: str
+    folder: Path
+    manifest: Manifest
+    calibration: Calibration
+
+    def presenting(self, layers: Sequence[int]) -> "Bundle":
+        """Return the bundle as if it had exits at these layers only.
+
+        Raises:
+            InvalidRequest: it has no such exits, the last one is missing, or the bundle's own
+                policy cannot be followed then.
+        """
+        manifest = self.manifest
+        check_exits(layers, manifest.exit_layers, f"active exits {list(layers)} of {self.name}")
+        if len(layers) == len(manifest.exits):
+            return self
+        try:
+            manifest.policy.check(replace(manifest.traits, exits=tuple(layers)))
+        except InvalidRule as error:
+            raise InvalidRequest(
+                f"active exits {list(layers)} of {self.name}: its policy needs others: {error}"
+            ) from None
+        exits = tuple(e for e in manifest.exits if e.layer in layers)
+        fewer = manifest.model_copy(update={"exits": exits})
+        return replace(self, manifest=fewer, calibration=self.calibration.on_exits(tuple(layers)))
+
+    @property
+    def recording(self) -> Recording | None:
+        """What every exit said of the calibration data, if it was shipped."""
+        if RECORDING not in self.manifest.files:
+            return None
+        shape = len(self.manifest.exits), len(self.manifest.labels)
+        return read_recording(self.folder / RECORDING, shape)
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The `tokenizers` file."""
+        return self.folder / TOKENIZER
+
+    def segment_paths(self, precision: Precision) -> list[Path]:
+        """Return the segments' files of one precision, first to last.
+
+        Raises:
+            InvalidBundle: the layers are shared, so that there are no segments.
+        """
+        if self.manifest.layers == "shared":
+            raise InvalidBundle(f"bundle {self.name} has no segments: its layers share weights")
+        return [self.folder / s.file for s in self.manifest.variants[precision].segments]
+
+
+def load_bundle(folder: str | Path) -> Bundle:
+    """Read and verify a bundle.
+
+    Raises:
+        InvalidBundle: in one sentence, what is missing, damaged or of another version.
+    """
+    folder = Path(folder).resolve()
+    if not folder.is_dir():
+        raise InvalidBundle(f"{folder}: no such folder; `offramp export` writes one")
+    manifest = _read_manifest(folder)
+    for name, expected in manifest.files.items():
+        _verify(folder, name, expected)
+    if TOKENIZER not in manifest.files:
+        raise InvalidBundle(f"{folder}/{MANIFEST}: files does not list {TOKENIZER}")
+    calibration = Calibration()
+    if CALIBRATION in manifest.files:
+        calibration = _parse(Calibration, _read_json(folder / CALIBRATION), folder / CALIBRATION)
+    return Bundle(folder.name, folder, manifest, calibration)
+
+
+def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:
+    """Read and verify the bundles that one server is to serve.
+
+    Raises:
+        InvalidBundle: one cannot be read, or two would be served under the same name.
+    """
+    bundles = [load_bundle(folder) for folder in folders]
+    if len({bundle.name for bundle in bundles}) < len(bundles):
+        raise InvalidBundle(
+            "two bundles have the same folder name, which is what they are served as; rename one"
+        )
+    return bundles
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's sha256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> None:
+    """Raise `InvalidRequest` unless the layers are exits, ascending, the last one among them."""
+    if list(layers) != [layer for layer in exits if layer in layers]:
+        listed = ", ".join(map(str, exits))
+        raise InvalidRequest(f"{what}: must be ascending layers out of {listed}")
+    if exits[-1] not in layers:
+        raise InvalidRequest(
+            f"{what}: the last layer, {exits[-1]}, must be among them; it answers what no other "
+            "exit is sure of"
+        )
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise InvalidBundle(
+            f"{folder} is no bundle: {MANIFEST} is missing; `offramp export` makes one of a model"
+        )
+    document = _read_json(path)
+    version = document.get("format_version") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise InvalidBundle(
+            f"{path}: format_version is {version!r}, this server reads {FORMAT_VERSION}; "
+            "export the model again with this version of offramp"
+        )
+    return _parse(Manifest, document, path)
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidBundle(f"{path} is not JSON: {error}") from None
+
+
+def _parse(model: type[_Model], document: object, path: Path) -> _Model:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise InvalidBundle(f"{path}: {explain(error)}") from None
+    except InvalidRule as error:
+        raise InvalidBundle(f"{path}: policy: {error}") from None
+
+
+def _verify(folder: Path, name: str, expected: str) -> None:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise InvalidBundle(f"{folder}/{MANIFEST} names {name!r}, which lies outside the bundle")
+    if not path.is_file():
+        raise InvalidBundle(f"{folder}: {name} is missing")
+    if sha256_of(path) != expected:
+        raise InvalidBundle(f"{folder}: {name} is damaged: its sha256 is not the manifest's")

@@ -1,0 +1,252 @@
+"""`manifest.json`: what a bundle holds, as export writes it and the server reads it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from serve.policy.document import Policy
+from serve.rules import ExitRule
+from serve.rules.traits import Task, Traits
+
+FORMAT_VERSION: Literal[1] = 1
+
+Precision = Literal["fp32", "int8", "fp16"]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
+HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
+# What a head that has learned it predicts of its own error.
+UNCERTAINTY = "uncertainty"
+# Not `hidden` again: in an ONNX graph no output may bear an input's name.
+HIDDEN_OUT = "hidden_out"
+# What the heads of shared layers read: the hidden states pooled over the tokens.
+POOLED = "pooled"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Exit(_Frozen):
+    """An exit head's place, and the temperature its confidence is read at."""
+
+    layer: PositiveInt
+    temperature: PositiveFloat = 1.0
+
+
+class Head(_Frozen):
+    """Kind of the exit heads: how tokens are pooled, a dense layer or none, linear classifier.
+
+    Attributes:
+        kind: `attention` reads all tokens by attention of its own before it pools (FastBERT).
+        pooling: `tokens` is none: every token has logits of its own.
+        pooler: whether there is a dense layer before the classifier.
+        activation: after the dense layer.
+        norm: whether a layer norm follows the activation.
+    """
+
+    kind: Literal["pooled", "attention"] = "pooled"
+    pooling: Literal["first", "mean", "tokens"]
+    pooler: bool
+    activation: Literal["tanh", "relu", "gelu", "none"] = "tanh"
+    norm: bool = False
+
+
+class TrainedFor(_Frozen):
+    """What the heads were trained for.
+
+    Attributes:
+        method: the system or paper, such as DeeBERT.
+        rule: the rule with the settings that the checkpoint states; None where it states none.
+    """
+
+    # Bundles may still hold the two fields that were here before.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    method: str | None = None
+    rule: ExitRule | None = None
+
+
+class Graph(_Frozen):
+    """One ONNX file: its path inside the bundle, and its inputs and outputs in order."""
+
+    file: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Segment(Graph):
+    """One ONNX graph, from the exit before to its own.
+
+    Attributes:
+        file: path inside the bundle.
+        exit_layer: transformer layers executed once this segment has run.
+        inputs: the first segment takes input_ids, attention_mask and, if the model has
+            them, token_type_ids; a later one takes hidden, keep and attention_mask.
+        outputs: hidden_out, the next segment's hidden, and what the head says: logits and, if
+            it has learned it, uncertainty.
+    """
+
+    exit_layer: PositiveInt
+    outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
+
+
+class HeadGraph(Graph):
+    """The exit head after one layer: from pooled to logits and, if learned, uncertainty."""
+
+    exit_layer: PositiveInt
+    inputs: tuple[str, ...] = (POOLED,)
+    outputs: tuple[str, ...] = (LOGITS,)
+
+
+class SharedGraphs(_Frozen):
+    """The graphs of a model whose layers are one layer, run again and again.
+
+    Attributes:
+        embed: from input_ids and, if the model has them, token_type_ids to hidden_out, the
+            hidden states before layer 1.
+        layer: from hidden, keep and attention_mask to hidden_out and pooled; of token
+            classification, pooled is what the heads read of every token, (rows, tokens, width).
+        heads: one per exit, ascending.
+    """
+
+    embed: Graph
+    layer: Graph
+    heads: tuple[HeadGraph, ...]
+
+
+class Parity(_Frozen):
+    """How far a variant is from the original model, measured at export.
+
+    Attributes:
+        max_logit_error: largest absolute difference of any logit at any exit.
+        label_agreement: share of (row, exit) pairs with the original's label, 0 to 1.
+        rows: how many rows were compared.
+    """
+
+    max_logit_error: float
+    label_agreement: float
+    rows: int
+
+
+class Variant(_Frozen):
+    """The graphs of one precision, and their parity.
+
+    Attributes:
+        segments: first to last; none if the layers are shared.
+        shared: the graphs instead of segments if the layers are shared.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    shared: SharedGraphs | None = None
+    parity: Parity
+
+    @property
+    def heads(self) -> tuple[Segment, ...] | tuple[HeadGraph, ...]:
+        """The graphs that end in an exit head, first to last."""
+        return self.shared.heads if self.shared else self.segments
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """All graphs, in the order in which a row first meets them."""
+        if self.shared:
+            return (self.shared.embed, self.shared.layer, *self.shared.heads)
+        return self.segments
+
+
+class Source(_Frozen):
+    """Where the bundle comes from."""
+
+    model: str
+    offramp_version: str
+    torch_version: str
+    transformers_version: str
+
+
+class Manifest(_Frozen):
+    """Everything the server needs to know of a bundle besides the files it names.
+
+    Attributes:
+        layers: whether every layer has weights of its own, or all share one set (ALBERT).
+        exits: ascending; the last one's layer is the model's depth.
+        labels: label names by id.
+        max_tokens: longest input, special tokens included.
+        vocab_size: ids that clients may send are below it; None: those of the tokenizer.
+        type_vocab_size: likewise of token types.
+        learned: whether every head also gives `uncertainty`, its own predicted error.
+        policy: default rule and profiles until an operator replaces them.
+        files: sha256 of every other file in the bundle, by path.
+    """
+
+    format_version: Literal[1] = FORMAT_VERSION
+    task: Task = "single_label"
+    labels: tuple[str, ...] = Field(min_length=1)
+    layers: Literal["own", "shared"] = "own"
+    exits: tuple[Exit, ...] = Field(min_length=1)
+    width: PositiveInt
+    max_tokens: PositiveInt
+    pad_id: int = Field(ge=0)
+    token_types: bool
+    vocab_size: PositiveInt | None = None
+    type_vocab_size: PositiveInt = 2
+    learned: bool = False
+    head: Head
+    trained_for: TrainedFor = TrainedFor()
+    policy: Policy = Policy()
+    variants: dict[Precision, Variant] = Field(min_length=1)
+    source: Source
+    files: dict[str, Sha256]
+
+    @property
+    def exit_layers(self) -> tuple[int, ...]:
+        """Exit layers, ascending."""
+        return tuple(e.layer for e in self.exits)
+
+    @property
+    def traits(self) -> Traits:
+        """The model as its exit rules see it."""
+        return Traits(self.exit_layers, self.labels, self.task, self.learned)
+
+    @property
+    def num_layers(self) -> int:
+        """The model's depth: the layers behind an answer at the last exit."""
+        return self.exits[-1].layer
+
+    @model_validator(mode="after")
+    def _check(self) -> "Manifest":
+        layers = self.exit_layers
+        if list(layers) != sorted(set(layers)):
+            raise ValueError(f"exits must be ascending and distinct, not {list(layers)}")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("labels must be distinct")
+        for precision, variant in self.variants.items():
+            self._check_variant(f"variants.{precision}", variant)
+        self._check_task()
+        self.policy.check(self.traits)
+        return self
+
+    def _check_task(self) -> None:
+        if self.task != "regression" and len(self.labels) < 2:
+            raise ValueError(f"task {self.task} needs at least two labels")
+        if self.task == "regression" and len(self.labels) > 1:
+            raise ValueError("task regression has one label: its value's name")
+        if (self.task == "token") != (self.head.pooling == "tokens"):
+            raise ValueError("task token, and no other, needs head.pooling 'tokens'")
+
+    def _check_variant(self, place: str, variant: Variant) -> None:
+        shared = self.layers == "shared"
+        if shared != (variant.shared is not None) or shared == bool(variant.segments):
+            wanted = "shared and no segments" if shared else "segments and not shared"
+            raise ValueError(f"{place}: where layers is {self.layers!r} it must have {wanted}")
+        kind, layers = "heads" if shared else "segments", self.exit_layers
+        found = tuple(head.exit_layer for head in variant.heads)
+        if found != layers:
+            raise ValueError(
+                f"{place} has {kind} for layers {list(found)}, but the exits are at {list(layers)}"
+            )
+        silent = [head.file for head in variant.heads if UNCERTAINTY not in head.outputs]
+        if self.learned and silent:
+            raise ValueError(f"{place}: {silent[0]} gives no uncertainty, though learned is true")
+        unlisted = [graph.file for graph in variant.graphs if graph.file not in self.files]
+        if unlisted:
+            raise ValueError(f"{place}: no sha256 for {unlisted[0]}")

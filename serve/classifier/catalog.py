@@ -1,0 +1,86 @@
+"""Everything one process serves, by name."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+from serve.classifier.classifier import Classifier
+from serve.errors import InvalidRequest, InvalidRule, UnknownModel
+from serve.policy.document import Policy
+
+log = logging.getLogger(__name__)
+
+
+class Catalog:
+    """The served models."""
+
+    def __init__(self, classifiers: Sequence[Classifier]) -> None:
+        """Take models whose names differ."""
+        self._by_name = {c.name: c for c in classifiers}
+
+    def __iter__(self) -> Iterator[Classifier]:
+        return iter(self._by_name.values())
+
+    def find(self, name: str) -> Classifier:
+        """Return the model of this name.
+
+        Raises:
+            UnknownModel: there is none; names those there are.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownModel(f"no model {name!r}; served are {self._names()}") from None
+
+    def pick(self, name: str | None) -> Classifier:
+        """Return the model that a request names, or the only one if it names none."""
+        if name is not None:
+            return self.find(name)
+        if len(self._by_name) == 1:
+            return next(iter(self))
+        raise InvalidRequest(f"model: required when several are served: {self._names()}")
+
+    def start(self) -> None:
+        """Start every engine."""
+        for classifier in self:
+            classifier.start()
+
+    def stop(self, drain_s: float) -> None:
+        """Answer what is admitted, then stop every engine."""
+        for classifier in self:
+            if not classifier.engine.stop(drain_s):
+                log.warning("%s: stopped with requests unanswered", classifier.name)
+
+    def faults(self) -> list[str]:
+        """Return the names of models whose engine does not run."""
+        return [c.name for c in self if not c.engine.alive]
+
+    def set_baselines(self, configured: Mapping[str, Policy]) -> list[str]:
+        """Start every model from its configured policy, or else from its bundle's.
+
+        A configured policy that a model cannot follow is left out. Never raises for one.
+
+        Returns:
+            What was wrong, a sentence each.
+        """
+        problems = [
+            f"policies.{name}: no such model; served are {self._names()}"
+            for name in configured
+            if name not in self._by_name
+        ]
+        for classifier in self:
+            try:
+                self._set_baseline(classifier, configured.get(classifier.name))
+            except InvalidRule as error:
+                problems.append(f"policies.{classifier.name}: {error}")
+                if not classifier.policy.ready:
+                    self._set_baseline(classifier, None)
+        return problems
+
+    def _set_baseline(self, classifier: Classifier, configured: Policy | None) -> None:
+        if configured is None:
+            classifier.policy.set_baseline(classifier.bundle.manifest.policy, "bundle")
+        else:
+            classifier.policy.set_baseline(configured, "config")
+
+    def _names(self) -> str:
+        return ", ".join(self._by_name)

@@ -1,0 +1,197 @@
+"""One served model: tokenizer, live policy and engine behind one asynchronous call."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+from serve.bundle.loader import Bundle
+from serve.classifier.pending import Pending, settle_on_their_loops
+from serve.classifier.request import ModelRequest
+from serve.engine.admission import QueueLimits
+from serve.engine.engine import Engine
+from serve.engine.executor import ModelShape
+from serve.engine.row import Answer, BatchStats, Outcome, Row
+from serve.engine.scheduler import BatchLimits
+from serve.engine.warm_up import measure
+from serve.errors import DeadlineExceeded, OfframpError
+from serve.policy.live import LivePolicy, PolicyStore
+from serve.rules import ExitRule, check_rule
+from serve.runtime.hardware import available_threads
+from serve.runtime.placement import build_runner, place
+from serve.tokenization.entities import EntityReader
+from serve.tokenization.inputs import InputReader
+from serve.tokenization.tokenizer import Tokens
+
+log = logging.getLogger(__name__)
+
+# Longer requests are tokenized on a thread, so that they do not hold up the event loop.
+MAX_INLINE_SIZE = 10_000
+
+
+class Observer(Protocol):
+    """Whoever counts what one model does; called from several threads."""
+
+    def batch(self, stats: BatchStats) -> None:
+        """Count a segment run."""
+        ...
+
+    def answer(self, answer: Answer, num_tokens: int) -> None:
+        """Count an answer."""
+        ...
+
+    def tokenized(self, duration_s: float) -> None:
+        """Count the tokenization of one request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How a model is run.
+
+    Attributes:
+        device: `auto`, `cpu` or `cuda`; see `serve.runtime.placement`.
+        precision: `auto`, or the variant to use.
+        gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
+        num_threads: of each segment; None for all cores that the process may use.
+        batch_limits: how large a batch may grow.
+        queue_limits: how much is admitted.
+    """
+
+    device: str = "auto"
+    precision: str = "auto"
+    gpu_memory_gb: float | None = None
+    num_threads: int | None = None
+    batch_limits: BatchLimits = BatchLimits()
+    queue_limits: QueueLimits = QueueLimits()
+
+
+class Classified(NamedTuple):
+    """Answers, and what they are of, in the order of the inputs.
+
+    Attributes:
+        answers: one per input.
+        tokens: likewise, what the inputs were tokenized to.
+        policy_version: that the answers were made under.
+    """
+
+    answers: list[Answer]
+    tokens: list[Tokens]
+    policy_version: int
+
+
+class Classifier:
+    """Classifies texts with one bundle.
+
+    Attributes:
+        name: what the model is served as.
+        bundle: what it was loaded from.
+        device: where it runs.
+        precision: the variant in use.
+        policy: the live policy.
+        inputs: reads texts and ids as the model takes them.
+        entities: of token classification, reads answers; else None.
+        costs: what segments cost, kept fresh by the engine.
+        engine: runs the segments.
+    """
+
+    def __init__(
+        self, bundle: Bundle, options: EngineOptions, store: PolicyStore, observer: Observer
+    ) -> None:
+        """Load and warm the model; `start` makes it answer."""
+        manifest = bundle.manifest
+        self.name = bundle.name
+        self.bundle = bundle
+        placement = place(bundle, options.device, options.precision)
+        self.device, self.precision = placement
+        self.policy = LivePolicy(bundle.name, manifest, store)
+        self._observer = observer
+        self._traits = manifest.traits
+        self.inputs = InputReader(bundle.tokenizer_path, manifest)
+        self.entities: EntityReader | None = None
+        if manifest.task == "token":
+            self.entities = EntityReader(manifest.labels, self.inputs.speller)
+        threads = options.num_threads or available_threads()
+        chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
+        self.costs = measure(chain, manifest.max_tokens)
+        self.engine = Engine(
+            chain,
+            ModelShape(
+                self._traits,
+                tuple(e.temperature for e in manifest.exits),
+                manifest.pad_id,
+                self.costs,
+            ),
+            self._deliver,
+            observer.batch,
+            options.batch_limits,
+            options.queue_limits,
+        )
+
+    def start(self) -> None:
+        """Start the engine."""
+        self.engine.start()
+
+    async def classify(self, request: ModelRequest) -> Classified:
+        """Classify inputs; a cancelled call drops its rows before their next segment.
+
+        Raises:
+            OfframpError: of the rule, the inputs, the queue or the model.
+        """
+        live = self.policy.current
+        rule = check_rule(live.policy.rule_for(request.wish), self._traits)
+        self.engine.check_room(len(request.inputs))
+        if request.deadline_s <= self.engine.clock():
+            raise DeadlineExceeded
+        tokens = await self._tokenize(request)
+        pending = Pending(len(tokens), asyncio.get_running_loop())
+        rows = _rows(request, rule, tokens, pending)
+        self.engine.submit(rows)
+        try:
+            return Classified(await pending.answers(), tokens, live.version)
+        except (asyncio.CancelledError, OfframpError):
+            for row in rows:
+                row.cancelled = True
+            raise
+
+    async def _tokenize(self, request: ModelRequest) -> list[Tokens]:
+        began_s = self.engine.clock()
+        wanted = request.inputs, request.truncate
+        if request.size <= MAX_INLINE_SIZE:
+            tokens = self.inputs.read(*wanted)
+        else:
+            tokens = await asyncio.to_thread(self.inputs.read, *wanted)
+        self._observer.tokenized(self.engine.clock() - began_s)
+        return tokens
+
+    def _deliver(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome.result, Answer):
+                self._observer.answer(outcome.result, outcome.row.num_tokens)
+        settle_on_their_loops(outcomes)
+
+
+def _rows(
+    request: ModelRequest, rule: ExitRule, tokens: list[Tokens], pending: Pending
+) -> list[Row]:
+    return [
+        Row(
+            t.input_ids,
+            t.token_type_ids,
+            rule,
+            tag=(pending, place),
+            deadline_s=request.deadline_s,
+            priority=request.priority,
+            ahead_tokens=ahead,
+            counted=t.counted,
+            trail=[] if request.trails else None,
+        )
+        for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
+    ]
+
+
+def _tokens_ahead(texts: Sequence[Tokens]) -> list[int]:
+    """Return of each text how many tokens stand before it in its request."""
+    return [0, *accumulate(len(t.input_ids) for t in texts)][:-1]

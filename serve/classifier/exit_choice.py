@@ -1,0 +1,102 @@
+"""`--active-exits`: from what the operator wrote to the exit layers that each model uses."""
+
+from serve.bundle.loader import Bundle
+from serve.classifier.active_exits import Candidate, ExitCosts, cheapest_exits
+from serve.classifier.exit_costs import measure_exit_costs
+from serve.engine.core import ModelShape
+from serve.errors import InvalidRequest
+from serve.rules import LearnedRule
+from serve.runtime.placement import Placement, build_runner
+from serve.runtime.process_memory import give_back_memory
+from serve.runtime.shared_layers import SharedLayers
+
+AUTO = "auto"
+
+
+def choose_exits(
+    wish: str,
+    bundle: Bundle,
+    placement: Placement,
+    num_threads: int,
+    gpu_memory_gb: float | None = None,
+) -> list[int]:
+    """Return the exit layers to use, ascending.
+
+    To be called once per deployment: replicas that measure for themselves might choose
+    differently, and the same text would get different answers.
+
+    Args:
+        wish: layers, comma separated, or `auto` for those under which the bundle's default
+            rule takes the least time on this machine.
+        bundle: the model.
+        placement: where it will run, and as which variant.
+        num_threads: of the replica that will run it.
+        gpu_memory_gb: likewise; a process has one limit, and may go on to serve.
+
+    Raises:
+        InvalidRequest: a layer without an exit, or a bundle without what `auto` needs.
+    """
+    if wish != AUTO:
+        return _named(wish, bundle)
+    manifest, recording = bundle.manifest, bundle.recording
+    if manifest.layers == "shared":
+        raise InvalidRequest(
+            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
+            "together; name the layers"
+        )
+    default = manifest.policy.rule_for(None)
+    if isinstance(default, LearnedRule):
+        raise InvalidRequest(
+            f"--active-exits auto: the default rule of {bundle.name} goes by predicted errors, "
+            "which a recording does not hold; name the layers"
+        )
+    if recording is None:
+        # No recording is made of taggers, see `models.evaluation.measure`.
+        remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
+        if manifest.task == "token":
+            remedy = "there is none of models that label tokens: name the layers"
+        raise InvalidRequest(
+            f"--active-exits auto: bundle {bundle.name} has no recording of what its exits say; "
+            f"{remedy}"
+        )
+    costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
+    # Whoever asks may be there for as long as the server runs.
+    give_back_memory()
+    temperatures = tuple(e.temperature for e in manifest.exits)
+    candidate = Candidate(manifest.traits, temperatures, recording, costs)
+    chosen = cheapest_exits(
+        candidate,
+        default,
+        lambda active: _fits(bundle, [manifest.exit_layers[i] for i in active]),
+    )
+    return [manifest.exit_layers[i] for i in chosen]
+
+
+def _measure(
+    bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
+) -> ExitCosts:
+    chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
+    assert not isinstance(chain, SharedLayers), "refused before it was loaded"
+    manifest = bundle.manifest
+    temperatures = tuple(e.temperature for e in manifest.exits)
+    shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)
+    return measure_exit_costs(chain, shape, manifest.max_tokens)
+
+
+def _fits(bundle: Bundle, layers: list[int]) -> bool:
+    try:
+        bundle.presenting(layers)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _named(wish: str, bundle: Bundle) -> list[int]:
+    try:
+        layers = [int(part) for part in wish.split(",")]
+    except ValueError:
+        raise InvalidRequest(
+            f"--active-exits {wish!r}: must be {AUTO} or layers such as 2,4,6"
+        ) from None
+    bundle.presenting(layers)
+    return layers

@@ -1,0 +1,1 @@
+"""Continuous batching over exits: which rows run next, and which leave."""

@@ -1,0 +1,131 @@
+"""Which waiting rows start together: alike in length, so that little is padded.
+
+The first row always starts. Two windows around it in order of length are each best in their way:
+with few waiting, the split of them all into batches that costs least in total; with many, the
+company that is cheapest per real token. Each alone loses a tenth or more under some load, the
+larger of the two does not.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.engine.cost_model import SegmentCost
+
+# A batch is long enough once its launches are this small a part of its time: 2 per cent.
+ENOUGH = 50
+
+# Shorter than that no batch needs to be: what few tokens cost is measured least well.
+LEAST_TOKENS = 512
+
+
+class Bounds(NamedTuple):
+    """How large a batch may grow: in rows, and in rows times the longest row."""
+
+    max_rows: int
+    max_tokens: int
+
+    def room(self, longest: int) -> int:
+        """Return how many rows of this length a batch may hold."""
+        return max(1, min(self.max_rows, self.max_tokens // longest))
+
+    def enough(self, cost: SegmentCost) -> "Bounds":
+        """Return these bounds, or narrower ones where more tokens would save next to nothing.
+
+        A longer batch only keeps those waiting who come after it.
+        """
+        saving = ENOUGH * cost.fixed_s
+        if saving >= self.max_tokens * cost.per_token_s:
+            return self
+        enough = max(LEAST_TOKENS, int(saving / cost.per_token_s))
+        return self._replace(max_tokens=min(self.max_tokens, enough))
+
+
+def company(lengths: Sequence[int], cost: SegmentCost, bounds: Bounds) -> list[int]:
+    """Return the places of the rows that start together, ascending; place 0 is among them.
+
+    Args:
+        lengths: tokens of each waiting row, first to start first.
+        cost: of the way ahead, from the first segment to the last.
+        bounds: on a batch.
+    """
+    num, lead, longest = len(lengths), lengths[0], max(lengths)
+    if min(lengths) == longest:
+        return list(range(min(num, bounds.room(lead))))
+    if num <= bounds.room(longest) and _padding_s(lengths, longest, cost) <= cost.fixed_s:
+        return list(range(num))
+    order = sorted(range(num), key=lengths.__getitem__)  # stable: first come first
+    ascending = [lengths[i] for i in order]
+    place = bisect_left(ascending, lead)
+    first, stop = cheapest(ascending, place, cost, bounds)
+    if stop - first < bounds.room(ascending[stop - 1]):
+        windows = (first, stop), least_total(ascending, place, cost, bounds)
+        first, stop = max(windows, key=lambda window: window[1] - window[0])
+    return sorted(order[first:stop])
+
+
+def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float:
+    """Return what it costs to pad all to the longest: more than any split of them could save."""
+    per_token_s, per_pair_s = cost.per_token_s, cost.per_token_pair_s
+    padded_s = (per_token_s + per_pair_s * longest) * longest * len(lengths)
+    return padded_s - sum([(per_token_s + per_pair_s * n) * n for n in lengths])
+
+
+def cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) -> tuple[int, int]:
+    """Return the window [first, stop) around `place` that costs least per real token."""
+    low = max(0, place - bounds.max_rows + 1)
+    high = min(len(lengths), place + bounds.max_rows)
+    near = np.array(lengths[low:high])
+    at = place - low
+    # In the matrices, a window's first row runs down and its last across.
+    firsts, lasts = np.arange(at + 1)[:, None], np.arange(at, len(near))
+    longest = near[at:]
+    rooms: NDArray[np.int64] = np.minimum(bounds.max_rows, bounds.max_tokens // longest)
+    rows = lasts + 1 - firsts
+    real = np.array([0, *accumulate(near.tolist())])
+    each = (cost.per_token_s + cost.per_token_pair_s * longest) * longest
+    per_token = (cost.fixed_s + rows * each) / (real[lasts + 1] - real[firsts])
+    per_token[rows > np.maximum(rooms, 1)] = np.inf
+    first, last = divmod(int(per_token.argmin()), len(longest))
+    return low + first, place + last + 1
+
+
+def least_total(
+    lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds
+) -> tuple[int, int]:
+    """Cut all into windows of least total cost; return the one [first, stop) at `place`.
+
+    least[stop] = min over first of least[first] + fixed + (stop - first) * each[stop]. A later
+    `first` that has become better than an earlier one stays better, as rows only grow longer; so
+    a queue of candidates, each with the stop from which it is best, finds them all in one go.
+    """
+    each = [(cost.per_token_s + cost.per_token_pair_s * n) * n for n in lengths]  # ascending
+    earliest = [i + 1 - bounds.room(n) for i, n in enumerate(lengths)]  # ascending
+    least, cuts = [0.0], [0]
+    queue: deque[tuple[int, int]] = deque()  # (first, stop from which it is best)
+    for stop, row_s in enumerate(each, 1):
+        new, since = stop - 1, stop
+        while queue:
+            old, old_since = queue[-1]
+            better = bisect_left(each, (least[new] - least[old]) / (new - old), lo=new) + 1
+            since = min(better, bisect_right(earliest, old, lo=new) + 1)
+            if since > old_since:
+                break
+            queue.pop()
+            since = stop
+        if since <= len(each):
+            queue.append((new, since))
+        while len(queue) > 1 and queue[1][1] <= stop:
+            queue.popleft()
+        first = queue[0][0]
+        least.append(least[first] + cost.fixed_s + (stop - first) * row_s)
+        cuts.append(first)
+    stop = len(each)
+    while cuts[stop] > place:
+        stop = cuts[stop]
+    return cuts[stop], stop

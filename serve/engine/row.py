@@ -1,0 +1,133 @@
+"""What travels through the engine: rows in, answers out."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.criteria.judge import Reason
+from serve.errors import OfframpError
+from serve.rules import ExitRule
+
+
+class Priority(IntEnum):
+    """Which of the waiting rows goes first; the smaller one."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+class ExitRecord(NamedTuple):
+    """What an exit said of a row that came by it.
+
+    Attributes:
+        exit_index: which exit, counted from 0.
+        logits: (labels,) float32; of token classification (tokens, labels).
+        signal: the rule's signal there; NaN where the rule has none.
+    """
+
+    exit_index: int
+    logits: NDArray[np.float32]
+    signal: float
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One text in flight.
+
+    Attributes:
+        input_ids: (tokens,) int64, special tokens included.
+        token_type_ids: (tokens,) int64.
+        rule: checked against the model; frozen for the row's whole life.
+        tag: the caller's own, handed back with the answer.
+        deadline_s: on the engine's clock; infinite for none.
+        priority: among the rows that wait.
+        ahead_tokens: tokens of the rows of the same request that stand before this one.
+        cancelled: set by the caller, from any thread, when nobody waits any more.
+        admitted_s: set on admission.
+        started_s: set when the first segment starts.
+        counted: (tokens,) which tokens are the text's own, of token classification: exit rules
+            do not look at special ones. None: all of them.
+        trail: gets what every exit says that the row comes by; None where nobody asks.
+        num_tokens: length, special tokens included.
+    """
+
+    input_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.int64]
+    rule: ExitRule
+    tag: Any = None
+    deadline_s: float = math.inf
+    priority: Priority = Priority.NORMAL
+    ahead_tokens: int = 0
+    cancelled: bool = False
+    admitted_s: float = math.nan
+    started_s: float = math.nan
+    counted: NDArray[np.bool_] | None = None
+    trail: list[ExitRecord] | None = None
+    num_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_tokens = len(self.input_ids)
+
+
+class Answer(NamedTuple):
+    """What a row leaves with.
+
+    Attributes:
+        logits: (labels,) float32; of token classification (tokens, labels). They say something:
+            see `serve.engine.outputs`.
+        exit_index: where the row left, counted from 0.
+        reason: why it left there.
+        signal: the rule's signal at that exit; NaN where the rule has none.
+        queue_s: from admission to the first segment.
+        compute_s: from the first segment to the answer, other batches' turns included.
+        head_index: whose head gave the logits; by most rules that of the exit.
+        label: the answer's label, if the rule chose it by other means than the largest logit;
+            else -1.
+        trail: what every exit said that the row came by, if it was asked for.
+    """
+
+    logits: NDArray[np.float32]
+    exit_index: int
+    reason: Reason
+    signal: float
+    queue_s: float
+    compute_s: float
+    head_index: int
+    label: int = -1
+    trail: Sequence[ExitRecord] = ()
+
+
+class Outcome(NamedTuple):
+    """A row and the one answer or error it gets."""
+
+    row: Row
+    result: Answer | OfframpError
+
+
+Deliver = Callable[[Sequence[Outcome]], None]
+
+
+class BatchStats(NamedTuple):
+    """One segment run, for whoever counts.
+
+    Attributes:
+        exit_index: which segment, counted from 0.
+        num_rows: rows in the batch.
+        num_tokens: real tokens.
+        padded_tokens: rows times the longest row's tokens.
+        segment_s: time in the segment.
+        judge_s: time in judging and compacting.
+    """
+
+    exit_index: int
+    num_rows: int
+    num_tokens: int
+    padded_tokens: int
+    segment_s: float
+    judge_s: float

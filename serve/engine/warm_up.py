@@ -1,0 +1,89 @@
+"""Runs every segment before the first request comes, and measures what batches cost."""
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.engine.cost_model import CostModel
+from serve.engine.runner import AnyRunner, Hidden, Runner, mixes_depths
+
+# (rows, tokens), the most telling first: what a launch costs, what tokens, what long texts.
+SHAPES = ((1, 8), (4, 64), (1, 32), (8, 32), (1, 128), (32, 32), (4, 128), (16, 64), (1, 512))
+ALWAYS = 3  # so many shapes are run however long they take
+REPEATS = 3
+
+
+def measure(runner: AnyRunner, max_tokens: int, budget_s: float = 1.0) -> CostModel:
+    """Return what the runner's segments cost, from medians of real runs.
+
+    Args:
+        runner: no one else may use it meanwhile.
+        max_tokens: longest text of the model.
+        budget_s: no further shape is begun if it would probably take longer in all.
+    """
+    costs = CostModel(len(runner), shared=mixes_depths(runner))
+    for num_rows, num_tokens in SHAPES[:2]:
+        _times(runner, num_rows, min(num_tokens, max_tokens))
+    began, pace_s = perf_counter(), 0.0
+    shapes = dict.fromkeys((rows, min(tokens, max_tokens)) for rows, tokens in SHAPES)
+    for place, (num_rows, num_tokens) in enumerate(shapes):
+        expected_s = pace_s * num_rows * num_tokens
+        if place >= ALWAYS and perf_counter() - began + expected_s > budget_s:
+            continue
+        runs = []
+        shape_began = perf_counter()
+        for _ in range(REPEATS):
+            runs.append(_times(runner, num_rows, num_tokens))
+            if perf_counter() - shape_began > budget_s / 4:
+                break
+        for index, seconds in enumerate(np.median(runs, axis=0).tolist()):
+            costs.observe(index, num_rows, num_tokens, seconds)
+        pace_s = (perf_counter() - shape_began) / (num_rows * num_tokens)
+    costs.anchor()
+    _measure_joining(runner, min(32, max_tokens), costs)
+    return costs
+
+
+def _times(runner: AnyRunner, num_rows: int, num_tokens: int) -> list[float]:
+    """Return the seconds in each segment."""
+    mask = np.ones((num_rows, num_tokens), np.int64)
+    steps = _mixed_steps(runner, mask) if mixes_depths(runner) else _steps(runner, mask)
+    marks = [perf_counter()]
+    for _ in steps:
+        marks.append(perf_counter())
+    return np.diff(marks).tolist()[-len(runner) :]
+
+
+def _steps(runner: AnyRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
+    chain = cast(Runner, runner)
+    keep = np.arange(len(mask))
+    step = chain.start(np.ones_like(mask), mask, np.zeros_like(mask))
+    yield step.hidden
+    for index in range(1, len(chain)):
+        step = chain.advance(index, step.hidden, keep, mask)
+        yield step.hidden
+
+
+def _mixed_steps(runner: AnyRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
+    assert mixes_depths(runner)
+    keep = np.arange(len(mask))
+    step = runner.start(np.ones_like(mask), mask, np.zeros_like(mask))
+    yield step.hidden
+    for depth in range(len(runner)):
+        step = runner.advance_mixed(np.full(len(mask), depth), step.hidden, keep, mask)
+        yield step.hidden
+
+
+def _measure_joining(runner: AnyRunner, num_tokens: int, costs: CostModel) -> None:
+    mask = np.ones((8, num_tokens), np.int64)
+    steps = _mixed_steps(runner, mask) if mixes_depths(runner) else _steps(runner, mask)
+    hidden = next(steps)
+    if hidden is None:
+        return
+    for _ in range(REPEATS):
+        began = perf_counter()
+        runner.join([(hidden, np.arange(8), num_tokens)] * 2)
+        costs.observe_join(16, num_tokens, perf_counter() - began)

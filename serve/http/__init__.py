@@ -1,0 +1,1 @@
+"""HTTP without Ray: uvicorn, sockets, and one process that serves alone."""

@@ -1,0 +1,56 @@
+"""From bundles on disk to everything one process serves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.bundle.loader import Bundle, load_bundles
+from serve.classifier.catalog import Catalog
+from serve.classifier.classifier import Classifier, EngineOptions
+from serve.errors import InvalidRequest
+from serve.metrics.collectors import Metrics
+from serve.policy.live import PolicyStore
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Models, and the metrics that watch them."""
+
+    catalog: Catalog
+    metrics: Metrics
+
+
+def assemble(
+    folders: Sequence[str | Path],
+    options: EngineOptions,
+    store: PolicyStore,
+    active_exits: Mapping[str, Sequence[int]] | None = None,
+) -> Assembly:
+    """Load, verify and warm bundles; their engines are not started yet.
+
+    Args:
+        folders: bundles; each is served under its folder's name.
+        options: how models are run.
+        store: where live policies are kept.
+        active_exits: by model, the exit layers to use; all where a model is left out.
+
+    Raises:
+        InvalidBundle: a bundle cannot be loaded, or two have the same name.
+        DeviceUnavailable: a bundle lacks the wanted precision.
+        InvalidRequest: a bundle lacks an active exit, or there is no such bundle.
+    """
+    bundles = _with_active_exits(load_bundles(folders), active_exits or {})
+    metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
+    catalog = Catalog([Classifier(b, options, store, metrics.observer(b.name)) for b in bundles])
+    metrics.watch(catalog)
+    return Assembly(catalog, metrics)
+
+
+def _with_active_exits(bundles: list[Bundle], active: Mapping[str, Sequence[int]]) -> list[Bundle]:
+    names = [bundle.name for bundle in bundles]
+    unknown = sorted(active.keys() - set(names))
+    if unknown:
+        raise InvalidRequest(
+            f"active exits of {unknown[0]!r}: no such model; there is {', '.join(names)}"
+        )
+    return [b.presenting(active[b.name]) if b.name in active else b for b in bundles]

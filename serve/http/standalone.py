@@ -1,0 +1,68 @@
+"""The server in one process under uvicorn, without Ray."""
+
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from serve.api.app import build_http_app
+from serve.api.context import AppContext, WebLimits
+from serve.api.replicas import OnlyReplica
+from serve.classifier.classifier import EngineOptions
+from serve.http.listener import listen
+from serve.http.loading import assemble
+from serve.http.server import uvicorn_config
+from serve.policy.live import MemoryStore
+
+
+def build_standalone_app(
+    folders: Sequence[str | Path],
+    options: EngineOptions = EngineOptions(),
+    limits: WebLimits = WebLimits(),
+    active_exits: Mapping[str, Sequence[int]] | None = None,
+) -> FastAPI:
+    """Return the app over bundles; its lifespan starts and stops the engines.
+
+    Raises:
+        InvalidBundle: a bundle cannot be loaded.
+        DeviceUnavailable: a bundle lacks the wanted precision.
+    """
+    assembly = assemble(folders, options, MemoryStore(), active_exits)
+    catalog = assembly.catalog
+    catalog.set_baselines({})
+    replicas = OnlyReplica(catalog, assembly.metrics)
+    return build_http_app(AppContext(catalog, assembly.metrics, replicas, limits))
+
+
+def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+
+    Args:
+        app: from `build_standalone_app`.
+        address: where to listen, from `serve.http.listener.take_port`; it is closed in the end.
+        on_ready: called once, when the server answers.
+
+    Raises:
+        PortTaken: somebody else who took the same address listens already.
+    """
+    config = uvicorn_config(app)
+    listen(address, config.backlog)
+    # uvicorn handles signals while it runs and raises them once more when it has stopped;
+    # that must not end the process before it has said so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    _Server(config, on_ready).run(sockets=[address])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()

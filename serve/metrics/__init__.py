@@ -1,0 +1,1 @@
+"""Every Prometheus metric, and the page that merges all replicas."""

@@ -1,0 +1,243 @@
+"""Every Prometheus metric: its name, labels and buckets, here and nowhere else.
+
+The engine and the HTTP app return plain data; this module turns it into numbers. Buckets are
+the same in every process, so that replicas can be added up.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from serve.classifier.catalog import Catalog
+from serve.engine.row import Answer, BatchStats
+from serve.policy.document import DEFAULT, Policy
+from serve.rules import ExitRule
+from serve.version import __version__
+
+# 0.25 ms to 30 s in steps of about 1.5: fine enough for a p99 of a request that takes 2 ms.
+REQUEST_SECONDS = (*(round(0.00025 * 1.5**i, 6) for i in range(29)), 30.0)
+# 10 us to 5 s in steps of 2: a segment, or a stage, of one batch.
+STAGE_SECONDS = tuple(round(0.00001 * 2**i, 6) for i in range(20))
+# Powers of two up to more rows than a batch holds.
+ROWS = tuple(2.0**i for i in range(10))
+
+
+class Metrics:
+    """The metrics of one process, in a registry of their own."""
+
+    def __init__(self, exits_by_model: dict[str, tuple[int, ...]]) -> None:
+        """Declare the metrics.
+
+        Args:
+            exits_by_model: exit layers of every served model, ascending.
+        """
+        # Prometheus ignores these timestamps in the text format, but stores them as series.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        depth = max((exits[-1] for exits in exits_by_model.values()), default=1)
+        self._exits_by_model = exits_by_model
+        self._requests = self._counter(
+            "requests", "HTTP requests by status code.", ["model", "route", "code"]
+        )
+        self._request_seconds = self._histogram(
+            "request_duration_seconds",
+            "From a request's arrival to its answer.",
+            ["model", "route"],
+            REQUEST_SECONDS,
+        )
+        self._stage_seconds = self._histogram(
+            "stage_duration_seconds",
+            "Time per stage: tokenize a request, queue a row, run a segment, judge a batch.",
+            ["model", "stage"],
+            STAGE_SECONDS,
+        )
+        self._segment_seconds = self._histogram(
+            "segment_duration_seconds",
+            "Time in the segment that ends at this layer.",
+            ["model", "layer"],
+            STAGE_SECONDS,
+        )
+        self._exit_layer = self._histogram(
+            "exit_layer",
+            "Transformer layers executed per answer, by reason; one bucket per layer.",
+            ["model", "reason"],
+            tuple(float(layer) for layer in range(1, depth + 1)),
+        )
+        self._exits = self._counter(
+            "exits", "Answers by exit layer and reason.", ["model", "layer", "reason"]
+        )
+        self._layers_run = self._counter(
+            "layers_run", "Transformer layers executed, summed over answers.", ["model"]
+        )
+        self._layers_saved = self._counter(
+            "layers_saved", "Transformer layers not executed, summed over answers.", ["model"]
+        )
+        self._batch_rows = self._histogram(
+            "batch_rows", "Rows per segment run.", ["model", "layer"], ROWS
+        )
+        self._batch_tokens = self._counter(
+            "batch_tokens", "Real tokens that went through a segment.", ["model", "layer"]
+        )
+        self._padding = self._counter(
+            "padding_tokens", "Padding that went through a segment.", ["model", "layer"]
+        )
+        self._input_tokens = self._counter("input_tokens", "Tokens of answered inputs.", ["model"])
+        self._rejected = self._counter(
+            "rejected", "Requests that got an error of this code.", ["model", "code"]
+        )
+        self._disconnects = self._counter(
+            "client_disconnects", "Clients that left before their answer.", ["model"]
+        )
+        Gauge(
+            "offramp_build_info", "The version that runs.", ["version"], registry=self.registry
+        ).labels(__version__).set(1)
+
+    def watch(self, catalog: Catalog) -> None:
+        """Read queues and policies from the catalog at every scrape."""
+        self.registry.register(_LiveState(catalog))
+
+    def page(self) -> bytes:
+        """Return the metrics as Prometheus text."""
+        return generate_latest(self.registry)
+
+    def observer(self, model: str) -> "ModelObserver":
+        """Return what counts one model's work."""
+        return ModelObserver(self, model, self._exits_by_model[model])
+
+    def request(self, model: str, route: str, code: int, duration_s: float) -> None:
+        """Count an HTTP request; `model` is empty where none was reached."""
+        self._requests.labels(model, route, str(code)).inc()
+        self._request_seconds.labels(model, route).observe(duration_s)
+
+    def rejected(self, model: str, code: str) -> None:
+        """Count a request that got an error; `model` is empty where none was reached."""
+        self._rejected.labels(model, code).inc()
+
+    def disconnected(self, model: str) -> None:
+        """Count a client that left."""
+        self._disconnects.labels(model).inc()
+
+    def _counter(self, name: str, text: str, labels: list[str]) -> Counter:
+        return Counter(f"offramp_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, labels: list[str], buckets: Iterable[float]
+    ) -> Histogram:
+        return Histogram(
+            f"offramp_{name}", text, labels, buckets=tuple(buckets), registry=self.registry
+        )
+
+
+class ModelObserver:
+    """Counts what one model does (`serve.classifier.classifier.Observer`)."""
+
+    def __init__(self, metrics: Metrics, model: str, exits: tuple[int, ...]) -> None:
+        self._exits = exits
+        self._metrics, self._model = metrics, model
+        stage = metrics._stage_seconds
+        self._tokenize, self._queue, self._segment, self._judge = (
+            stage.labels(model, name) for name in ("tokenize", "queue", "segment", "judge")
+        )
+
+    def batch(self, stats: BatchStats) -> None:
+        """Count a segment run."""
+        m, labels = self._metrics, (self._model, str(self._exits[stats.exit_index]))
+        self._segment.observe(stats.segment_s)
+        self._judge.observe(stats.judge_s)
+        m._segment_seconds.labels(*labels).observe(stats.segment_s)
+        m._batch_rows.labels(*labels).observe(stats.num_rows)
+        m._batch_tokens.labels(*labels).inc(stats.num_tokens)
+        m._padding.labels(*labels).inc(stats.padded_tokens - stats.num_tokens)
+
+    def answer(self, answer: Answer, num_tokens: int) -> None:
+        """Count an answer."""
+        m, model = self._metrics, self._model
+        layer = self._exits[answer.exit_index]
+        reason = answer.reason.label
+        m._exit_layer.labels(model, reason).observe(layer)
+        m._exits.labels(model, str(layer), reason).inc()
+        m._layers_run.labels(model).inc(layer)
+        m._layers_saved.labels(model).inc(self._exits[-1] - layer)
+        m._input_tokens.labels(model).inc(num_tokens)
+        self._queue.observe(answer.queue_s)
+
+    def tokenized(self, duration_s: float) -> None:
+        """Count the tokenization of one request."""
+        self._tokenize.observe(duration_s)
+
+
+class _LiveState(Collector):
+    """Gauges that are read when asked for."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield queue, engine and policy gauges of every model."""
+        gauges = {
+            name: GaugeMetricFamily(f"offramp_{name}", text, labels=labels)
+            for name, text, labels in (
+                ("queue_depth", "Rows admitted and not yet answered.", ["model"]),
+                ("queue_tokens", "Their tokens.", ["model"]),
+                ("queue_seconds", "Estimated time to answer them.", ["model"]),
+                ("engine_up", "1 while the model's engine runs.", ["model"]),
+                ("policy_version", "Version of the live policy.", ["model"]),
+                (
+                    "threshold",
+                    "Number in the live rule: threshold, votes, share, patience or layer; "
+                    "one per exit layer where the rule has as many.",
+                    ["model", "profile", "rule", "layer"],
+                ),
+                (
+                    "model_info",
+                    "What is served.",
+                    ["model", "device", "precision", "layers", "task"],
+                ),
+            )
+        }
+        for classifier in self._catalog:
+            name, backlog = classifier.name, classifier.engine.backlog
+            live = classifier.policy.current
+            manifest = classifier.bundle.manifest
+            gauges["queue_depth"].add_metric([name], backlog.rows)
+            gauges["queue_tokens"].add_metric([name], backlog.tokens)
+            gauges["queue_seconds"].add_metric([name], backlog.seconds)
+            gauges["engine_up"].add_metric([name], float(classifier.engine.alive))
+            gauges["policy_version"].add_metric([name], live.version)
+            placed = [classifier.device, classifier.precision]
+            gauges["model_info"].add_metric(
+                [name, *placed, str(manifest.num_layers), manifest.task], 1
+            )
+            for profile, rule in _named_rules(live.policy):
+                for layer, number in _numbers_in(rule, manifest.exit_layers):
+                    gauges["threshold"].add_metric([name, profile, rule.rule, layer], number)
+        yield from gauges.values()
+
+
+def _named_rules(policy: Policy) -> Iterator[tuple[str, ExitRule]]:
+    yield DEFAULT, policy.rule_for(None)
+    yield from policy.profiles.items()
+
+
+def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, float]]:
+    """Yield the number that an operator would turn; by exit layer if there is one for each.
+
+    An empty layer is to Prometheus as none. Thresholds of single labels are not published.
+    """
+    for name in ("threshold", "votes", "share", "patience", "layer"):
+        number = getattr(rule, name, None)
+        if isinstance(number, tuple):
+            yield from zip(map(str, exits), number, strict=True)
+            return
+        if number is not None:
+            yield "", number
+            return

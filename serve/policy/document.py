@@ -1,0 +1,165 @@
+"""The operator's document: which exit rule applies by default, and what a request may ask for."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
+
+from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
+from serve.rules import ExitRule, LayerRule, NeverRule, Rule, check_rule
+from serve.rules.traits import Traits
+
+ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+# What metrics call the rule for requests without `exit`; a profile of that name would share it.
+DEFAULT = "default"
+
+RULE_TAG, PROFILE_TAG = "<rule>", "<profile>"
+
+
+def _kind_of_wish(value: Any) -> str | None:
+    if isinstance(value, str):
+        return PROFILE_TAG
+    return RULE_TAG if isinstance(value, dict | Rule) else None
+
+
+ExitWish = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[ProfileName, Tag(PROFILE_TAG)],
+    Discriminator(
+        _kind_of_wish,
+        custom_error_type="exit_wish",
+        custom_error_message="must be a rule such as "
+        '{"rule": "entropy", "threshold": 0.2} or the name of a profile',
+    ),
+]
+
+
+class Limits(BaseModel):
+    """What requests may choose, and the layers outside which nothing may leave.
+
+    Attributes:
+        overrides: `any` rule or profile; only `profiles`; or `none`, the default rule for all.
+        min_layer: no request leaves before this layer, whatever its rule says.
+        max_layer: no request runs beyond this layer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    overrides: Literal["any", "profiles", "none"] = "any"
+    min_layer: PositiveInt | None = None
+    max_layer: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> "Limits":
+        if self.min_layer and self.max_layer and self.min_layer > self.max_layer:
+            raise ValueError(f"min_layer {self.min_layer} is beyond max_layer {self.max_layer}")
+        return self
+
+
+class Policy(BaseModel):
+    """Default rule, named profiles and limits; applied whole or not at all.
+
+    Attributes:
+        default: the rule for requests without `exit`, or the name of a profile.
+        profiles: rules that a request may ask for by name.
+        limits: what a request may choose.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    default: ExitWish = Field(default_factory=NeverRule)
+    profiles: dict[ProfileName, ExitRule] = Field(default_factory=dict, max_length=64)
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _check_names(self) -> "Policy":
+        if DEFAULT in self.profiles:
+            raise ValueError(
+                f"profiles: {DEFAULT!r} is the name of the rule for requests without exit; "
+                "give the profile another one"
+            )
+        if isinstance(self.default, str) and self.default not in self.profiles:
+            raise ValueError(_no_profile(self.default, self.profiles))
+        return self
+
+    def rule_for(self, wish: ExitRule | str | None) -> ExitRule:
+        """Resolve what a request asks for into the rule it gets, limits applied.
+
+        Args:
+            wish: a rule, a profile's name, or None for the default.
+
+        Raises:
+            UnknownProfile: no profile of that name.
+            OverrideForbidden: the limits do not allow this wish.
+        """
+        if wish is None:
+            wish = self.default
+        elif self.limits.overrides == "none":
+            raise OverrideForbidden("exit: the live policy allows no override; leave it out")
+        elif self.limits.overrides == "profiles" and not isinstance(wish, str):
+            raise OverrideForbidden(
+                f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
+            )
+        return self._limited(self._named(wish) if isinstance(wish, str) else wish)
+
+    def check(self, traits: Traits) -> None:
+        """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
+
+        Args:
+            traits: of the model.
+        """
+        bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
+        places: dict[str, ExitRule] = {"limits": bounds}
+        if not isinstance(self.default, str):
+            places["default"] = self.default
+        places |= {f"profiles.{name}": rule for name, rule in self.profiles.items()}
+        for place, rule in places.items():
+            try:
+                check_rule(rule, traits)
+                check_rule(self._limited(rule), traits)
+            except (InvalidRule, OverrideForbidden) as error:
+                raise InvalidRule(f"{place}: {error}") from None
+
+    def _named(self, name: str) -> ExitRule:
+        try:
+            return self.profiles[name]
+        except KeyError:
+            raise UnknownProfile(f"exit: {_no_profile(name, self.profiles)}") from None
+
+    def _limited(self, rule: ExitRule) -> ExitRule:
+        low = max(rule.min_layer or 1, self.limits.min_layer or 1)
+        bounds = [b for b in (rule.max_layer, self.limits.max_layer) if b is not None]
+        high = min(bounds, default=None)
+        if isinstance(rule, LayerRule) and not low <= rule.layer <= (high or rule.layer):
+            raise OverrideForbidden(
+                f"layer {rule.layer} is outside the policy's limits: {_allowed(low, high)}"
+            )
+        if high is not None and low > high:
+            raise OverrideForbidden(
+                f"the rule leaves nothing between min_layer {low} and max_layer {high} "
+                "of the policy's limits"
+            )
+        least = low if low > 1 else None
+        if (rule.min_layer, rule.max_layer) == (least, high):
+            return rule
+        return rule.model_copy(update={"min_layer": least, "max_layer": high})
+
+
+def _allowed(low: int, high: int | None) -> str:
+    return f"layer {low} or later" if high is None else f"layers {low} to {high}"
+
+
+def _no_profile(name: str, profiles: dict[str, ExitRule]) -> str:
+    return f"no profile {name!r}; the policy has {_listed(profiles)}"
+
+
+def _listed(profiles: dict[str, ExitRule]) -> str:
+    return ", ".join(sorted(profiles)) or "none"

@@ -1,0 +1,1 @@
+"""ONNX Runtime: devices, sessions, and the runners that the engine calls."""

@@ -1,0 +1,213 @@
+"""CUDA through ONNX Runtime: whether it can be had, and with which options sessions use it.
+
+The wheel lists the CUDA provider on every machine, and ONNX Runtime falls back to the CPU with no
+more than a line in the log. So everything that CUDA needs is looked for first, and every session
+is asked what it runs on.
+"""
+
+import ctypes
+import importlib.util
+import io
+import os
+from collections.abc import Collection
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from pathlib import Path
+
+import onnxruntime as ort
+
+from serve.errors import DeviceUnavailable, InvalidBundle
+
+PROVIDER = "CUDAExecutionProvider"
+# CUDA's name for its default stream. All sessions run on this one, and copies to and from the host
+# with them: a segment finds the hidden states before it finished without being waited for, and
+# memory that is freed while a kernel still reads it is not written before that kernel's end.
+_DEFAULT_STREAM = 0x1
+_SAME_AS_REQUESTED = 1
+# What attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash (32)
+# kernels, and plain products (16). Not cuDNN (8), which ONNX Runtime would prefer for fp16 from
+# Hopper on: it makes a plan for each number of rows and tokens, in each session and thread.
+ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
+# ONNX Runtime goes without until something asks for it: sums over an axis do.
+_CUDNN = "libcudnn.so.9"
+_shared_arena: list[int | None] = []  # its limit, once there is one
+
+_REMEDY = "; pass --device cpu, or put right what is missing"
+
+
+@cache
+def fault() -> str | None:
+    """Return why this process cannot use CUDA, or None if nothing stands in the way.
+
+    Looks for ONNX Runtime's provider, the driver, a device and the CUDA libraries. Occupies no
+    memory on the device.
+    """
+    if PROVIDER not in ort.get_available_providers():
+        return "the installed onnxruntime has no CUDA provider: install onnxruntime-gpu"
+    return _driver_fault() or _library_fault()
+
+
+def require() -> None:
+    """Raise `DeviceUnavailable`, saying why, unless CUDA can be used."""
+    reason = fault()
+    if reason is not None:
+        raise DeviceUnavailable(f"CUDA cannot be used here: {reason}{_REMEDY}")
+
+
+def open_session(
+    model: Path,
+    options: ort.SessionOptions,
+    memory_bytes: int | None,
+    attention_kernels: int = ATTENTION_KERNELS,
+) -> ort.InferenceSession:
+    """Return a session that runs on the first visible CUDA device, and on no other kind.
+
+    Args:
+        model: an ONNX file.
+        options: from `serve.runtime.ort_session`; asks for shared allocators.
+        memory_bytes: what all sessions of the process may occupy together; None for no limit.
+        attention_kernels: what attention may use, a sum of ONNX Runtime's values for
+            `sdpa_kernel`; 0 leaves it the choice.
+
+    Raises:
+        DeviceUnavailable: CUDA cannot be had.
+        InvalidBundle: ONNX Runtime cannot load the file.
+    """
+    require()
+    _share_memory(memory_bytes)
+    try:
+        # Without `enable_fallback=0` a failure here would end in a session on the CPU.
+        session = ort.InferenceSession(
+            model,
+            options,
+            providers=[(PROVIDER, provider_options(memory_bytes, attention_kernels))],
+            enable_fallback=0,
+        )
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        reason = str(error).splitlines()[0]
+        raise InvalidBundle(f"ONNX Runtime cannot load {model} on CUDA: {reason}") from error
+    if session.get_providers()[0] != PROVIDER:
+        raise DeviceUnavailable(
+            "CUDA cannot be used here: ONNX Runtime could not set up its CUDA provider; "
+            f"its warnings above say why{_REMEDY}"
+        )
+    return session
+
+
+def provider_options(
+    memory_bytes: int | None, attention_kernels: int = ATTENTION_KERNELS
+) -> dict[str, str]:
+    """Return the CUDA provider's options.
+
+    Args:
+        memory_bytes: see `open_session`.
+        attention_kernels: likewise.
+    """
+    options = {
+        "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES shows
+        "user_compute_stream": str(_DEFAULT_STREAM),
+        "do_copy_in_default_stream": "1",
+        "arena_extend_strategy": "kSameAsRequested",
+        # fp32 means fp32: TF32's ten bits are further from the model than a bundle may be.
+        "use_tf32": "0",
+        # In fp16, sums for the norm are then kept in fp32.
+        "enable_skip_layer_norm_strict_mode": "1",
+        "sdpa_kernel": str(attention_kernels),
+    }
+    if memory_bytes is not None:
+        options["gpu_mem_limit"] = str(memory_bytes)
+    return options
+
+
+def _share_memory(memory_bytes: int | None) -> None:
+    """Let the process's sessions work in one arena on the device, under one limit.
+
+    Alone, each would keep an arena of its own, sized for its largest batch, and the limit would
+    hold for each.
+    """
+    if _shared_arena == [memory_bytes]:
+        return
+    if _shared_arena:
+        raise DeviceUnavailable("this process shares the GPU's memory under another limit already")
+    limits = {"max_mem": memory_bytes or 0, "arena_extend_strategy": _SAME_AS_REQUESTED}
+    arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
+    try:
+        ort.create_and_register_allocator_v2(
+            PROVIDER, ort.OrtMemoryInfo("Cuda", arena, 0, default), {}, ort.OrtArenaCfg(limits)
+        )
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        reason = str(error).splitlines()[0]
+        raise DeviceUnavailable(f"CUDA cannot be used here: {reason}{_REMEDY}") from error
+    _shared_arena.append(memory_bytes)
+
+
+def _driver_fault() -> str | None:
+    """Ask the driver itself, which neither prints nor occupies the device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver (libcuda.so.1)"
+    status = driver.cuInit(0)
+    if status:
+        return f"the NVIDIA driver cannot start (cuInit gives {status})"
+    devices, supported = ctypes.c_int(), ctypes.c_int()
+    driver.cuDeviceGetCount(ctypes.byref(devices))
+    if not devices.value:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return f"there is no CUDA device (CUDA_VISIBLE_DEVICES is {visible!r})"
+    driver.cuDriverGetVersion(ctypes.byref(supported))
+    needed = int(ort.cuda_version.partition(".")[0])
+    if supported.value // 1000 < needed:
+        return (
+            f"the NVIDIA driver supports CUDA {supported.value // 1000}, and onnxruntime-gpu "
+            f"{ort.__version__} needs CUDA {needed}: update the driver"
+        )
+    return None
+
+
+def _library_fault() -> str | None:
+    """Load CUDA's libraries, from pip's nvidia packages or the system's; say which are missing."""
+    missing = _missing_libraries()
+    # Some need others that are found later: as long as anything new comes of it.
+    while missing and _load_from_packages(missing):
+        before, missing = missing, _missing_libraries()
+        if missing.keys() == before.keys():
+            break
+    if not missing:
+        return None
+    return (
+        f"{next(iter(missing.values()))}: install CUDA {ort.cuda_version} and cuDNN 9, or pip "
+        "install 'onnxruntime-gpu[cuda,cudnn]'"
+    )
+
+
+def _missing_libraries() -> dict[str, str]:
+    """Load what can be found; return why not of what cannot, by the library's file name."""
+    said = io.StringIO()
+    with redirect_stdout(said):  # the only way `preload_dlls` reports
+        ort.preload_dlls()
+    told = "Failed to load "
+    failures = [line for line in said.getvalue().splitlines() if line.startswith(told)]
+    reasons = [line.removeprefix(told) for line in failures]
+    missing = {Path(reason.partition(":")[0]).name: reason for reason in reasons}
+    try:  # of this one it does not report
+        ctypes.CDLL(_CUDNN)
+    except OSError as error:
+        missing[_CUDNN] = str(error)
+    return missing
+
+
+def _load_from_packages(libraries: Collection[str]) -> bool:
+    """Load libraries from NVIDIA's packages, wherever they are; tell whether any was there.
+
+    ONNX Runtime looks for them beside itself, where they are not if it lies in another folder.
+    """
+    packages = importlib.util.find_spec("nvidia")
+    folders = (packages and packages.submodule_search_locations) or []
+    loaded = False
+    for path in [path for folder in folders for path in Path(folder).glob("*/lib/*.so.*")]:
+        if path.name in libraries:
+            with suppress(OSError):  # said by who looks for it next
+                ctypes.CDLL(str(path))
+                loaded = True
+    return loaded

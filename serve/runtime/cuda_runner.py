@@ -1,0 +1,255 @@
+"""A bundle's segments on a GPU: hidden states stay there, what heads say comes to the host."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import (
+    ATTENTION_MASK,
+    HIDDEN,
+    HIDDEN_OUT,
+    INPUT_IDS,
+    KEEP,
+    TOKEN_TYPE_IDS,
+    Precision,
+)
+from serve.engine.batch import places
+from serve.engine.runner import Hidden, Ids, Step
+from serve.runtime.cpu_runner import active_segments, runs_between, said_by_heads
+
+GRAPHS = Path(__file__).parent / "graphs"
+# Names in the graphs there; `export.chain.join_graph` writes them.
+PLACES, JOINED = "places", "joined"
+_MOST_IN_ORDER = 1024  # rows
+
+OpenSession = Callable[[Path], ort.InferenceSession]
+_Inputs = Mapping[str, ort.OrtValue]
+_ELEMENTS: dict[str, type[np.floating[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+}
+
+
+class CudaRunner:
+    """A `serve.engine.runner.Runner` whose hidden states are `OrtValue`s on the device.
+
+    Neighbouring segments run back to back where the exit between them is not active: their runs
+    are queued on one stream, and the host waits only for the logits at the end.
+
+    Attributes:
+        shared: no: each segment has weights of its own.
+        precision: the variant.
+        device: where segments run and hidden states lie, as ONNX Runtime calls it.
+    """
+
+    shared: Literal[False] = False
+
+    def __init__(
+        self, bundle: Bundle, precision: Precision, device: str, open_session: OpenSession
+    ) -> None:
+        """Load every segment.
+
+        Args:
+            bundle: to be run.
+            precision: the variant.
+            device: `cuda`, or `cpu` to try the same code where there is no GPU.
+            open_session: opens an ONNX file on that device.
+        """
+        self.precision = precision
+        self.device = device
+        self._token_types = bundle.manifest.token_types
+        paths, said = bundle.segment_paths(precision), said_by_heads(bundle.manifest)
+        self._segments = [_Bound(open_session(path), device, said) for path in paths]
+        self._runs = runs_between(active_segments(bundle.manifest, precision))
+        self._joiner = _Joiner(open_session, precision, bundle.manifest.width, device)
+        self._uploads = _Uploads(device)
+
+    def presenting(self, active: Sequence[int]) -> "CudaRunner":
+        """Return the same sessions with fewer exits.
+
+        Args:
+            active: indices of the segments, ascending; the last one is among them.
+        """
+        chain = copy(self)
+        chain._runs = runs_between(active)
+        return chain
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        inputs = {
+            INPUT_IDS: _on_device(input_ids, self.device),
+            ATTENTION_MASK: self._uploads.mask(attention_mask),
+        }
+        if self._token_types:
+            inputs[TOKEN_TYPE_IDS] = _on_device(token_type_ids, self.device)
+        return self._run(self._runs[0], inputs)
+
+    def advance(
+        self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
+    ) -> Step:
+        inputs = {
+            HIDDEN: hidden,
+            KEEP: self._uploads.keep(keep),
+            ATTENTION_MASK: self._uploads.mask(attention_mask),
+        }
+        return self._run(self._runs[index], inputs)
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
+        return self._joiner.join(parts)
+
+    def _run(self, indices: range, inputs: _Inputs) -> Step:
+        """Run neighbouring segments on the same rows; only the last one's exit is asked."""
+        *inner, last = (self._segments[index] for index in indices)
+        if inner:
+            mask = inputs[ATTENTION_MASK]
+            every_row = self._uploads.keep(places(mask.shape()[0]))
+            same_rows = {ATTENTION_MASK: mask, KEEP: every_row}
+            for segment in inner:
+                inputs = {HIDDEN: segment.pass_on(inputs), **same_rows}
+        return last.run(inputs, indices[-1] == len(self._segments) - 1)
+
+
+class _Uploads:
+    """What goes up with every segment, and need not do so each time: a copy waits for the device.
+
+    Rows that go on as they are have the same mask, and lie in order.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._mask: tuple[Ids, ort.OrtValue] | None = None
+        self._in_order: dict[int, ort.OrtValue] = {}
+
+    def mask(self, mask: Ids) -> ort.OrtValue:
+        """Return a mask there; the array is not written to afterwards."""
+        if self._mask is None or self._mask[0] is not mask:
+            self._mask = mask, _on_device(mask, self._device)
+        return self._mask[1]
+
+    def keep(self, keep: NDArray[np.int64]) -> ort.OrtValue:
+        """Return a choice of rows there."""
+        num = len(keep)
+        if num > _MOST_IN_ORDER or not np.array_equal(keep, places(num)):
+            return _on_device(keep, self._device)
+        if num not in self._in_order:
+            self._in_order[num] = _on_device(keep, self._device)
+        return self._in_order[num]
+
+
+class _Bound:
+    """One segment's session, with inputs and outputs bound to the device."""
+
+    def __init__(self, session: ort.InferenceSession, device: str, said: list[str]) -> None:
+        self._session = session
+        self._device = device
+        self._said = dict.fromkeys(said, "cpu")
+
+    def pass_on(self, inputs: _Inputs) -> ort.OrtValue:
+        """Queue a run and return hidden states that may still be in the making."""
+        (hidden,) = _bound_run(self._session, inputs, {HIDDEN_OUT: self._device}, _QUEUED)
+        return hidden
+
+    def run(self, inputs: _Inputs, is_last: bool) -> Step:
+        """Run, and wait for what the head says."""
+        passed_on = {} if is_last else {HIDDEN_OUT: self._device}
+        values = _bound_run(self._session, inputs, passed_on | self._said, None)
+        hidden = None if is_last else values.pop(0)
+        return Step.of(hidden, (value.numpy() for value in values))
+
+
+class _Joiner:
+    """Copies rows of several batches into one tensor on the device."""
+
+    def __init__(
+        self, open_session: OpenSession, precision: Precision, width: int, device: str
+    ) -> None:
+        hidden = "fp16" if precision == "fp16" else "fp32"
+        self._session = open_session(GRAPHS / f"join.{hidden}.onnx")
+        self._element = _ELEMENTS[self._session.get_outputs()[0].type]
+        self._width = width
+        self._device = device
+
+    def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> ort.OrtValue:
+        """Return (rows, tokens, width); every part is copied once, to its place.
+
+        A row shorter than the longest part is filled with copies of its own last token.
+        """
+        longest = max(tokens for _, _, tokens in parts)
+        num_rows = sum(len(keep) for _, keep, _ in parts)
+        shape = [num_rows, longest, self._width]
+        joined = ort.OrtValue.ortvalue_from_shape_and_type(shape, self._element, self._device)
+        row_bytes = longest * self._width * np.dtype(self._element).itemsize
+        address = joined.data_ptr()
+        # All of them first: an upload waits for the copies before it.
+        sources = [
+            _on_device(_places(keep, tokens, longest), self._device) for _, keep, tokens in parts
+        ]
+        for (hidden, keep, _), source in zip(parts, sources, strict=True):
+            self._copy(hidden, source, [len(keep), longest, self._width], address)
+            address += len(keep) * row_bytes
+        return joined
+
+    def _copy(
+        self, hidden: ort.OrtValue, source: ort.OrtValue, shape: list[int], address: int
+    ) -> None:
+        binding = self._session.io_binding()
+        binding.bind_ortvalue_input(HIDDEN, hidden)
+        binding.bind_ortvalue_input(PLACES, source)
+        binding.bind_output(JOINED, self._device, 0, self._element, shape, address)
+        self._session.run_with_iobinding(binding, _QUEUED)
+
+
+def _places(keep: NDArray[np.int64], tokens: int, longest: int) -> NDArray[np.int64]:
+    """Return (rows, longest, 2): from which row and token each token is copied."""
+    columns = np.minimum(np.arange(longest, dtype=np.int64), tokens - 1)
+    return np.stack(np.broadcast_arrays(keep[:, None], columns), axis=-1)
+
+
+def _on_device(array: NDArray[np.int64], device: str) -> ort.OrtValue:
+    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), device)
+
+
+def _bound_run(
+    session: ort.InferenceSession,
+    inputs: _Inputs,
+    outputs: Mapping[str, str],
+    options: ort.RunOptions | None,
+) -> list[ort.OrtValue]:
+    """Run and return the outputs in order; what is not named stays where it is, unread.
+
+    The binding is not used again: its outputs are views into it.
+
+    Args:
+        session: to be run.
+        inputs: by name, on the session's device.
+        outputs: by name, the device to leave them on.
+        options: None to wait for the result.
+    """
+    binding = session.io_binding()
+    for name, value in inputs.items():
+        binding.bind_ortvalue_input(name, value)
+    for name, device in outputs.items():
+        binding.bind_output(name, device)
+    session.run_with_iobinding(binding, options)
+    # Else hidden states would keep those of all segments before them alive.
+    binding.clear_binding_inputs()
+    values: list[ort.OrtValue] = binding.get_outputs()
+    return values
+
+
+def _queued() -> ort.RunOptions:
+    options = ort.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return options
+
+
+# ONNX Runtime returns once everything is queued on the stream.
+_QUEUED = _queued()

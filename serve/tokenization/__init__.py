@@ -1,0 +1,1 @@
+"""Texts to token ids, and token labels back to spans of text."""

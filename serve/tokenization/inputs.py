@@ -1,0 +1,139 @@
+"""What clients send, texts or token ids, as tokens that suit the model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+
+from serve.bundle.manifest import Manifest
+from serve.errors import InvalidRequest, TextTooLong
+from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
+from serve.tokenization.word_spans import Speller
+
+
+class Ids(NamedTuple):
+    """One input that the client has tokenized: special tokens included, no padding."""
+
+    input_ids: Sequence[int]
+    token_type_ids: Sequence[int] | None = None
+
+
+Input: TypeAlias = Text | Ids
+
+
+class InputReader:
+    """Turns the inputs of one model's requests into tokens. Calls may come from several threads.
+
+    Attributes:
+        speller: writes the tokens of token classification.
+        takes_pairs: whether an input may be a pair of texts; tokens are labelled of single ones.
+        vocab_size: ids are below it.
+        num_types: token types are below it.
+    """
+
+    def __init__(self, tokenizer_path: Path, manifest: Manifest) -> None:
+        """Load the tokenizer.
+
+        Raises:
+            InvalidBundle: its file cannot be read.
+        """
+        self._texts = TextEncoder(tokenizer_path, manifest.max_tokens)
+        tokenizer = self._texts.tokenizer
+        self.speller = Speller(tokenizer)
+        self._per_token = manifest.task == "token"
+        self.takes_pairs = not self._per_token
+        self.vocab_size = manifest.vocab_size or max(tokenizer.get_vocab().values()) + 1
+        self.num_types = manifest.type_vocab_size if manifest.token_types else 1
+        self._special = np.array([*_framing(tokenizer), manifest.pad_id])
+
+    def read(self, inputs: Sequence[Input], truncate: bool) -> list[Tokens]:
+        """Return the inputs' tokens, in order.
+
+        Args:
+            inputs: texts and ids, mixed as they come.
+            truncate: cut texts that are too long (of a pair, the longer text first); ids are
+                taken as they are, or refused.
+
+        Raises:
+            TextTooLong: an input has more tokens than the model takes; names its place.
+            InvalidRequest: an input cannot be tokenized, is empty, has ids that the model has
+                not, or is a pair that the model does not take.
+        """
+        texts = {place: text for place, text in enumerate(inputs) if isinstance(text, Text)}
+        if not self.takes_pairs:
+            _refuse_pairs(texts)
+        encodings = self._texts.encodings(texts, truncate) if texts else {}
+        return [
+            self._of_ids(place, given)
+            if isinstance(given, Ids)
+            else self._of_text(given.text, encodings[place])
+            for place, given in enumerate(inputs)
+        ]
+
+    def _of_text(self, text: str, encoding: Encoding) -> Tokens:
+        tokens = Tokens.of(encoding)
+        if not self._per_token:
+            return tokens
+        counted = np.array(encoding.special_tokens_mask) == 0
+        return tokens._replace(counted=counted, spelling=self.speller.of_text(text, encoding))
+
+    def _of_ids(self, place: int, given: Ids) -> Tokens:
+        where = f"inputs[{place}]"
+        ids = np.array(given.input_ids, np.int64)
+        self._check_length(where, len(ids))
+        _check_range(f"{where}.input_ids", ids, self.vocab_size)
+        types = np.zeros_like(ids)
+        if given.token_type_ids is not None:
+            types = np.array(given.token_type_ids, np.int64)
+            if len(types) != len(ids):
+                raise InvalidRequest(
+                    f"{where}.token_type_ids has {len(types)} entries, input_ids has {len(ids)}; "
+                    "send one for each"
+                )
+            _check_range(f"{where}.token_type_ids", types, self.num_types)
+        if not self._per_token:
+            return Tokens(ids, types)
+        counted = ~np.isin(ids, self._special)
+        return Tokens(ids, types, counted, self.speller.of_ids(given.input_ids))
+
+    def _check_length(self, where: str, num_tokens: int) -> None:
+        if not num_tokens:
+            raise InvalidRequest(f"{where}.input_ids must not be empty")
+        if num_tokens > self._texts.max_tokens:
+            raise TextTooLong(
+                f"{where} has {num_tokens} tokens, the model takes {self._texts.max_tokens}; "
+                "shorten it: token ids are not cut here"
+            )
+
+
+def _check_range(where: str, values: NDArray[np.int64], size: int) -> None:
+    wrong = np.flatnonzero((values < 0) | (values >= size))
+    if len(wrong):
+        first = wrong[0]
+        allowed = f"from 0 to {size - 1}" if size > 1 else "0"
+        raise InvalidRequest(
+            f"{where}[{first}] is {values[first]}, but must be {allowed} for this model"
+        )
+
+
+def _refuse_pairs(texts: dict[int, Text]) -> None:
+    for place, text in texts.items():
+        if text.text_pair is not None:
+            raise InvalidRequest(
+                f"inputs[{place}].text_pair: this model labels the tokens of single texts; "
+                "send two inputs"
+            )
+
+
+def _framing(tokenizer: Tokenizer) -> set[int]:
+    """Return the ids that the tokenizer puts around texts."""
+    empty = (tokenizer.encode(""), tokenizer.encode("", ""))
+    return {
+        token
+        for encoding in empty
+        for token, special in zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+        if special
+    }

@@ -1,1 +1,0 @@
-"""The HTTP app; knows nothing of Ray."""

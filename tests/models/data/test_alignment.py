@@ -1,0 +1,85 @@
+"""Tags of words on tokens: the first of each word carries it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.data.alignment import IGNORED, tag_tokens
+from models.data.batches import collate
+from models.data.encoding import encode
+from models.data.examples import Example, Word
+from tests.models.conftest import VOCABULARY, tiny_tokenizer
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    """A tokenizer that knows `film` and `##s`."""
+    from tokenizers import models
+
+    tokenizer = tiny_tokenizer()
+    words = [*VOCABULARY, "##s"]
+    tokenizer.model = models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
+def words_of(text: str, *tags: int) -> tuple[str, list[Word]]:
+    words, start = [], 0
+    for word, tag in zip(text.split(" "), tags, strict=True):
+        words.append(Word(start, start + len(word), tag))
+        start += len(word) + 1
+    return text, words
+
+
+def test_first_token_of_a_word_has_its_tag_and_special_tokens_do_not_count(
+    tokenizer: Path,
+) -> None:
+    (found,) = tag_tokens(tokenizer, [words_of("the films good", 0, 1, 2)], max_tokens=16)
+    # [CLS] the film ##s good [SEP]
+    assert found.tags == [IGNORED, 0, 1, IGNORED, 2, IGNORED]
+    assert found.counted == [False, True, True, True, True, False]
+
+
+def test_word_of_several_parts_is_one_word(tokenizer: Path) -> None:
+    (found,) = tag_tokens(tokenizer, [words_of("film's good", 1, 2)], max_tokens=16)
+    # [CLS] film ' s good [SEP]
+    assert found.tags == [IGNORED, 1, IGNORED, IGNORED, 2, IGNORED]
+
+
+def test_words_beyond_the_cut_are_left_out(tokenizer: Path) -> None:
+    (found,) = tag_tokens(tokenizer, [words_of("good bad fine", 0, 1, 2)], max_tokens=4)
+    assert found.tags == [IGNORED, 0, 1, IGNORED]
+
+
+def test_word_that_the_tokenizer_drops_takes_no_tag_from_its_neighbours(tokenizer: Path) -> None:
+    # A control character is nothing to a BERT tokenizer.
+    (found,) = tag_tokens(tokenizer, [words_of("good \u0007 bad", 0, 1, 2)], max_tokens=16)
+    assert found.tags == [IGNORED, 0, 2, IGNORED]
+
+
+def test_token_may_begin_with_the_space_before_its_word(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    words = {"Rome": 0, "\u0120sleeps": 1, "\u0120now": 2}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="Rome"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = words_of("Rome sleeps now", 3, 4, 5)
+    (found,) = tag_tokens(tmp_path / "tokenizer.json", [text], max_tokens=16)
+    assert found.tags == [3, 4, 5]
+
+
+def test_encoded_row_has_a_tag_for_each_token_and_padding_has_none(
+    make_encoder: Callable[[], Path],
+) -> None:
+    texts = [words_of("the film is bad", 0, 1, 0, 1), words_of("good", 1)]
+    rows = encode(make_encoder(), [Example(t, None, words) for t, words in texts], max_tokens=16)
+    assert rows[0].label == [IGNORED, 0, 1, 0, 1, IGNORED]
+    assert [len(row.ids) for row in rows] == [len(row.counted) for row in rows] == [6, 3]
+    assert collate(rows, pad_id=0).labels.tolist() == [
+        [IGNORED, 0, 1, 0, 1, IGNORED],
+        [IGNORED, 1, *[IGNORED] * 4],
+    ]

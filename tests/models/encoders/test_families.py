@@ -1,0 +1,217 @@
+"""Every encoder family behaves the same behind its adapter: one row per family."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    ModernBertConfig,
+    PreTrainedConfig,
+    XLNetConfig,
+)
+
+from models.data.encoding import EncodedRow
+from models.encoders.families import FAMILIES, adapt, build_encoder, read_encoder
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from models.training.recipes import FROZEN, RECIPES
+from models.training.run import TrainConfig, TrainingRun
+from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
+
+ALL = CONFIGS | FORMS
+IDS = torch.tensor([[2, 4, 10, 3], [2, 7, 3, 0]])
+MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+TYPES = torch.tensor([[0, 0, 1, 1], [0, 1, 1, 0]])
+
+
+def new_model(name: str, exits: tuple[int, ...] = (1, 2, 3)) -> MultiExitModel:
+    config = ExitConfig(exits=exits, head=HeadConfig(dropout=0))
+    return MultiExitModel(tiny_encoder(ALL[name]), config).eval()
+
+
+def last_states(model: MultiExitModel, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+    hidden = model.backbone.embed(ids, types, mask)
+    hidden = model.run_layers(hidden, mask, 0, model.backbone.depth)
+    return model.backbone.read(hidden)
+
+
+def transformers_states(model: MultiExitModel, *, types: Tensor, **inputs: Tensor) -> Tensor:
+    if model.backbone.has_token_types:
+        inputs["token_type_ids"] = types
+    return model.encoder(**inputs).last_hidden_state
+
+
+def test_every_family_has_a_row() -> None:
+    assert CONFIGS.keys() == FAMILIES.keys()
+
+
+def padded_batch(model: MultiExitModel) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ids, mask and token types of three texts, the last of two tokens."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, 200, (3, 40), generator=generator)
+    types = torch.randint(0, 2, ids.shape, generator=generator)
+    mask = (torch.arange(40) < torch.tensor([[40], [17], [2]])).long()
+    ids[mask == 0] = model.config.pad_token_id
+    return ids, mask, types
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_text_of_a_batch_gets_what_transformers_gives_it_alone(name: str) -> None:
+    model = new_model(name)
+    ids, mask, types = padded_batch(model)
+    found = last_states(model, ids, mask, types)
+    assert torch.isfinite(found).all(), "of padding, too: pooling multiplies it by 0"
+    for row, length in enumerate(mask.sum(dim=1)):
+        alone = transformers_states(
+            model, input_ids=ids[[row], :length], types=types[[row], :length]
+        )
+        torch.testing.assert_close(found[row, :length], alone[0], atol=1e-5, rtol=1e-5)
+
+
+# In transformers a text's last token reads what MobileBERT's padding is embedded as.
+@pytest.mark.parametrize("name", [name for name in ALL if "mobilebert" not in name])
+def test_layers_one_by_one_are_the_encoder_as_a_whole(name: str) -> None:
+    model = new_model(name)
+    assert model.backbone.depth == 3
+    ids, mask, types = padded_batch(model)
+    found = last_states(model, ids, mask, types)
+    whole = transformers_states(model, input_ids=ids, attention_mask=mask, types=types)
+    torch.testing.assert_close(found[mask == 1], whole[mask == 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_token_types_count_where_there_are_any(name: str) -> None:
+    model = new_model(name)
+    with_types, without = model(IDS, MASK, TYPES)[-1], model(IDS, MASK)[-1]
+    assert model.backbone.has_token_types != torch.equal(with_types, without)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_longest_text_goes_through_and_transformers_takes_no_longer_one(name: str) -> None:
+    model = new_model(name)
+    assert model.backbone.max_tokens == MAX_TOKENS
+    ids = torch.full((1, MAX_TOKENS + 1), 5)
+    assert torch.isfinite(model(ids[:, 1:], torch.ones_like(ids[:, 1:]))[-1]).all()
+    if any("position_embeddings" in weights for weights, _ in model.encoder.named_parameters()):
+        with pytest.raises((IndexError, RuntimeError)):
+            model.encoder(input_ids=ids)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_saved_model_loads_back_and_is_an_encoder_of_its_family(
+    family: str, tmp_path: Path
+) -> None:
+    model = new_model(family, exits=(2, 3))
+    model.save(tmp_path)
+    again = MultiExitModel.load(tmp_path)
+    for before, after in zip(model(IDS, MASK), again(IDS, MASK), strict=True):
+        assert torch.equal(before, after)
+    plain = AutoModel.from_pretrained(tmp_path, **FAMILIES[family].options)
+    assert type(plain) is FAMILIES[family].encoder
+    assert plain.state_dict().keys() == model.encoder.state_dict().keys()
+
+
+@pytest.mark.parametrize("form", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_fresh_heads_go_on_a_pretrained_encoder(
+    family: str,
+    form: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    # A config of its own: saving notes in it that the weights are halves.
+    config = with_depth(CONFIGS[family], 3)
+    pretrained = AutoModelForSequenceClassification.from_config(config).half()
+    pretrained.save_pretrained(tmp_path)
+    if form == "pytorch_model.bin":
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(pretrained.state_dict(), tmp_path / form)
+    logging.getLogger("transformers").addHandler(caplog.handler)
+    capfd.readouterr()
+    try:
+        model = MultiExitModel.from_encoder(tmp_path, ["no", "yes", "maybe"])
+    finally:
+        logging.getLogger("transformers").removeHandler(caplog.handler)
+    assert not caplog.records
+    assert capfd.readouterr() == ("", ""), "what the folder holds besides is nobody's business"
+    assert (model.exits, model.labels) == ((1, 2, 3), ["no", "yes", "maybe"])
+    kept = pretrained.base_model.state_dict()
+    for name, weights in model.encoder.state_dict().items():
+        assert weights.dtype == torch.float32
+        assert torch.equal(weights, kept[name].float()), name
+
+
+def test_an_encoder_with_weights_missing_is_refused(tmp_path: Path) -> None:
+    build_encoder(CONFIGS["bert"]).save_pretrained(tmp_path)
+    with_depth(CONFIGS["bert"], 4).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"16 weights of the bert encoder are missing, enc"):
+        read_encoder(tmp_path, ["no", "yes"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_reach_every_matrix(name: str) -> None:
+    model = new_model(name).train()
+    labels = torch.tensor([0, 1])
+    sum(torch.nn.functional.cross_entropy(x, labels) for x in model(IDS, MASK, TYPES)).backward()
+    matrices = {n: p.grad for n, p in model.named_parameters() if p.ndim > 1}
+    assert not [name for name, grad in matrices.items() if grad is None or not grad.any()]
+
+
+# What a frozen classifier's exits learn is in test_earlier_exits.
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])
+def test_every_recipe_trains_shared_layers(
+    recipe: str, make_rows: Callable[..., list[EncodedRow]]
+) -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder(CONFIGS["albert"])
+    model = MultiExitModel(encoder, ExitConfig(exits=(1, 2, 3), head=HeadConfig(dropout=0)))
+    stages = RECIPES[recipe](model, 0.0)
+    run = TrainingRun(model, make_rows(), stages, TrainConfig(epochs=15, lr=3e-3, batch_size=8))
+    losses = []
+    while not run.finished:
+        losses.append(run.step())
+    per_stage = len(losses) // len(stages)
+    for start in range(0, len(losses), per_stage):
+        stage = losses[start : start + per_stage]
+        assert sum(stage[-3:]) < 0.6 * sum(stage[:3])
+
+
+def test_one_layer_serves_every_depth_of_albert() -> None:
+    model = new_model("albert")
+    assert model.backbone.shared
+    layer = {n for n, _ in model.encoder.named_parameters() if "albert_layers" in n}
+    assert {name.split(".albert_layers.")[0] for name in layer} == {"encoder.albert_layer_groups.0"}
+    hidden = model.backbone.embed(IDS, TYPES, MASK)
+    assert hidden.shape == (2, 4, 32), "embeddings of width 8 are mapped"
+    assert torch.equal(model.backbone.layer(0, hidden, MASK), model.backbone.layer(2, hidden, MASK))
+
+
+@pytest.mark.parametrize("groups", [{"num_hidden_groups": 3}, {"inner_group_num": 2}])
+def test_albert_with_several_sets_of_layers_is_refused(groups: dict[str, int]) -> None:
+    config = AlbertConfig.from_dict(CONFIGS["albert"].to_dict() | groups)
+    with pytest.raises(ValueError, match=r"num_hidden_groups \d and inner_group_num \d: only"):
+        adapt(build_encoder(config))
+
+
+def test_modernbert_whose_positions_depend_on_the_batch_is_refused() -> None:
+    rope = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
+    both = {"full_attention": rope, "sliding_attention": rope}
+    described = CONFIGS["modernbert"].to_dict() | {"rope_parameters": both}
+    with pytest.raises(ValueError, match="rope_type 'dynamic': only ModernBERT models whose"):
+        adapt(build_encoder(ModernBertConfig.from_dict(described)))
+
+
+@pytest.mark.parametrize("config", [XLNetConfig()])
+def test_other_families_are_refused_by_name(config: PreTrainedConfig, tmp_path: Path) -> None:
+    listed = "use one of albert, bert, deberta-v2, distilbert"
+    with pytest.raises(ValueError, match=f"'xlnet' is not supported: {listed}"):
+        build_encoder(config)
+    config.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="'xlnet' is not supported"):
+        read_encoder(tmp_path, ["no", "yes"])

@@ -1,0 +1,46 @@
+"""Entities of BIO tags, as conlleval counts them."""
+
+import pytest
+
+from models.evaluation.entities import Entity, are_entity_tags, entities_of, entity_f1
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        ("O O", []),
+        ("B-x I-x O", [Entity(0, 2, "x")]),
+        ("O B-x", [Entity(1, 2, "x")]),
+        ("B-x B-x", [Entity(0, 1, "x"), Entity(1, 2, "x")]),
+        ("B-x I-y", [Entity(0, 1, "x"), Entity(1, 2, "y")]),
+        ("I-x I-x O I-x", [Entity(0, 2, "x"), Entity(3, 4, "x")]),
+        ("B-creative-work I-creative-work", [Entity(0, 2, "creative-work")]),
+        ("", []),
+    ],
+)
+def test_entities_are_runs_of_one_type(tags: str, entities: list[Entity]) -> None:
+    assert entities_of(tags.split()) == entities
+
+
+def test_entity_counts_only_with_both_ends_and_the_type() -> None:
+    gold = [["B-x", "I-x", "O", "B-y"]]
+    assert entity_f1([["B-x", "I-x", "O", "B-y"]], gold) == 1
+    assert entity_f1([["B-x", "O", "O", "B-y"]], gold) == pytest.approx(2 * 1 / 4)
+    assert entity_f1([["B-x", "I-x", "O", "B-x"]], gold) == pytest.approx(2 * 1 / 4)
+    assert entity_f1([["B-x", "I-x", "I-x", "B-y"]], gold) == pytest.approx(2 * 1 / 4)
+
+
+def test_f1_is_over_all_sentences_together() -> None:
+    gold = [["B-x"], ["O"], ["B-x", "B-x", "B-x"]]
+    found = [["O"], ["B-x"], ["B-x", "B-x", "B-x"]]
+    assert entity_f1(found, gold) == pytest.approx(2 * 3 / 8)
+
+
+def test_without_any_entity_f1_is_zero() -> None:
+    assert entity_f1([["O"]], [["O"]]) == 0
+
+
+def test_parts_of_speech_are_no_entity_tags() -> None:
+    assert are_entity_tags(["O", "B-person", "I-person"])
+    assert not are_entity_tags(["NOUN", "VERB"])
+    assert not are_entity_tags(["O", "B-person", "VERB"])

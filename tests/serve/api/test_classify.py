@@ -1,0 +1,393 @@
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, Problem
+from tests.support.patience import until
+from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, WORDS
+
+TEXTS = [" ".join(WORDS[i : i + 1 + i % 7]) for i in range(12)]
+
+
+def layers(answer: dict[str, Any]) -> list[int]:
+    return [result["exit"]["layer"] for result in answer["results"]]
+
+
+def test_answer_has_exactly_the_documented_fields(server: LiveServer) -> None:
+    answer = server.answer("w1 w2")
+    assert set(answer) == {"model", "policy_version", "results", "timing"}
+    assert answer["model"] == "tiny"
+    assert answer["policy_version"] == 1
+    [result] = answer["results"]
+    assert set(result) == {"label", "score", "scores", "exit"}
+    assert result["exit"] == {
+        "layer": DEPTH,
+        "answered_by": DEPTH,
+        "layers": DEPTH,
+        "reason": "final",
+        "signal": None,
+    }
+    assert set(answer["timing"]) == {"queue_ms", "compute_ms", "total_ms"}
+
+
+def test_scores_are_probabilities_best_first_and_the_label_is_the_best(server: LiveServer) -> None:
+    for result in server.answer(TEXTS)["results"]:
+        scores = result["scores"]
+        assert set(scores) == set(LABELS)
+        assert math.isclose(sum(scores.values()), 1, abs_tol=1e-5)
+        assert list(scores.values()) == sorted(scores.values(), reverse=True)
+        assert result["label"] == next(iter(scores))
+        assert result["score"] == scores[result["label"]]
+
+
+def test_timings_are_parts_of_the_total(server: LiveServer) -> None:
+    timing = server.answer(TEXTS)["timing"]
+    assert min(timing.values()) >= 0
+    assert timing["compute_ms"] > 0
+    assert timing["total_ms"] >= max(timing["queue_ms"], timing["compute_ms"])
+
+
+def test_results_come_in_the_order_of_the_inputs(server: LiveServer) -> None:
+    alone = [server.answer(text)["results"][0] for text in TEXTS]
+    together = server.answer(TEXTS)["results"]
+    assert [r["label"] for r in together] == [r["label"] for r in alone]
+    assert [r["score"] for r in together] == pytest.approx([r["score"] for r in alone], abs=1e-5)
+    assert len({r["score"] for r in alone}) > 1
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    ["w1 w2", {"text": "w1 w2"}, {"text": "w1 w2", "text_pair": None}, ["w1 w2"]],
+)
+def test_text_object_and_list_say_the_same(server: LiveServer, inputs: Any) -> None:
+    expected = server.answer("w1 w2")["results"][0]["scores"]
+    [result] = server.answer(inputs)["results"]
+    assert result["scores"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_second_text_of_a_pair_counts(server: LiveServer) -> None:
+    one, pair = server.answer(["w1", {"text": "w1", "text_pair": "w9 w30"}])["results"]
+    assert one["scores"] != pair["scores"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "layer", "reason", "signal"),
+    [
+        ({"rule": "layer", "layer": 2}, 2, "layer", None),
+        ({"rule": "never"}, DEPTH, "final", None),
+        ({"rule": "never", "max_layer": 3}, 3, "max_layer", None),
+        ({"rule": "confidence", "threshold": 0}, 1, "confident", float),
+        ({"rule": "confidence", "threshold": 0, "min_layer": 3}, 3, "confident", float),
+        ({"rule": "entropy", "threshold": 0}, DEPTH, "final", float),
+        ({"rule": "patience", "patience": DEPTH}, DEPTH, "final", float),
+        ("fast", 1, "layer", None),
+    ],
+)
+def test_rule_of_the_request_decides_where_texts_leave(
+    server: LiveServer, wish: Any, layer: int, reason: str, signal: type | None
+) -> None:
+    for result in server.answer(TEXTS, exit=wish)["results"]:
+        assert result["exit"]["layer"] == layer
+        assert result["exit"]["layers"] == DEPTH
+        assert result["exit"]["reason"] == reason
+        assert type(result["exit"]["signal"]) is (signal or type(None))
+
+
+def test_higher_threshold_never_makes_a_text_leave_later(server: LiveServer) -> None:
+    thresholds = (0.0, 0.2, 0.5, 0.8, 1.0, 1.1)
+    left = [
+        layers(server.answer(TEXTS, exit={"rule": "entropy", "threshold": t})) for t in thresholds
+    ]
+    for lower, higher in itertools.pairwise(left):
+        assert all(late >= early for late, early in zip(lower, higher, strict=True))
+    assert left[0] != left[-1]
+
+
+def test_confident_texts_have_a_signal_on_their_side_of_the_threshold(server: LiveServer) -> None:
+    results = server.answer(TEXTS, exit={"rule": "entropy", "threshold": 0.6})["results"]
+    confident = [r["exit"] for r in results if r["exit"]["reason"] == "confident"]
+    assert confident
+    assert all(report["signal"] < 0.6 for report in confident)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3, 99])
+def test_top_k_returns_the_best_scores_only(server: LiveServer, top_k: int) -> None:
+    full = server.answer("w1 w2")["results"][0]["scores"]
+    [result] = server.answer("w1 w2", top_k=top_k)["results"]
+    assert list(result["scores"]) == list(full)[:top_k]
+
+
+def test_longest_text_that_fits_is_taken(server: LiveServer) -> None:
+    special = 2
+    server.answer(" ".join(["w1"] * (MAX_TOKENS - special)))
+
+
+def test_text_that_is_too_long_is_refused_by_its_place(server: LiveServer) -> None:
+    problem = server.refusal(["w1", " ".join(["w1"] * MAX_TOKENS)])
+    assert problem.status == 422
+    assert problem.code == "text_too_long"
+    assert problem.message.startswith(f"inputs[1] has {MAX_TOKENS + 2} tokens")
+
+
+def test_text_that_is_too_long_is_cut_on_demand(server: LiveServer) -> None:
+    start = " ".join(["w1"] * (MAX_TOKENS - 2))
+    whole, cut = server.answer([start, start + " w7 w8"], truncate=True)["results"]
+    assert cut["scores"] == pytest.approx(whole["scores"], abs=1e-5)
+
+
+def test_long_text_is_tokenized_like_a_short_one(server: LiveServer) -> None:
+    # Beyond 10,000 characters tokenization moves to a thread.
+    short, long = "w1 w2", "w1 w2" + " " * 20_000
+    assert (
+        server.answer(long)["results"][0]["scores"] == server.answer(short)["results"][0]["scores"]
+    )
+
+
+def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
+    odd = [
+        "\u200b",
+        "\x00",
+        "\x01\x02",
+        "🎬",
+        "é" * 50,
+        "[CLS] [SEP]",
+        "'; DROP",
+        "{{7*7}}",
+        "\ufeffw1",
+    ]
+    assert len(server.answer(odd)["results"]) == len(odd)
+
+
+def test_a_text_that_is_late_from_the_start_is_an_error(server: LiveServer) -> None:
+    problem = Problem.of(server.classify("w1", timeout_ms=1e-6))
+    assert (problem.status, problem.code) == (504, "deadline_exceeded")
+
+
+def test_a_late_text_leaves_with_the_best_answer_so_far(server: LiveServer) -> None:
+    """How much time is just too little depends on the machine: try several."""
+    texts = [" ".join(["w1"] * 50)] * 60
+
+    def late_exits() -> list[dict[str, Any]]:
+        for timeout_ms in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144):
+            response = server.classify(texts, timeout_ms=timeout_ms, exit={"rule": "never"})
+            if response.status_code == 200:
+                exits = [result["exit"] for result in response.json()["results"]]
+                late = [found for found in exits if found["reason"] == "deadline"]
+                if late:
+                    return late
+        return []
+
+    for found in until(late_exits):
+        assert 1 <= found["layer"] < found["layers"]
+
+
+@pytest.mark.parametrize("priority", ["high", "normal", "low"])
+def test_a_priority_changes_no_answer(server: LiveServer, priority: str) -> None:
+    assert layers(server.answer(TEXTS, priority=priority)) == [DEPTH] * len(TEXTS)
+
+
+def test_generous_deadline_changes_nothing(server: LiveServer) -> None:
+    assert layers(server.answer(TEXTS, timeout_ms=600_000)) == [DEPTH] * len(TEXTS)
+
+
+REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
+    ({}, 422, "invalid_request", "inputs: required"),
+    ({"inputs": None}, 422, "invalid_request", "inputs: must be a text"),
+    ({"inputs": 1}, 422, "invalid_request", "inputs: must be a text"),
+    ({"inputs": True}, 422, "invalid_request", "inputs: must be a text"),
+    ({"inputs": ""}, 422, "invalid_request", "inputs: must not be empty"),
+    ({"inputs": " \t\n\u00a0\u3000"}, 422, "invalid_request", "inputs: must not be empty"),
+    ({"inputs": []}, 422, "invalid_request", "inputs: must not be empty"),
+    ({"inputs": {}}, 422, "invalid_request", "inputs.text: required"),
+    ({"inputs": {"text": 1}}, 422, "invalid_request", "inputs.text: must be a valid string"),
+    ({"inputs": {"text": ""}}, 422, "invalid_request", "inputs.text: must not be empty"),
+    ({"inputs": {"text": "a", "text_pair": ""}}, 422, "invalid_request", "inputs.text_pair: must"),
+    ({"inputs": {"text": "a", "x": 1}}, 422, "invalid_request", "inputs.x: unknown field"),
+    ({"inputs": ["a", ""]}, 422, "invalid_request", "inputs[1]: must not be empty"),
+    ({"inputs": ["a", None]}, 422, "invalid_request", "inputs[1]: must be a text"),
+    ({"inputs": ["a", 2]}, 422, "invalid_request", "inputs[1]: must be a text"),
+    ({"inputs": [["a"]]}, 422, "invalid_request", "inputs[0]: must be a text"),
+    ({"inputs": [[]]}, 422, "invalid_request", "inputs[0]: must be a text"),
+    (
+        {"inputs": [1, 2]},
+        422,
+        "invalid_request",
+        'an object {"text": ..., "text_pair": ...} or {"in',
+    ),
+    ({"inputs": {"input_ids": []}}, 422, "invalid_request", "inputs.input_ids: must not be empty"),
+    (
+        {"inputs": {"input_ids": 5}},
+        422,
+        "invalid_request",
+        "inputs.input_ids: must be a valid list",
+    ),
+    ({"inputs": {"input_ids": [1.0]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [True]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [-1]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [2**31]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [10**30]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [5, 200]}}, 422, "invalid_request", "inputs[0].input_ids[1] is 200"),
+    ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long", "inputs[0] has 65 tokens"),
+    ({"inputs": {"input_ids": [5], "text": "a"}}, 422, "invalid_request", "give either text or"),
+    ({"inputs": ["a", {"input_ids": [None]}]}, 422, "invalid_request", "inputs[1].input_ids[0]:"),
+    ({"inputs": "a", "return": "logits"}, 422, "invalid_request", "return: must be a valid list"),
+    ({"inputs": "a", "return": ["x"]}, 422, "invalid_request", "return[0]: must be 'logits' or"),
+    ({"inputs": "a", "returned": []}, 422, "invalid_request", "returned: unknown field"),
+    ({"inputs": "a", "aggregation": "x"}, 422, "invalid_request", "aggregation: must be 'none'"),
+    (
+        {"inputs": "a", "aggregation": "none"},
+        422,
+        "invalid_request",
+        "this one labels whole inputs",
+    ),
+    ({"inputs": ["a", {"text": "b", "x": 1}]}, 422, "invalid_request", "inputs[1].x: unknown"),
+    ({"inputs": "a", "input": "b"}, 422, "invalid_request", "input: unknown field"),
+    ({"inputs": ["a"] * 257}, 422, "too_many_inputs", "257 texts, at most 256"),
+    ({"inputs": ["a"] * 10_000}, 422, "too_many_inputs", "10000 texts, at most 256"),
+    ({"inputs": "a", "model": "nope"}, 404, "unknown_model", "no model 'nope'; served are tiny"),
+    ({"inputs": "a", "model": ""}, 404, "unknown_model", "served are tiny"),
+    ({"inputs": "a", "model": "../tiny"}, 404, "unknown_model", "served are tiny"),
+    ({"inputs": "a", "model": 1}, 422, "invalid_request", "model: must be a valid string"),
+    ({"inputs": "a", "top_k": 0}, 422, "invalid_request", "top_k: must be greater than"),
+    ({"inputs": "a", "top_k": -1}, 422, "invalid_request", "top_k: must be greater than"),
+    ({"inputs": "a", "top_k": True}, 422, "invalid_request", "top_k: must be a valid integer"),
+    ({"inputs": "a", "top_k": 1.0}, 422, "invalid_request", "top_k: must be a valid integer"),
+    ({"inputs": "a", "top_k": "1"}, 422, "invalid_request", "top_k: must be a valid integer"),
+    ({"inputs": "a", "timeout_ms": 0}, 422, "invalid_request", "timeout_ms: must be greater"),
+    ({"inputs": "a", "timeout_ms": -1}, 422, "invalid_request", "timeout_ms: must be greater"),
+    ({"inputs": "a", "timeout_ms": True}, 422, "invalid_request", "timeout_ms: must be a valid"),
+    ({"inputs": "a", "timeout_ms": 600_001}, 422, "invalid_request", "timeout_ms: must be less"),
+    ({"inputs": "a", "priority": "urgent"}, 422, "invalid_request", "priority: must be"),
+    ({"inputs": "a", "truncate": 1}, 422, "invalid_request", "truncate: must be a valid boolean"),
+    ({"inputs": "a", "truncate": "true"}, 422, "invalid_request", "truncate: must be a valid"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "code", "message"), REFUSED)
+def test_wrong_request_is_refused_saying_what_and_where(
+    server: LiveServer, body: dict[str, Any], status: int, code: str, message: str
+) -> None:
+    problem = Problem.of(server.http.post("/v1/classify", json=body))
+    assert (problem.status, problem.code) == (status, code)
+    assert message in problem.message
+
+
+RULES_REFUSED: list[tuple[Any, str, str]] = [
+    ({"rule": "entropy"}, "invalid_request", "exit.threshold: required"),
+    ({"rule": "entropy", "threshold": -0.1}, "invalid_request", "exit.threshold: must be greater"),
+    ({"rule": "entropy", "threshold": 1.2}, "invalid_rule", "must be from 0 to 1.1"),
+    ({"rule": "entropy", "threshold": True}, "invalid_request", "exit.threshold: must be a valid"),
+    ({"rule": "entropy", "threshold": "0.2"}, "invalid_request", "exit.threshold: must be a valid"),
+    ({"rule": "entropy", "threshold": None}, "invalid_request", "exit.threshold: must be a valid"),
+    ({"rule": "entropy", "threshold": 10**400}, "invalid_request", "exit.threshold: must be"),
+    ({"rule": "confidence", "threshold": 1.1}, "invalid_request", "exit.threshold: must be less"),
+    ({"rule": "patience", "patience": 0}, "invalid_request", "exit.patience: must be 1 or"),
+    ({"rule": "patience", "patience": 1.0}, "invalid_request", "exit.patience: must be a valid"),
+    ({"rule": "patience", "patience": True}, "invalid_request", "exit.patience: must be a valid"),
+    ({"rule": "patience", "patience": 2**31}, "invalid_request", "exit.patience: must be less"),
+    ({"rule": "patience", "patience": 10**30}, "invalid_request", "exit.patience: must be less"),
+    ({"rule": "layer", "layer": 0}, "invalid_request", "exit.layer: must be greater"),
+    ({"rule": "layer", "layer": 5}, "invalid_rule", "layer 5 has no exit"),
+    ({"rule": "layer", "layer": 10**30}, "invalid_rule", "has no exit"),
+    ({"rule": "never", "min_layer": 5}, "invalid_rule", "min_layer 5 is beyond"),
+    ({"rule": "never", "min_layer": 3, "max_layer": 2}, "invalid_request", "min_layer 3 is beyond"),
+    ({"rule": "never", "threshold": 0.5}, "invalid_request", "exit.threshold: unknown field"),
+    ({"rule": "nope"}, "invalid_request", "exit: unknown rule 'nope', there are entropy,"),
+    ({"rule": None}, "invalid_request", "exit: unknown rule"),
+    ({"rule": ["entropy"]}, "invalid_request", "exit: unknown rule"),
+    ({"rule": {"a": 1}}, "invalid_request", "exit: unknown rule"),
+    ({}, "invalid_request", "exit: must have a rule"),
+    ([], "invalid_request", "exit: must be a rule such as"),
+    (1, "invalid_request", "exit: must be a rule such as"),
+    ("nope", "unknown_profile", "exit: no profile 'nope'; the policy has balanced, fast"),
+    ("", "invalid_request", "exit: a name must be 1 to 64 letters"),
+    ("fast\n", "invalid_request", "exit: a name must be 1 to 64 letters"),
+    ("x" * 65, "invalid_request", "exit: a name must be 1 to 64 letters"),
+]
+
+
+@pytest.mark.parametrize(("wish", "code", "message"), RULES_REFUSED)
+def test_wrong_rule_is_refused_saying_what_and_where(
+    server: LiveServer, wish: Any, code: str, message: str
+) -> None:
+    problem = server.refusal("w1", exit=wish)
+    assert (problem.status, problem.code) == (422, code)
+    assert message in problem.message
+    server.answer("w1")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"inputs": "w1", "exit": {"rule": "entropy", "threshold": %s}}',
+        '{"inputs": "w1", "exit": {"rule": "confidence", "threshold": %s}}',
+        '{"inputs": "w1", "timeout_ms": %s}',
+    ],
+)
+def test_number_that_is_not_finite_is_refused(server: LiveServer, body: str, number: str) -> None:
+    problem = Problem.of(server.post(body % number))
+    assert problem.status == 422
+    assert "must be a finite number" in problem.message
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 30])
+def test_whole_number_out_of_all_bounds_is_refused(server: LiveServer, number: str) -> None:
+    problem = Problem.of(
+        server.post(f'{{"inputs": "w1", "exit": {{"rule": "patience", "patience": {number}}}}}')
+    )
+    assert problem.status == 422
+    assert problem.message.startswith("exit.patience: must be")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"inputs": "\ud800"}',
+        r'{"inputs": ["w1", "\udfff"]}',
+        r'{"inputs": {"text": "w1", "text_pair": "\udc00"}}',
+        r'{"inputs": "w1", "exit": "\ud800"}',
+        r'{"inputs": "w1", "exit": {"rule": "\ud800"}}',
+        r'{"inputs": "w1", "model": "\ud800"}',
+        r'{"inputs": "w1", "\ud800": 1}',
+    ],
+)
+def test_half_a_character_is_refused_wherever_it_stands(server: LiveServer, body: str) -> None:
+    assert Problem.of(server.post(body)).status in (404, 422)
+
+
+def test_model_must_be_named_when_several_are_served(
+    start_server: StartServer, bundle_copy: Callable[..., Any]
+) -> None:
+    server = start_server(bundle_copy("one"), bundle_copy("two"))
+    problem = server.refusal("w1")
+    assert problem.status == 422
+    assert problem.message == "model: required when several are served: one, two"
+    assert server.answer("w1", model="two")["model"] == "two"
+
+
+def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> None:
+    server = start_server()
+    policy = {"default": "fast", "profiles": {"fast": {"rule": "layer", "layer": 2}}}
+    for overrides, profile, rule in (("any", 200, 200), ("profiles", 200, 403), ("none", 403, 403)):
+        document = {"policy": {**policy, "limits": {"overrides": overrides}}}
+        assert server.http.put("/v1/models/tiny/policy", json=document).status_code == 200
+        assert layers(server.answer("w1")) == [2]
+        assert server.classify("w1", exit="fast").status_code == profile
+        assert server.classify("w1", exit={"rule": "never"}).status_code == rule
+    assert server.refusal("w1", exit="fast").code == "override_forbidden"
+
+
+def test_limits_hold_for_rules_of_requests(start_server: StartServer) -> None:
+    server = start_server()
+    document = {"policy": {"limits": {"min_layer": 2, "max_layer": 3}}}
+    assert server.http.put("/v1/models/tiny/policy", json=document).status_code == 200
+    assert layers(server.answer("w1", exit={"rule": "confidence", "threshold": 0})) == [2]
+    assert layers(server.answer("w1", exit={"rule": "never"})) == [3]
+    problem = server.refusal("w1", exit={"rule": "layer", "layer": 4})
+    assert problem.status == 403
+    assert "outside the policy's limits" in problem.message

@@ -1,0 +1,139 @@
+"""Many clients at once, hostile and clumsy ones among them."""
+
+import json
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import TIMEOUT_S, LiveServer, Problem
+from tests.support.patience import until
+from tests.support.tiny import WORDS
+
+LONG_TEXT = " ".join(WORDS[:60])
+MANY = 4096
+ROOMY = {"max_inputs": MANY, "max_queue_rows": MANY, "max_queue_tokens": 10**6}
+
+
+def request_of(body: dict[str, Any]) -> bytes:
+    content = json.dumps(body).encode()
+    head = (
+        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+@pytest.mark.parametrize("behind", [[], ["w1"]])
+def test_rows_of_a_client_that_leaves_are_dropped(
+    start_server: StartServer, behind: list[str]
+) -> None:
+    server = start_server(**ROOMY)
+    requests = [[LONG_TEXT] * MANY, *behind]
+    with server.half_sent(b"".join(request_of({"inputs": inputs}) for inputs in requests)):
+        until(lambda: server.metric("offramp_queue_depth") > 0)
+    until(lambda: server.metric("offramp_client_disconnects_total", model="tiny") == 1)
+    until(lambda: server.metric("offramp_queue_depth") == 0)
+    assert server.metric("offramp_exits_total") < MANY
+    assert server.metric("offramp_requests_total", code="499") == 1
+    server.answer("w1")
+
+
+def test_client_that_stops_in_the_middle_harms_nobody(start_server: StartServer) -> None:
+    server = start_server()
+    whole = request_of({"inputs": "w1"})
+    for length in (1, 20, whole.index(b"\r\n\r\n") + 2, len(whole) - 10, len(whole) - 1):
+        with server.half_sent(whole[:length]):
+            server.answer("w1")
+    with server.half_sent(whole[:-1]) as connection:
+        server.answer("w1")
+        connection.sendall(whole[-1:])
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+    server.answer("w1")
+    until(lambda: server.metric("offramp_requests_total", code="499") == 2)
+    assert server.metric("offramp_requests_total", code="500") == 0
+
+
+def test_requests_on_one_connection_are_answered_in_order(server: LiveServer) -> None:
+    bad, good = request_of({"inputs": ""}), request_of({"inputs": "w1"})
+    with server.half_sent(bad + good + bad) as connection:
+        received = b""
+        while received.count(b"HTTP/1.1 ") < 3 or not received.endswith(b"}"):
+            chunk = connection.recv(65_536)
+            assert chunk
+            received += chunk
+    statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"422", b"200", b"422"]
+
+
+def test_what_does_not_fit_into_the_queue_is_told_when_to_come_back(
+    start_server: StartServer,
+) -> None:
+    server = start_server(max_queue_rows=64)
+    codes: set[int] = set()
+
+    def ask(client: int) -> None:
+        response = server.classify(
+            [LONG_TEXT] * 40, exit={"rule": "layer", "layer": 1 + client % 4}
+        )
+        codes.add(response.status_code)
+        if response.status_code == 200:
+            exits = [result["exit"]["layer"] for result in response.json()["results"]]
+            assert exits == [1 + client % 4] * 40
+        else:
+            problem = Problem.of(response)
+            assert (problem.status, problem.code) == (429, "overloaded")
+            assert "at most 64" in problem.message
+            assert int(response.headers["retry-after"]) >= 1
+
+    def both_seen() -> bool:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(16)))
+        return codes == {200, 429}
+
+    until(both_seen)
+    assert server.metric("offramp_queue_depth") == 0
+    rejected = server.metric("offramp_rejected_total", code="overloaded")
+    assert rejected == server.metric("offramp_requests_total", code="429") > 0
+
+
+def test_bad_requests_never_harm_good_ones(start_server: StartServer) -> None:
+    server = start_server()
+    texts = [" ".join(WORDS[i : i + 1 + i % 9]) for i in range(24)]
+    expected = {text: server.answer(text, exit="balanced")["results"][0] for text in texts}
+
+    def good(seed: int) -> None:
+        mine = random.Random(seed).sample(texts, 3)
+        for text, result in zip(mine, server.answer(mine, exit="balanced")["results"], strict=True):
+            assert result["exit"]["layer"] == expected[text]["exit"]["layer"]
+            assert result["label"] == expected[text]["label"]
+            assert abs(result["score"] - expected[text]["score"]) < 1e-4
+
+    bad_bodies = [
+        {"inputs": ["w1", ""]},
+        {"inputs": ["w1", "w2 " * 100]},
+        {"inputs": ["w1"] * 300},
+        {"inputs": "w1", "exit": {"rule": "patience", "patience": 10**30}},
+        {"inputs": "w1", "exit": {"rule": "layer", "layer": 99}},
+        {"inputs": "w1", "timeout_ms": 1e-9, "top_k": 0},
+        {"inputs": "w1", "exit": {"rule": "entropy", "threshold": 10**30}},
+    ]
+
+    def bad(seed: int) -> None:
+        response = server.http.post("/v1/classify", json=bad_bodies[seed % len(bad_bodies)])
+        assert 400 <= Problem.of(response).status < 500
+
+    def rude(seed: int) -> None:
+        whole = request_of({"inputs": [LONG_TEXT] * 64})
+        with server.half_sent(whole[: random.Random(seed).randrange(len(whole))]):
+            pass
+
+    def act(seed: int) -> None:
+        (good, bad, good, rude)[seed % 4](seed // 4)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(act, range(400), timeout=TIMEOUT_S))
+    until(lambda: server.metric("offramp_queue_depth") == 0)
+    assert server.http.get("/health/ready").status_code == 200

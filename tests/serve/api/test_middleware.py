@@ -1,0 +1,180 @@
+import gzip
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from serve.api.context import AppContext
+from serve.api.replicas import Refreshed
+from serve.bundle.loader import Bundle
+from serve.classifier.classifier import EngineOptions
+from serve.http.loading import assemble
+from serve.policy.live import MemoryStore
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, Problem, serving
+
+GOOD = '{"inputs": "w1"}'
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+        "text/json",
+        "application/vnd.api+json",
+        "*/*",
+    ],
+)
+def test_body_that_is_not_declared_as_json_is_refused(
+    server: LiveServer, content_type: str
+) -> None:
+    problem = Problem.of(server.post(GOOD, content_type))
+    assert (problem.status, problem.code) == (415, "unsupported_media_type")
+    assert "Content-Type: application/json" in problem.message
+
+
+def test_compressed_body_is_refused_as_such(server: LiveServer) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    content = gzip.compress(GOOD.encode())
+    problem = Problem.of(server.http.post("/v1/classify", content=content, headers=headers))
+    assert (problem.status, problem.code) == (415, "unsupported_media_type")
+    assert problem.message == "send the body as it is, without a Content-Encoding"
+
+
+def test_body_without_a_media_type_is_refused(server: LiveServer) -> None:
+    assert Problem.of(server.http.post("/v1/classify", content=GOOD.encode())).status == 415
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+    ],
+)
+def test_json_is_recognised_however_it_is_written(server: LiveServer, content_type: str) -> None:
+    assert server.post(GOOD, content_type).status_code == 200
+
+
+def test_largest_body_is_taken_and_one_byte_more_is_not(start_server: StartServer) -> None:
+    server = start_server(max_body_bytes=len(GOOD))
+    assert server.post(GOOD).status_code == 200
+    problem = Problem.of(server.post(GOOD + " "))
+    assert (problem.status, problem.code) == (413, "body_too_large")
+    assert f"larger than {len(GOOD)} bytes" in problem.message
+
+
+def test_large_body_in_chunks_is_refused_though_it_declares_no_size(server: LiveServer) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b" " * 65_536
+
+    response = server.http.post(
+        "/v1/classify", content=chunks(), headers={"Content-Type": "application/json"}
+    )
+    assert Problem.of(response).status == 413
+
+
+def test_declared_size_is_refused_before_the_body_comes(server: LiveServer) -> None:
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 99999999999\r\n\r\n"
+    )
+    with server.half_sent(head) as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_body_in_chunks_is_read_whole(server: LiveServer) -> None:
+    body = (GOOD[i : i + 1].encode() for i in range(len(GOOD)))
+    headers = {"Content-Type": "application/json"}
+    assert server.http.post("/v1/classify", content=body, headers=headers).status_code == 200
+
+
+def test_request_id_of_the_client_is_passed_on(server: LiveServer) -> None:
+    response = server.http.get("/health/live", headers={"X-Request-Id": "mine"})
+    assert response.headers["x-request-id"] == "mine"
+
+
+def test_request_id_is_made_up_and_bounded(server: LiveServer) -> None:
+    ids = [server.http.get("/health/live").headers["x-request-id"] for _ in range(2)]
+    assert ids[0] != ids[1]
+    long = server.http.get("/health/live", headers={"X-Request-Id": "x" * 5000})
+    assert len(long.headers["x-request-id"]) == 128
+
+
+def test_requests_are_counted_by_route_and_code(start_server: StartServer) -> None:
+    server = start_server()
+    server.answer("w1")
+    server.refusal("")
+    server.post(GOOD, "text/plain")
+    server.http.get("/v1/models/tiny")
+    server.http.get("/nowhere")
+    counted = "offramp_requests_total"
+    assert server.metric(counted, route="/v1/classify", code="200", model="tiny") == 1
+    assert server.metric(counted, route="/v1/classify", code="422", model="") == 1
+    assert server.metric(counted, code="415") == 1
+    assert server.metric(counted, route="/v1/models/{model}", code="200", model="tiny") == 1
+    assert server.metric(counted, route="other", code="404") == 1
+    assert server.metric("offramp_request_duration_seconds_count", model="tiny") == 2
+
+
+def test_clients_cannot_grow_the_metrics_page(start_server: StartServer) -> None:
+    server = start_server()
+
+    def fool_around(i: int) -> None:
+        name = f"x{i}" * 300
+        server.http.get(f"/{name}")
+        server.http.get(f"/v1/models/{name}")
+        server.http.put(f"/v1/models/{name}/policy", json={"policy": {}})
+        server.http.request(f"X{i}".replace("0", "A"), "/v1/classify")
+        server.refusal("w1", model=name)
+        server.refusal("w1", exit=f"p{i}")
+        server.refusal("w1", exit={"rule": "layer", "layer": 100 + i})
+        server.http.get("/health/live", headers={"X-Request-Id": name})
+
+    def series() -> int:
+        return len(server.http.get("/metrics").text.splitlines())
+
+    fool_around(0)
+    server.http.get("/metrics")
+    before = series()
+    for i in range(1, 20):
+        fool_around(i)
+    assert series() == before
+
+
+class BrokenReplicas:
+    """Replicas that fail as no code expects."""
+
+    async def refresh_policy(self, model: str) -> Refreshed:
+        raise RuntimeError("secret of /etc/passwd")
+
+    async def metrics_text(self) -> bytes:
+        raise RuntimeError("secret of /etc/passwd")
+
+
+def test_unexpected_failure_tells_the_log_and_not_the_client(
+    bundle: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = EngineOptions(precision="fp32", num_threads=1)
+    assembly = assemble([bundle.folder], options, MemoryStore())
+    assembly.catalog.set_baselines({})
+    site = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas())
+    with serving(site) as server, caplog.at_level(logging.ERROR):
+        response = server.http.get("/metrics", headers={"X-Request-Id": "mine"})
+        assert Problem.of(response) == (
+            500,
+            "internal",
+            "internal error; the server's log has the cause",
+        )
+        assert response.headers["x-request-id"] == "mine"
+        server.answer("w1")
+    assert "request mine failed" in caplog.text
+    assert "secret of /etc/passwd" in caplog.text
+    counted = b'offramp_requests_total{code="500",model="",route="/metrics"} 1.0'
+    assert counted in assembly.metrics.page()

@@ -1,0 +1,115 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from serve.bundle.manifest import Manifest
+from serve.rules import rules_for
+from serve.rules.traits import Traits
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.live_server import LiveServer
+from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS
+
+
+def test_model_is_described_completely(server: LiveServer) -> None:
+    described = server.http.get("/v1/models/tiny").json()
+    costs = described.pop("costs")
+    assert [cost.pop("layer") for cost in costs] == list(range(1, DEPTH + 1))
+    for cost in costs:
+        assert set(cost) == {"fixed_ms", "per_token_us", "per_token_pair_ns", "example_ms"}
+        assert min(cost.values()) >= 0 < cost["example_ms"]
+    assert described == {
+        "name": "tiny",
+        "task": "single_label",
+        "labels": list(LABELS),
+        "pairs": True,
+        "rules": rules_for(Traits(tuple(range(1, DEPTH + 1)), LABELS)),
+        "layers": DEPTH,
+        "exits": [{"layer": layer, "temperature": 1.0} for layer in range(1, DEPTH + 1)],
+        "device": "cpu",
+        "precision": "fp32",
+        "precisions": ["fp32", "int8"],
+        "max_tokens": MAX_TOKENS,
+        "vocab_size": len(SPECIAL) + len(WORDS),
+        "token_types": 2,
+        "policy_version": 1,
+        "calibration": None,
+        "calibrated_on": None,
+    }
+
+
+def test_list_has_the_descriptions_of_all_models(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(bundle_copy("one"), bundle_copy("two"))
+    listed = server.http.get("/v1/models").json()
+    assert [model["name"] for model in listed["models"]] == ["one", "two"]
+    for model in listed["models"]:
+        assert server.http.get(f"/v1/models/{model['name']}").json() == model
+
+
+def test_name_may_be_percent_encoded(server: LiveServer) -> None:
+    assert server.http.get("/v1/models/t%69ny").json()["name"] == "tiny"
+
+
+def test_model_with_an_odd_folder_name_is_served_under_it(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(bundle_copy("Größe 1+1 %41"))
+    path = "/v1/models/Gr%C3%B6%C3%9Fe%201+1%20%2541"
+    assert server.http.get(path).json()["name"] == "Größe 1+1 %41"
+    assert server.http.put(f"{path}/policy", json={"policy": {}}).status_code == 200
+    assert server.answer("w1", model="Größe 1+1 %41")["policy_version"] == 2
+    assert server.metric("offramp_policy_version", model="Größe 1+1 %41") == 2
+
+
+def test_calibration_is_shown_with_the_precision_it_was_measured_on(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    folder = bundle_copy()
+    figures = {
+        "data": {"name": "made up", "rows": 10, "sha256": "0" * 64},
+        "exits": [{"layer": 1, "accuracy": 0.5}],
+        "operating_points": [
+            {
+                "rule": {"rule": "never"},
+                "accuracy": 0.5,
+                "agreement": 1.0,
+                "mean_exit_layer": 4.0,
+            }
+        ],
+    }
+    rewrite_manifest(folder, calibration={"variants": {"int8": figures}})
+    fp32, int8 = start_server(folder, precision="fp32"), start_server(folder, precision="int8")
+    for server in (fp32, int8):
+        assert server.http.get("/v1/models/copy").json()["calibrated_on"] == "int8"
+    shown = int8.http.get("/v1/models/copy").json()["calibration"]
+    assert shown["data"] == figures["data"]
+    (exit_,) = shown["exits"]
+    assert (exit_["layer"], exit_["accuracy"]) == (1, 0.5)
+    assert shown["operating_points"][0]["rule"]["rule"] == "never"
+    assert shown["operating_points"][0]["mean_exit_layer"] == 4.0
+
+
+def test_temperatures_of_the_manifest_are_shown(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    folder = bundle_copy()
+
+    def heat(manifest: dict) -> None:
+        manifest["exits"][0]["temperature"] = 2.5
+
+    rewrite_manifest(folder, heat)
+    Manifest.model_validate_json((folder / "manifest.json").read_bytes())
+    exits = start_server(folder).http.get("/v1/models/copy").json()["exits"]
+    assert exits[0] == {"layer": 1, "temperature": 2.5}
+
+
+def test_a_served_model_has_its_active_exits_only(start_server: StartServer) -> None:
+    server = start_server(active_exits={"tiny": [1, 3, 4]})
+    model = server.http.get("/v1/models/tiny").json()
+    assert [e["layer"] for e in model["exits"]] == [1, 3, 4]
+    answered = server.classify("w1 w2", exit={"rule": "layer", "layer": 3})
+    assert answered.json()["results"][0]["exit"]["layer"] == 3
+    refused = server.classify("w1 w2", exit={"rule": "layer", "layer": 2})
+    assert refused.status_code == 422
+    assert "the model has exits at 1, 3, 4" in refused.json()["error"]["message"]

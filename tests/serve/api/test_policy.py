@@ -1,0 +1,232 @@
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, Problem
+from tests.support.tiny import DEPTH, POLICY
+
+PATH = "/v1/models/tiny/policy"
+
+
+def put(server: LiveServer, policy: Any, **fields: Any) -> Any:
+    response = server.http.put(PATH, json={"policy": policy, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def refused(server: LiveServer, body: Any) -> Problem:
+    before = server.http.get(PATH).json()
+    problem = Problem.of(server.http.put(PATH, json=body))
+    assert server.http.get(PATH).json() == before
+    return problem
+
+
+def leave_at(layer: int) -> dict[str, Any]:
+    return {"default": {"rule": "layer", "layer": layer}}
+
+
+def exit_layer(answer: dict[str, Any]) -> int:
+    layer: int = answer["results"][0]["exit"]["layer"]
+    return layer
+
+
+def test_first_policy_is_the_bundles(server: LiveServer) -> None:
+    assert server.http.get(PATH).json() == {
+        "model": "tiny",
+        "version": 1,
+        "source": "bundle",
+        "policy": POLICY.model_dump(exclude_none=True),
+    }
+
+
+def test_new_policy_applies_to_the_next_request(start_server: StartServer) -> None:
+    server = start_server()
+    assert exit_layer(server.answer("w1")) == DEPTH
+    change = put(server, leave_at(2))
+    assert change["version"] == 2
+    assert change["source"] == "api"
+    assert change["replicas"] == [{"replica": "local", "version": 2}]
+    assert change["unconfirmed"] == 0
+    answer = server.answer("w1")
+    assert (exit_layer(answer), answer["policy_version"]) == (2, 2)
+
+
+def test_what_was_read_can_be_written_back(start_server: StartServer) -> None:
+    server = start_server()
+    read = server.http.get(PATH).json()
+    change = put(server, read["policy"], version=read["version"])
+    assert change["policy"] == read["policy"]
+    assert server.http.get(PATH).json()["policy"] == read["policy"]
+
+
+def test_change_made_from_an_old_version_is_refused(start_server: StartServer) -> None:
+    server = start_server()
+    put(server, leave_at(2), version=1)
+    problem = refused(server, {"policy": leave_at(3), "version": 1})
+    assert (problem.status, problem.code) == (409, "version_conflict")
+    assert "at version 2, this one was made from version 1" in problem.message
+    put(server, leave_at(3), version=2)
+
+
+def test_change_without_a_version_replaces_whatever_there_is(start_server: StartServer) -> None:
+    server = start_server()
+    assert [put(server, leave_at(layer))["version"] for layer in (1, 2, 3)] == [2, 3, 4]
+
+
+def test_empty_policy_means_to_the_last_exit(start_server: StartServer) -> None:
+    server = start_server()
+    put(server, leave_at(1))
+    put(server, {})
+    assert exit_layer(server.answer("w1")) == DEPTH
+    assert server.refusal("w1", exit="fast").code == "unknown_profile"
+
+
+def test_profiles_are_exchanged_with_the_policy(start_server: StartServer) -> None:
+    server = start_server()
+    put(server, {"profiles": {"third": {"rule": "layer", "layer": 3}}, "default": "third"})
+    assert exit_layer(server.answer("w1")) == 3
+    assert exit_layer(server.answer("w1", exit="third")) == 3
+    assert server.refusal("w1", exit="fast").message.endswith("the policy has third")
+
+
+def test_one_model_s_policy_leaves_the_other_alone(
+    start_server: StartServer, bundle_copy: Any
+) -> None:
+    server = start_server(bundle_copy("one"), bundle_copy("two"))
+    server.http.put("/v1/models/one/policy", json={"policy": leave_at(1)}).raise_for_status()
+    assert exit_layer(server.answer("w1", model="one")) == 1
+    assert exit_layer(server.answer("w1", model="two")) == DEPTH
+    assert server.answer("w1", model="two")["policy_version"] == 1
+
+
+def test_of_many_who_change_the_same_version_exactly_one_succeeds(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    for version in range(1, 6):
+
+        def change(layer: int, version: int = version) -> int:
+            body = {"policy": leave_at(layer), "version": version}
+            return server.http.put(PATH, json=body).status_code
+
+        with ThreadPoolExecutor(4) as pool:
+            codes = sorted(pool.map(change, range(1, 5)))
+        assert codes == [200, 409, 409, 409]
+    assert server.http.get(PATH).json()["version"] == 6
+
+
+def test_every_answer_fits_the_version_it_names(start_server: StartServer) -> None:
+    server = start_server()
+    layer_of = {1: DEPTH}
+    layers = itertools.cycle(range(1, DEPTH + 1))
+
+    def traffic(client: int) -> list[tuple[int, list[int]]]:
+        seen = []
+        for _ in range(40):
+            answer = server.answer(["w1", "w2 w3", "w4"][: 1 + client % 3])
+            exits = [result["exit"]["layer"] for result in answer["results"]]
+            seen.append((answer["policy_version"], exits))
+        return seen
+
+    with ThreadPoolExecutor(6) as pool:
+        clients = [pool.submit(traffic, client) for client in range(5)]
+        while not all(client.done() for client in clients):
+            layer = next(layers)
+            layer_of[put(server, leave_at(layer))["version"]] = layer
+        for client in clients:
+            for version, exits in client.result():
+                assert set(exits) == {layer_of[version]}
+            versions = [version for version, _ in client.result()]
+            assert versions == sorted(versions)
+    assert len(layer_of) > 2
+
+
+REFUSED: list[tuple[Any, int, str]] = [
+    ([], 422, "must be a JSON object"),
+    ({}, 422, "policy: required"),
+    ({"policy": None}, 422, "policy: must be a JSON object"),
+    ({"policy": []}, 422, "policy: must be a JSON object"),
+    ({"policy": {}, "x": 1}, 422, "x: unknown field"),
+    ({"policy": {"x": 1}}, 422, "policy.x: unknown field"),
+    ({"policy": {}, "version": 0}, 422, "version: must be greater"),
+    ({"policy": {}, "version": "1"}, 422, "version: must be a valid integer"),
+    ({"policy": {}, "version": True}, 422, "version: must be a valid integer"),
+    ({"policy": {}, "version": 10**30}, 409, "at version 1"),
+    ({"policy": {"default": 1}}, 422, "policy.default: must be a rule such as"),
+    ({"policy": {"default": "nope"}}, 422, "policy: no profile 'nope'; the policy has none"),
+    ({"policy": {"default": {"rule": "layer", "layer": 9}}}, 422, "default: layer 9 has no exit"),
+    ({"policy": {"default": {"rule": "never", "x": 1}}}, 422, "policy.default.x: unknown field"),
+    ({"policy": {"profiles": []}}, 422, "policy.profiles: must be a JSON object"),
+    ({"policy": {"profiles": {"a": "b"}}}, 422, "policy.profiles.a: must be a JSON object"),
+    ({"policy": {"profiles": {"a b": {"rule": "never"}}}}, 422, "policy.profiles.a b: a name must"),
+    ({"policy": {"profiles": {"": {"rule": "never"}}}}, 422, "a name must be 1 to 64 letters"),
+    (
+        {"policy": {"profiles": {"default": {"rule": "never"}}}},
+        422,
+        "policy: profiles: 'default' is the name of the rule for requests without exit",
+    ),
+    (
+        {"policy": {"profiles": {f"p{i}": {"rule": "never"} for i in range(65)}}},
+        422,
+        "policy.profiles: must have at most 64 entries",
+    ),
+    (
+        {"policy": {"profiles": {"a": {"rule": "entropy", "threshold": 9}}}},
+        422,
+        "profiles.a: entropy threshold 9 is out of range",
+    ),
+    (
+        {"policy": {"profiles": {"a": {"rule": "patience", "patience": 0}}}},
+        422,
+        "policy.profiles.a.patience: must be 1 or more",
+    ),
+    (
+        {"policy": {"profiles": {"a": {"rule": "patience", "patience": 10**30}}}},
+        422,
+        "policy.profiles.a.patience: must be less",
+    ),
+    ({"policy": {"limits": {"x": 1}}}, 422, "policy.limits.x: unknown field"),
+    ({"policy": {"limits": {"overrides": "some"}}}, 422, "policy.limits.overrides: must be"),
+    ({"policy": {"limits": {"min_layer": 0}}}, 422, "policy.limits.min_layer: must be greater"),
+    ({"policy": {"limits": {"min_layer": True}}}, 422, "policy.limits.min_layer: must be a valid"),
+    ({"policy": {"limits": {"min_layer": 5}}}, 422, "limits: min_layer 5 is beyond"),
+    (
+        {"policy": {"limits": {"min_layer": 3, "max_layer": 2}}},
+        422,
+        "policy.limits: min_layer 3 is beyond max_layer 2",
+    ),
+    (
+        {"policy": {"default": {"rule": "layer", "layer": 1}, "limits": {"min_layer": 2}}},
+        422,
+        "default: layer 1 is outside the policy's limits",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "message"), REFUSED)
+def test_wrong_policy_is_refused_and_changes_nothing(
+    server: LiveServer, body: Any, status: int, message: str
+) -> None:
+    problem = refused(server, body)
+    assert problem.status == status
+    assert message in problem.message
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_policy_with_a_threshold_that_is_no_number_is_refused(
+    server: LiveServer, number: str
+) -> None:
+    rule = f'{{"rule": "entropy", "threshold": {number}}}'
+    body = f'{{"policy": {{"default": {rule}}}}}'
+    headers = {"Content-Type": "application/json"}
+    problem = Problem.of(server.http.put(PATH, content=body.encode(), headers=headers))
+    assert problem.message == "policy.default.threshold: must be a finite number"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_policy_of_an_unknown_model_is_a_404(server: LiveServer, method: str) -> None:
+    response = server.http.request(method, "/v1/models/nope/policy", json={"policy": {}})
+    assert Problem.of(response) == (404, "unknown_model", "no model 'nope'; served are tiny")

@@ -1,0 +1,73 @@
+"""What rules make of recorded logits: where rows leave, and with what."""
+
+import numpy as np
+import pytest
+
+from serve.bundle.recording import answers_taken, exits_taken
+from serve.criteria.signals import softmax
+from serve.errors import InvalidRule
+from serve.rules.traits import Traits
+from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying
+
+NEUTRAL = (1.0,) * NUM_EXITS
+ROWS = ("aaaaaa", "abbbab", "abcabc", "aabbcc", "cba?cb")
+RECORDING = np.concatenate([saying(said, sureness=2) for said in ROWS], axis=1)
+VOTES = rule("voting", votes=3)
+
+
+def test_rows_leave_where_they_would_and_answer_with_that_exits_logits() -> None:
+    patient = rule("patience", patience=2)
+    taken = answers_taken(RECORDING, patient, THREE, NEUTRAL)
+    assert taken.exits.tolist() == [2, 3, 5, 5, 5]
+    assert taken.exits.tolist() == exits_taken(RECORDING, patient, THREE, NEUTRAL).tolist()
+    assert taken.heads.tolist() == taken.exits.tolist()
+    assert taken.labels.tolist() == [-1] * 5
+    assert taken.logits.tolist() == RECORDING[taken.exits, range(5)].tolist()
+    assert taken.deciding.argmax(axis=1).tolist() == [0, 1, 2, 2, 1]
+
+
+def test_the_label_is_what_was_voted_for() -> None:
+    taken = answers_taken(RECORDING, VOTES, THREE, NEUTRAL)
+    assert taken.exits.tolist() == [2, 3, 5, 5, 5]
+    # Ties take the last head's; the fifth row has two votes for c and b each, one for a.
+    assert taken.labels.tolist() == [0, 1, -1, -1, -1]
+    late = answers_taken(RECORDING, rule("voting", votes=3, min_layer=5), THREE, NEUTRAL)
+    assert late.exits.tolist()[:2] == [4, 4]
+    assert late.logits[1].argmax() == 0
+    assert late.deciding[1].argmax() == 1
+    # The recording is nobody's to write in.
+    assert RECORDING[4, 1].argmax() == 0
+
+
+def test_the_most_confident_head_answers_from_the_exit_where_the_row_left() -> None:
+    recording = np.array([saying("abc"[i % 3], s)[0] for i, s in enumerate((1, 4, 2, 3, 1, 2))])
+    sure = rule("confidence", threshold=1, fallback="most_confident")
+    taken = answers_taken(recording, sure, THREE, NEUTRAL)
+    assert (taken.exits.tolist(), taken.heads.tolist()) == ([5], [1])
+    assert taken.deciding.argmax(axis=1).tolist() == [1]
+
+
+def test_an_ensemble_answers_with_its_mean() -> None:
+    each = rule("confident_patience", threshold=0.9, patience=2, ensemble="all")
+    taken = answers_taken(RECORDING, each, THREE, NEUTRAL)
+    assert taken.exits.tolist()[:2] == [1, 1]
+    assert softmax(taken.logits[1]) == pytest.approx(softmax(RECORDING[:2, 1]).mean(axis=0))
+
+
+def test_tokens_that_do_not_count_decide_nothing_in_a_recording_either() -> None:
+    tags = Traits((1, 2), ("O", "B"), "token")
+    recording = np.zeros((2, 1, 3, 2), np.float32)
+    recording[:, 0, 0] = [9, 0]
+    sure = rule("entropy", threshold=0.1)
+    counted = np.array([[True, False, False]])
+    assert exits_taken(recording, sure, tags, (1.0, 1.0)).tolist() == [1]
+    assert exits_taken(recording, sure, tags, (1.0, 1.0), counted).tolist() == [0]
+    taken = answers_taken(recording, sure, tags, (1.0, 1.0), counted)
+    assert taken.deciding.tolist() == recording[0].tolist()
+
+
+def test_predicted_errors_are_not_recorded() -> None:
+    learned = Traits(THREE.exits, THREE.labels, learned=True)
+    for taken in (exits_taken, answers_taken):
+        with pytest.raises(InvalidRule, match="learned cannot be tried on a recording"):
+            taken(RECORDING, rule("learned", threshold=0.5), learned, NEUTRAL)

@@ -1,0 +1,200 @@
+import re
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.bundle.loader import Bundle, load_bundle, sha256_of
+from serve.bundle.manifest import Precision
+from serve.bundle.recording import RECORDING, read_recording
+from serve.classifier.classifier import EngineOptions, exit_choice, exit_costs
+from serve.classifier.exit_choice import choose_exits
+from serve.engine.core import EngineCore
+from serve.engine.executor import ModelShape
+from serve.errors import InvalidBundle, InvalidRequest
+from serve.http.loading import assemble
+from serve.policy.live import MemoryStore
+from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.placement import Placement, build_runner
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+from tests.support.tiny import DEPTH, LABELS, recording
+
+CopyBundle = Callable[..., Path]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_active_exits_say_what_they_say_among_all(bundle: Bundle, precision: Precision) -> None:
+    every = CpuRunner(bundle, precision, 1)
+    some = CpuRunner(bundle.presenting((1, 4)), precision, 1)
+    ids = np.random.default_rng(0).integers(4, 200, (3, 7))
+    mask, types = np.ones_like(ids), np.zeros_like(ids)
+    mask[1, 4:] = 0
+    steps = [every.start(ids, mask, types)]
+    keep, shorter = np.array([2, 1]), mask[[2, 1], :6]
+    for index in range(1, DEPTH):
+        chosen = keep if index == 1 else np.arange(2)
+        steps.append(every.advance(index, steps[-1].hidden, chosen, shorter))
+    assert len(some) == 2
+    first = some.start(ids, mask, types)
+    np.testing.assert_array_equal(first.logits, steps[0].logits)
+    last = some.advance(1, first.hidden, keep, shorter)
+    np.testing.assert_array_equal(last.logits, steps[-1].logits)
+    np.testing.assert_array_equal(
+        every.presenting((3,)).start(ids, mask, types).logits,
+        CpuRunner(bundle, precision, 1)
+        .presenting((1, 3))
+        .advance(1, every.presenting((1, 3)).start(ids, mask, types).hidden, np.arange(3), mask)
+        .logits,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ("2,4", "its policy needs others: profiles.fast: layer 1 has no exit"),
+        ("1,5", r"active exits [1, 5] of tiny: must be ascending layers out of 1, 2, 3, 4"),
+        ("4,1", "must be ascending layers out of 1, 2, 3, 4"),
+        ("1,1,4", "must be ascending layers out of 1, 2, 3, 4"),
+        ("1,2", "the last layer, 4, must be among them"),
+        ("", "--active-exits '': must be auto or layers such as 2,4,6"),
+        ("all", "--active-exits 'all': must be auto or layers such as 2,4,6"),
+    ],
+)
+def test_a_wish_that_cannot_be_granted_is_explained(
+    bundle: Bundle, wish: str, message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        choose_exits(wish, bundle, Placement("cpu", "fp32"), 1)
+
+
+def test_auto_keeps_what_the_policy_names_and_drops_what_the_default_rule_never_uses(
+    bundle: Bundle,
+) -> None:
+    # The default rule is `never`, the profile `fast` is layer 1.
+    assert choose_exits("auto", bundle, Placement("cpu", "fp32"), 1) == [1, 4]
+
+
+def test_auto_keeps_an_exit_where_all_leave(bundle_copy: CopyBundle) -> None:
+    folder = bundle_copy()
+
+    def leave_when_sure(document: dict) -> None:
+        document["policy"] = {"default": {"rule": "entropy", "threshold": 0.5}}
+
+    rewrite_manifest(folder, leave_when_sure)
+    sure_at_two = np.zeros((DEPTH, 10, len(LABELS)), np.float32)
+    sure_at_two[1:, :, 0] = 50
+    save_recording(folder, sure_at_two)
+    # Asking layer 1 is in vain; asking layer 3 costs nothing, for nobody comes so far.
+    assert choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1) == [2, 3, 4]
+
+
+def save_recording(folder: Path, logits: np.ndarray) -> None:
+    np.save(folder / RECORDING, logits)
+    listed = sha256_of(folder / RECORDING)
+    rewrite_manifest(folder, lambda document: document["files"].update({RECORDING: listed}))
+
+
+def test_auto_without_a_recording_says_how_to_get_one(bundle_copy: CopyBundle) -> None:
+    folder = bundle_copy()
+    (folder / RECORDING).unlink()
+    rewrite_manifest(folder, lambda document: document["files"].pop(RECORDING))
+    with pytest.raises(InvalidRequest, match="run `offramp evaluate` on the model"):
+        choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+
+
+def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
+    tmp_path: Path,
+) -> None:
+    folder = write_task_bundle(tmp_path, Kind("single_label", learned=True))
+    policy = {"default": {"rule": "learned", "threshold": 0.1}}
+    rewrite_manifest(folder, lambda document: document.update(policy=policy))
+    with pytest.raises(InvalidRequest, match=r"auto: the default rule of .* name the layers"):
+        choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+
+
+def test_auto_is_refused_where_all_layers_are_one_whether_there_is_a_recording_or_not(
+    tmp_path: Path,
+) -> None:
+    albert = load_bundle(write_task_bundle(tmp_path, Kind("single_label", shared=True)))
+    assert albert.recording is None
+    with pytest.raises(InvalidRequest, match=r"auto: the layers of .* are one"):
+        choose_exits("auto", albert, Placement("cpu", "fp32"), 1)
+
+
+def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
+    tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
+    with pytest.raises(InvalidRequest, match="models that label tokens: name the layers"):
+        choose_exits("auto", tagger, Placement("cpu", "fp32"), 1)
+
+
+def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:
+    np.testing.assert_array_equal(bundle.recording, recording())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros((DEPTH, 2)), "has shape (4, 2); expected (4 exits, rows, 3 labels)"),
+        (np.zeros((DEPTH, 0, 3)), "has shape (4, 0, 3)"),
+        (np.zeros((DEPTH - 1, 2, 3)), "has shape (3, 2, 3)"),
+        (np.array([{"a": "pickle"}], object), "is no array"),
+        (np.full((DEPTH, 2, 3), "a"), "is no array of floating-point numbers"),
+        (b"PK\x05\x06" + bytes(18), "is no array of floating-point numbers"),
+        (b"", "is no array"),
+        (b"nonsense", "is no array"),
+    ],
+)
+def test_a_damaged_recording_is_refused(
+    tmp_path: Path, content: np.ndarray | bytes, message: str
+) -> None:
+    path = tmp_path / RECORDING
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        np.save(path, content, allow_pickle=True)
+    with pytest.raises(InvalidBundle, match=re.escape(message)):
+        read_recording(path, (DEPTH, len(LABELS)))
+
+
+def test_active_exits_of_an_unknown_model_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(InvalidRequest, match="of 'tony': no such model; there is tiny"):
+        assemble([bundle.folder], EngineOptions(), MemoryStore(), {"tony": [4]})
+
+
+def test_what_an_exit_costs_is_measured_on_one_engine(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def make(*arguments: Any, **more: Any) -> EngineCore:
+        made.append(EngineCore(*arguments, **more))
+        return made[-1]
+
+    monkeypatch.setattr(exit_costs, "EngineCore", make)
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH)
+    costs = exit_costs.measure_exit_costs(CpuRunner(bundle, "fp32", 1), shape, 64)
+    assert len(made) == 1
+    assert len(costs.segment_s) == DEPTH
+    assert min(costs.segment_s) > 0
+
+
+def test_auto_keeps_to_the_limit_on_memory_and_gives_all_back(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, loaded, gone = [], [], []
+
+    def build(bundle: Bundle, placement: Placement, num_threads: int, limit: Any) -> object:
+        chain = build_runner(bundle, placement, num_threads, limit)
+        limits.append(limit)
+        loaded.append(weakref.ref(chain))
+        return chain
+
+    monkeypatch.setattr(exit_choice, "build_runner", build)
+    monkeypatch.setattr(exit_choice, "give_back_memory", lambda: gone.append(loaded[0]() is None))
+    choose_exits("auto", bundle, Placement("cpu", "fp32"), 1, gpu_memory_gb=2.0)
+    assert limits == [2.0]
+    assert gone == [True]

@@ -1,0 +1,239 @@
+"""The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it.
+
+Requests come through Ray Serve's proxy; one cluster for all.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.bundle.loader import Bundle
+from serve.config import ServerConfig
+from serve.http.connection_dealer import ConnectionDealer
+from serve.http.listener import take_port
+from serve.policy.document import Policy
+from serve.policy.live import LivePolicy, VersionedPolicy
+from tests.serve.support.declarative import deploy_document, details_of, serving
+from tests.serve.support.live_server import LiveServer, Problem
+from tests.support.patience import until
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Ray's own imports are not free of them
+    from ray import serve as ray_serve
+    from ray._private import worker
+    from ray.experimental import internal_kv
+
+    from serve.app import bind
+    from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
+
+pytestmark = pytest.mark.ray
+
+POLICY = "/v1/models/tiny/policy"
+
+Deploy = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    """Start Ray and Ray Serve in this process."""
+    with serving() as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
+    """Deploy the app with a `user_config`, as `serve deploy` does."""
+
+    def deploy(user_config: dict[str, Any]) -> None:
+        config = {
+            "applications": [
+                {
+                    "name": "declared",
+                    "route_prefix": "/",
+                    "import_path": "serve.app:build",
+                    "args": {"bundles": [str(bundle_folder)], "precision": "fp32"},
+                    "deployments": [
+                        {
+                            "name": "Classifiers",
+                            "user_config": user_config,
+                            "graceful_shutdown_timeout_s": 2,
+                            "ray_actor_options": {"num_cpus": 0.5},
+                        }
+                    ],
+                }
+            ]
+        }
+        deploy_document(config, "declared")
+
+    return deploy
+
+
+def leave_at(layer: int) -> dict[str, Any]:
+    return {"policies": {"tiny": {"default": {"rule": "layer", "layer": layer}}}}
+
+
+def layer_now(server: LiveServer) -> int:
+    layer: int = server.answer("w1")["results"][0]["exit"]["layer"]
+    return layer
+
+
+def replica_pid() -> int:
+    """Return the process id of the only replica."""
+    details = details_of("declared")
+    [replica] = details["deployments"]["Classifiers"]["replicas"]
+    pid: int = replica["pid"]
+    return pid
+
+
+def log_of(pid: int) -> str:
+    """Return what a process of the cluster has written to stderr."""
+    logs = Path(worker._global_node.get_session_dir_path()) / "logs"
+    return "".join(path.read_text() for path in logs.glob(f"worker-*-{pid}.err"))
+
+
+def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
+    server: LiveServer, deploy: Deploy
+) -> None:
+    deploy(leave_at(1))
+    assert layer_now(server) == 1
+    report = server.http.get("/v1/models/tiny/policy").json()
+    assert (report["version"], report["source"]) == (1, "config")
+    pid = replica_pid()
+
+    deploy(leave_at(3))
+    until(lambda: layer_now(server) == 3)
+    assert replica_pid() == pid
+
+    for wrong, complaint in (
+        (leave_at(9), "policies.tiny: default: layer 9 has no exit"),
+        ({"policies": {"tiny": {"default": "nope"}}}, "policies.tiny: no profile 'nope'"),
+        ({"policies": {}, "colour": "red"}, "colour: unknown field"),
+        ({"policies": []}, "policies: must be a JSON object"),
+    ):
+        deploy(wrong)
+        until(lambda complaint=complaint: complaint in log_of(pid))  # type: ignore[misc]
+        assert layer_now(server) == 3
+        assert replica_pid() == pid
+        assert server.http.get("/health/ready").status_code == 200
+
+    deploy(leave_at(2))
+    until(lambda: layer_now(server) == 2)
+    assert replica_pid() == pid
+
+
+@pytest.fixture
+def store(server: LiveServer) -> RayStore:
+    return RayStore("store-test")
+
+
+def entry(version: int, layer: int = 1) -> VersionedPolicy:
+    policy = Policy.model_validate({"default": {"rule": "layer", "layer": layer}})
+    return VersionedPolicy(version=version, policy=policy, source="api", baseline="")
+
+
+def test_store_takes_each_version_once_and_gives_the_newest(store: RayStore) -> None:
+    assert (store.latest("m"), store.newest_version("m")) == (None, 0)
+    assert all(store.append("m", entry(version)) for version in range(1, 13))
+    assert not store.append("m", entry(12, layer=2))
+    assert store.latest("m") == entry(12)
+    assert store.newest_version("m") == 12
+    assert RayStore("other-app").latest("m") is None
+    assert store.latest("m2") is None
+
+
+def test_store_forgets_what_is_old(store: RayStore) -> None:
+    for version in range(1, KEPT_VERSIONS + 3):
+        store.append("old", entry(version))
+    assert len(store._keys("old")) == KEPT_VERSIONS
+    assert store.newest_version("old") == KEPT_VERSIONS + 2
+
+
+def test_entry_of_another_release_is_passed_over(store: RayStore, bundle: Bundle) -> None:
+    key = f"{store._prefix('tiny')}{7:010d}".encode()
+    internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
+    assert store.latest("tiny") is None
+    live = LivePolicy("tiny", bundle.manifest, store)
+    live.set_baseline(bundle.manifest.policy, "bundle")
+    assert live.current.version == 8
+    assert live.replace(Policy(), based_on=8).version == 9
+
+
+def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    assert server.refusal("")[:2] == (422, "invalid_request")
+    assert Problem.of(server.post("{"))[:2] == (400, "malformed_body")
+    assert Problem.of(server.post("{}", "text/plain"))[:2] == (415, "unsupported_media_type")
+    assert Problem.of(server.post(b" " * (2**21 + 1)))[:2] == (413, "body_too_large")
+    assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
+    assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
+    assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
+    wrong = {"policy": {"default": "nope"}}
+    assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
+    assert server.refusal("w1", timeout_ms=0).status == 422
+
+
+def test_docs_and_health_are_there(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    for path in ("/docs", "/openapi.json", "/health/live", "/health/ready", "/v1/models"):
+        assert server.http.get(path).status_code == 200
+        head = server.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: Deploy) -> None:
+    deploy({})
+    before = server.metric("offramp_client_disconnects_total")
+    answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
+    content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(content)
+    )
+
+    def all_answered(count: int) -> bool:
+        now = server.metric("offramp_requests_total", route="/v1/classify", code="200")
+        return now >= answered + count
+
+    def noticed() -> bool:
+        # Several at once, so that some are still in the queue when all leave.
+        with contextlib.ExitStack() as clients:
+            for _ in range(6):
+                clients.enter_context(server.half_sent(head + content))
+            until(lambda: server.metric("offramp_queue_depth") or all_answered(6))
+        return server.metric("offramp_client_disconnects_total") > before
+
+    until(noticed)
+    until(lambda: server.metric("offramp_queue_depth") == 0)
+    server.answer("w1")
+
+
+def test_replica_with_connections_of_its_own_answers_what_it_has_taken_in_before_it_ends(
+    server: LiveServer, bundle_folder: Path
+) -> None:
+    content = b'{"inputs": "w1"}'
+    head = (
+        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(content)
+    )
+    config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32")
+    options = {"graceful_shutdown_timeout_s": 60, "ray_actor_options": {"num_cpus": 0.1}}
+    with take_port("127.0.0.1", 0) as address, ConnectionDealer(address) as dealer:
+        live = LiveServer(address.getsockname()[1])
+        app = bind(config, dealer.place, **options)
+        ray_serve.run(app, name="listening", route_prefix="/listening")
+        dealer.listen()
+        with (
+            live.http,
+            live.half_sent(b"") as idle,
+            live.half_sent(head + content[:5]) as unfinished,
+        ):
+            assert live.answer("w1")["model"] == "tiny"
+            ray_serve.delete("listening", _blocking=False)
+            assert idle.recv(1) == b""
+            unfinished.sendall(content[5:])
+            assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+        until(lambda: "listening" not in ray_serve.status().applications)

@@ -1,0 +1,211 @@
+"""`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.bundle.loader import sha256_of
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.server_process import (
+    ServerProcess,
+    asking,
+    requests_in_flight,
+    run_offramp,
+)
+from tests.support.patience import until
+from tests.support.tiny import DEPTH
+
+pytestmark = pytest.mark.ray
+
+POLICY = "/v1/models/tiny/policy"
+
+
+@pytest.fixture(scope="module")
+def process(bundle_folder: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def server(process: ServerProcess) -> LiveServer:
+    return process.client()
+
+
+def by_replica(server: LiveServer, name: str) -> dict[str, float]:
+    """Return a metric's sum per replica."""
+    sums: Counter[str] = Counter()
+    for family in text_string_to_metric_families(server.http.get("/metrics").text):
+        for sample in family.samples:
+            if sample.name == name:
+                sums[sample.labels["replica"]] += sample.value  # type: ignore[assignment]
+    return dict(sums)
+
+
+def change_policy(server: LiveServer, layer: int) -> dict[str, Any]:
+    policy = {"default": {"rule": "layer", "layer": layer}}
+    response = server.http.put(POLICY, json={"policy": policy})
+    assert response.status_code == 200, response.text
+    change: dict[str, Any] = response.json()
+    return change
+
+
+def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> None:
+    before = by_replica(server, "offramp_exits_total")
+    num_asked = 0
+
+    def more_by_both() -> bool:
+        nonlocal num_asked
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(server.answer, [["w1", "w2 w3"]] * 16))
+        num_asked += sum(len(answer["results"]) for answer in answers)
+        after = by_replica(server, "offramp_exits_total")
+        return len(after) == 2 and all(n > before.get(r, 0) for r, n in after.items())
+
+    until(more_by_both)
+    counted = server.metric("offramp_exits_total") - sum(before.values())
+    assert counted == num_asked
+    assert server.metric("offramp_exit_layer_count") == server.metric("offramp_exits_total")
+    assert server.metric("offramp_replicas_scraped") == 2
+    assert server.metric("offramp_replicas_unreachable") == 0
+    assert server.metric("offramp_engine_up") == 2
+
+
+def test_cluster_has_no_process_that_nobody_hears_of(process: ServerProcess) -> None:
+    titles = b" ".join(process.titles())
+    assert b"gcs_server" in titles
+    for program in (b"monitor.py", b"dashboard.py", b"agent.py", b"runtime_env/agent", b"Proxy"):
+        assert program not in titles
+
+
+def test_new_policy_applies_to_the_next_request_in_every_replica(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    replicas = process.replicas()
+    assert len(replicas) == 2
+    names = set(by_replica(server, "offramp_policy_version"))
+    for layer in (1, 3, 2):
+        change = change_policy(server, layer)
+        assert {ack["replica"] for ack in change["replicas"]} == names
+        assert {ack["version"] for ack in change["replicas"]} == {change["version"]}
+        assert change["unconfirmed"] == 0
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(server.answer, ["w1"] * 32))
+        assert {a["policy_version"] for a in answers} == {change["version"]}
+        assert {a["results"][0]["exit"]["layer"] for a in answers} == {layer}
+        versions = by_replica(server, "offramp_policy_version")
+        assert versions == dict.fromkeys(names, change["version"])
+    assert process.replicas() == replicas
+
+
+def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServer) -> None:
+    version = server.http.get(POLICY).json()["version"]
+    body = {"policy": {}, "version": version}
+    with ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(lambda _: server.http.put(POLICY, json=body).status_code, range(8)))
+    assert Counter(codes) == {200: 1, 409: 7}
+
+
+def test_killed_replica_comes_back_with_the_live_policy(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    change = change_policy(server, 3)
+    names = set(by_replica(server, "offramp_policy_version"))
+    replicas = process.replicas()
+    os.kill(next(iter(replicas)).pid, signal.SIGKILL)
+
+    def recovered() -> bool:
+        # Not asked earlier: connections of the killed one end when it has.
+        if len(process.replicas() - replicas) < 1:
+            return False
+        return server.http.get("/metrics").status_code == 200
+
+    until(recovered, every_s=0.2)
+    until(lambda: len(by_replica(server, "offramp_policy_version")) == 2, every_s=0.2)
+    versions = by_replica(server, "offramp_policy_version")
+    assert versions == dict.fromkeys(versions, change["version"])
+    assert len(set(versions) - names) == 1
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(server.answer, ["w1"] * 32))
+    assert {a["policy_version"] for a in answers} == {change["version"]}
+    assert {a["results"][0]["exit"]["layer"] for a in answers} == {3}
+    assert DEPTH != 3
+
+
+def test_nobody_notices_that_the_controller_was_killed(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    replicas = process.replicas()
+    [controller] = process.titled(b"ServeController")
+    os.kill(controller.pid, signal.SIGKILL)
+    until(lambda: process.titled(b"ServeController") - {controller})
+    names = set(by_replica(server, "offramp_policy_version"))
+    until(lambda: {ack["replica"] for ack in change_policy(server, 2)["replicas"]} == names)
+    assert process.replicas() == replicas
+
+
+def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    # The last one: it ends the server that all tests above share.
+    assert len(process.left()) > 5
+    with requests_in_flight(server) as statuses, asking(server) as outcomes:
+        until(lambda: outcomes["200 application/json"])
+        process.send(signal.SIGTERM)
+        # Ray's core would abort the process 3 s after a signal that it has heard of.
+        time.sleep(4)
+        assert statuses() == [200] * 8
+        process.press_ctrl_c()
+        process.press_ctrl_c()
+        assert process.exit_status() == 0, process.output
+    assert set(outcomes) <= {"200 application/json", "503 application/json", "refused"}
+    assert outcomes["refused"]
+    assert process.output.splitlines()[-1] == "stopped"
+    assert "Traceback" not in process.output
+    assert "SIGTERM received" not in process.output
+    assert not process.left()
+
+
+def test_signal_during_the_start_leaves_nothing(bundle_folder: Path) -> None:
+    with ServerProcess(bundle_folder, "--port", "0") as process:
+        until(lambda: len(process.left()) > 1)
+        process.send(signal.SIGTERM)
+        assert process.exit_status() == 0
+        assert process.output.splitlines()[-1] == "stopped"
+        assert not process.left()
+
+
+def test_ray_that_does_not_start_is_an_error_in_one_line(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("too-long-for-a-socket" * 5)
+    folder.mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(folder))
+    status, _, error = run_offramp("serve", bundle_folder, "--port", "0", "--precision", "fp32")
+    assert status == 2, error
+    assert error.count("\n") == 1
+    assert error.startswith("offramp: Ray does not start: ")
+    assert "cannot exceed 107 bytes" in error
+
+
+def test_replica_that_cannot_start_is_an_error_in_one_line(
+    bundle_copy: Callable[..., Path],
+) -> None:
+    folder = bundle_copy()
+    segment = "segments/fp32/02.onnx"
+    (folder / segment).write_bytes(b"no ONNX")
+    digest = sha256_of(folder / segment)
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))
+    status, _, error = run_offramp("serve", folder, "--port", "0", "--precision", "fp32")
+    assert status == 2, error
+    assert error.count("\n") == 1
+    assert error.startswith("offramp: the replicas do not start: ")
+    assert f"ONNX Runtime cannot load {folder}/{segment}" in error

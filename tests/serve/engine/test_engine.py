@@ -1,0 +1,270 @@
+"""The engine's thread: admission, delivery, drain, death."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import pytest
+
+from serve.engine.admission import QueueLimits
+from serve.engine.cost_model import CostModel
+from serve.engine.engine import Engine
+from serve.engine.executor import ModelShape
+from serve.engine.row import Answer, Outcome
+from serve.errors import InvalidRequest, Overloaded, Unavailable
+from serve.rules import EntropyRule
+from tests.serve.support.fake_runner import FakeRunner, Heads, fake_row
+from tests.support.traits import two_labels
+
+EXITS = (1, 2)
+PATIENCE_S = 30.0
+
+
+class Collected:
+    """Takes outcomes in; `wait_for` returns once there are as many as asked for."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self._more = threading.Condition()
+
+    def __call__(self, outcomes: Sequence[Outcome]) -> None:
+        with self._more:
+            self.outcomes += outcomes
+            self._more.notify_all()
+
+    def wait_for(self, count: int) -> dict[int, object]:
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.outcomes) >= count, PATIENCE_S)
+            return {outcome.row.tag: outcome.result for outcome in self.outcomes}
+
+
+class Gate:
+    """Heads that hold the engine's thread in a segment until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, key: int, index: int) -> tuple[float, float]:
+        self.entered.set()
+        assert self.open.wait(PATIENCE_S)
+        return 1.0, 0.0
+
+
+MakeEngine = Callable[..., tuple[Engine, Collected]]
+
+
+@pytest.fixture
+def make_engine() -> Iterator[MakeEngine]:
+    """Return a factory of started engines; all are stopped in the end."""
+    engines = []
+
+    def make(
+        heads: Heads = lambda key, index: (1.0, 0.0), limits: QueueLimits | None = None
+    ) -> tuple[Engine, Collected]:
+        collected = Collected()
+        engine = Engine(
+            FakeRunner(len(EXITS), heads),
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
+            collected,
+            queue_limits=limits or QueueLimits(),
+        )
+        engine.start()
+        engines.append(engine)
+        return engine, collected
+
+    yield make
+    for engine in engines:
+        engine.stop(0)
+
+
+def test_rows_from_many_threads_each_get_one_answer(make_engine: MakeEngine) -> None:
+    engine, collected = make_engine()
+
+    def submit(first: int) -> None:
+        for key in range(first, first + 200, 4):
+            engine.submit([fake_row(k, 1 + k % 7) for k in range(key, key + 4)])
+
+    threads = [threading.Thread(target=submit, args=(1 + 200 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results = collected.wait_for(800)
+    assert sorted(results) == list(range(1, 801))
+    assert all(isinstance(result, Answer) for result in results.values())
+    assert engine.stop(PATIENCE_S)
+    assert len(collected.outcomes) == 800
+    assert engine.backlog[:2] == (0, 0)
+
+
+def test_a_full_queue_refuses_all_rows_of_a_request_and_harms_no_other(
+    make_engine: MakeEngine,
+) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate, QueueLimits(max_rows=3, max_tokens=100))
+    engine.submit([fake_row(1), fake_row(2)])
+    with pytest.raises(Overloaded, match="2 rows") as refusal:
+        engine.submit([fake_row(3), fake_row(4)])
+    assert refusal.value.retry_after_s >= 1
+    engine.submit([fake_row(5)])
+    gate.open.set()
+    assert sorted(collected.wait_for(3)) == [1, 2, 5]
+    engine.submit([fake_row(6), fake_row(7), fake_row(8)])
+    collected.wait_for(6)
+
+
+def test_what_would_never_fit_is_refused_for_good(make_engine: MakeEngine) -> None:
+    engine, _ = make_engine(limits=QueueLimits(max_rows=2, max_tokens=10))
+    with pytest.raises(InvalidRequest, match="send fewer at once"):
+        engine.submit([fake_row(1, 1), fake_row(2, 1), fake_row(3, 1)])
+    with pytest.raises(InvalidRequest, match="11 tokens"):
+        engine.submit([fake_row(1, 11)])
+
+
+def test_tokens_are_bounded_too(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate, QueueLimits(max_rows=10, max_tokens=10))
+    engine.submit([fake_row(1, 8)])
+    with pytest.raises(Overloaded, match="8 tokens"):
+        engine.submit([fake_row(2, 3)])
+    gate.open.set()
+    collected.wait_for(1)
+
+
+def test_draining_refuses_new_rows_and_answers_those_it_has(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate)
+    engine.submit([fake_row(key) for key in (1, 2, 3)])
+    assert gate.entered.wait(PATIENCE_S)
+    stopping = threading.Thread(target=engine.stop, args=(PATIENCE_S,))
+    stopping.start()
+    while True:
+        try:
+            engine.submit([fake_row(9)])
+        except Unavailable:
+            break
+    gate.open.set()
+    stopping.join()
+    results = {k: v for k, v in collected.wait_for(3).items() if k != 9}
+    assert all(isinstance(result, Answer) for result in results.values())
+    assert not engine.alive
+
+
+def test_a_drain_that_takes_too_long_ends_with_an_error_for_every_row(
+    make_engine: MakeEngine,
+) -> None:
+    gate = Gate()
+    engine, collected = make_engine(gate)
+    engine.submit([fake_row(1, 3), fake_row(2, 30)])
+    assert gate.entered.wait(PATIENCE_S)
+    verdicts: list[bool] = []
+    stopping = threading.Thread(target=lambda: verdicts.append(engine.stop(0)))
+    stopping.start()
+    while not engine._aborting:
+        pass
+    gate.open.set()
+    stopping.join()
+    assert verdicts == [False]
+    results = collected.wait_for(2)
+    assert all(isinstance(result, Unavailable) for result in results.values())
+
+
+def test_when_the_engine_dies_every_row_gets_an_error_and_health_shows_it(
+    make_engine: MakeEngine,
+) -> None:
+    def heads(key: int, index: int) -> tuple[float, float]:
+        if key == 1:
+            raise SystemExit  # what no segment is allowed to survive
+        return 1.0, 0.0
+
+    engine, collected = make_engine(heads)
+    engine.submit([fake_row(1, 3), fake_row(2, 3), fake_row(3, 30)])
+    results = collected.wait_for(3)
+    assert all(isinstance(result, Unavailable) for result in results.values())
+    engine._thread.join(PATIENCE_S)
+    assert not engine.alive
+    with pytest.raises(Unavailable, match="has died"):
+        engine.submit([fake_row(4)])
+    assert len(collected.outcomes) == 3
+
+
+def test_row_that_kills_the_engine_on_its_way_into_a_batch_is_not_lost(
+    make_engine: MakeEngine,
+) -> None:
+    engine, collected = make_engine()
+    no_rule = fake_row(1, 3)
+    no_rule.rule = None  # type: ignore[assignment]
+    engine.submit([fake_row(2, 30), no_rule, fake_row(3, 3)])
+    results = collected.wait_for(3)
+    assert all(isinstance(results[key], Unavailable) for key in (1, 3))
+    engine._thread.join(PATIENCE_S)
+    assert len(collected.outcomes) == 3
+    assert engine.backlog.rows == 0
+
+
+def test_an_engine_that_never_started_admits_nothing(make_engine: MakeEngine) -> None:
+    engine = Engine(
+        FakeRunner(1, lambda k, i: (0.0,)), ModelShape(two_labels((1,)), (1.0,)), Collected()
+    )
+    with pytest.raises(Unavailable):
+        engine.submit([fake_row(1)])
+    assert engine.stop(0)
+
+
+def test_the_backlog_is_read_while_no_row_comes_or_goes(make_engine: MakeEngine) -> None:
+    def rows_may_come() -> bool:
+        if free := engine._lock.acquire(blocking=False):
+            engine._lock.release()
+        return free
+
+    class Prying(CostModel):
+        """Tells, in place of a segment's time, whether another thread could submit rows now."""
+
+        def segment_s(self, index: int, num_rows: int, num_tokens: int) -> float:
+            return pool.submit(rows_may_come).result(PATIENCE_S)
+
+    gate = Gate()
+    engine, _ = make_engine(gate)
+    engine._admission._costs = Prying(len(EXITS))
+    engine.submit([fake_row(1)])
+    with ThreadPoolExecutor(1) as pool:
+        assert engine.backlog.seconds == 0
+    gate.open.set()
+
+
+def test_rows_that_come_just_before_the_stop_are_answered() -> None:
+    def come_and_stop() -> None:
+        if engine._accepting:
+            engine.submit([fake_row(1)])
+            engine._accepting = False
+            engine._inbox.put(())
+
+    class Interrupted(SimpleQueue):  # type: ignore[type-arg]
+        """All that others do happens while the engine's thread first looks at this inbox."""
+
+        def empty(self) -> bool:
+            found = super().empty()
+            come_and_stop()
+            return found
+
+        def get(self, block: bool = True, timeout: float | None = None) -> object:
+            come_and_stop()
+            return super().get(block, timeout)
+
+    collected = Collected()
+    runner = FakeRunner(len(EXITS), lambda key, index: (1.0, 0.0))
+    engine = Engine(runner, ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)), collected)
+    engine._inbox = Interrupted()
+    engine._accepting = True
+    engine._live()
+    assert isinstance(collected.wait_for(1)[1], Answer)
+
+
+def test_infinite_logits_are_passed_without_a_warning(make_engine: MakeEngine) -> None:
+    engine, collected = make_engine(lambda key, index: (1.0, 0.0) if index else (math.inf, 0.0))
+    engine.submit([fake_row(1, rule=EntropyRule(threshold=0.7))])
+    result = collected.wait_for(1)[1]
+    assert isinstance(result, Answer)
+    assert result.exit_index == 1

@@ -1,0 +1,185 @@
+"""Segments that misbehave on purpose, around a real (tiny) model's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.bundle.loader import Bundle
+from serve.engine.batch import Batch
+from serve.engine.core import EngineCore, ModelShape
+from serve.engine.executor import ChainSteps
+from serve.engine.out_of_memory import out_of_memory
+from serve.engine.row import Answer, Row
+from serve.engine.runner import Step
+from serve.engine.scheduler import BatchLimits
+from serve.errors import ModelFailure
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
+from serve.runtime.cpu_runner import CpuRunner
+from tests.support.tiny import DEPTH
+
+NEVER = NeverRule()
+NO_MEMORY = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
+    "MatMul node. bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 9437184"
+)
+
+
+class Faulty:
+    """A chain that does `fault(index, number of rows, step)` after each segment."""
+
+    def __init__(self, chain: CpuRunner, fault: Callable[[int, int, Step], Step]) -> None:
+        self._chain, self._fault = chain, fault
+        self.runs: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._chain)
+
+    def start(self, ids: Any, mask: Any, types: Any) -> Step:
+        return self._after(0, len(mask), self._chain.start(ids, mask, types))
+
+    def advance(self, index: int, hidden: Any, keep: Any, mask: Any) -> Step:
+        return self._after(index, len(mask), self._chain.advance(index, hidden, keep, mask))
+
+    def join(self, parts: Any) -> Any:
+        return self._chain.join(parts)
+
+    def _after(self, index: int, num_rows: int, step: Step) -> Step:
+        self.runs.append((index, num_rows))
+        return self._fault(index, num_rows, step)
+
+
+@pytest.fixture(scope="module")
+def chain(bundle: Bundle) -> CpuRunner:
+    return CpuRunner(bundle, "fp32", num_threads=1)
+
+
+def answers(
+    bundle: Bundle, runner: Any, lengths: list[int], rule: ExitRule = NEVER
+) -> dict[int, Any]:
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
+    limits = BatchLimits(max_tokens=64)
+    core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
+    core.add(
+        [
+            Row(ids := np.arange(5, 5 + n), 0 * ids, rule, tag=tag, admitted_s=0.0)
+            for tag, n in enumerate(lengths)
+        ]
+    )
+    results = {}
+    while core:
+        for row, result in core.turn():
+            assert row.tag not in results
+            results[row.tag] = result
+    return results
+
+
+def test_a_segment_that_raises_fails_its_batches_rows_only(
+    bundle: Bundle, chain: CpuRunner
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index == 2 and num_rows == 3:
+            raise RuntimeError("a kernel failed")
+        return step
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60])
+    assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
+    assert isinstance(results[3], Answer)
+
+
+@pytest.mark.parametrize("first_short", range(DEPTH))
+def test_a_batch_too_large_for_the_memory_is_split_and_tried_again(
+    bundle: Bundle, chain: CpuRunner, first_short: int
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index >= first_short and num_rows > 2:
+            raise RuntimeError(NO_MEMORY)
+        return step
+
+    lengths = [6, 4, 5, 6]
+    runner = Faulty(chain, fault)
+    results = answers(bundle, runner, lengths)
+    expected = answers(bundle, chain, lengths)
+    assert (first_short, 4) in runner.runs
+    for tag, answer in expected.items():
+        assert isinstance(results[tag], Answer)
+        np.testing.assert_allclose(results[tag].logits, answer.logits, atol=1e-5)
+
+
+def test_logits_that_nobody_can_judge_fail_their_batches_rows_only(
+    bundle: Bundle, chain: CpuRunner
+) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        broken = index == 1 and num_rows == 3
+        return Step(step.hidden, step.logits[:, :0]) if broken else step
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60], EntropyRule(threshold=0.01))
+    assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
+    assert isinstance(results[3], Answer)
+
+
+def test_no_exit_is_skipped_where_judging_runs_out_of_memory(
+    bundle: Bundle, chain: CpuRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = ChainSteps.judge
+
+    def short(steps: ChainSteps, batch: Batch) -> Any:
+        if batch.depth == 2 and len(batch.rows) == 3:
+            raise MemoryError
+        return judge(steps, batch)
+
+    monkeypatch.setattr(ChainSteps, "judge", short)
+    runner = Faulty(chain, lambda index, num_rows, step: step)
+    results = answers(bundle, runner, [6, 6, 6], LayerRule(layer=2))
+    assert all(isinstance(results[tag], ModelFailure) for tag in range(3))
+    assert max(index for index, _ in runner.runs) == 1, "none goes past the exit it is to leave at"
+
+
+def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: CpuRunner) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        if index == 1 and num_rows > 1:
+            raise MemoryError
+        return step
+
+    runner = Faulty(chain, fault)
+    results = answers(bundle, runner, [6, 6, 6])
+    assert [isinstance(results[tag], Answer) for tag in range(3)] == [True, False, False]
+    assert runner.runs.count((1, 2)) == 1
+
+
+def test_a_row_that_is_too_large_alone_is_given_up(bundle: Bundle, chain: CpuRunner) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        raise MemoryError
+
+    assert isinstance(answers(bundle, Faulty(chain, fault), [6])[0], ModelFailure)
+
+
+def test_logits_that_are_not_numbers_fail_their_rows_only(bundle: Bundle, chain: CpuRunner) -> None:
+    def fault(index: int, num_rows: int, step: Step) -> Step:
+        logits = step.logits.copy()
+        logits[1] = np.nan
+        return Step(step.hidden, logits)
+
+    results = answers(bundle, Faulty(chain, fault), [6, 6, 6])
+    assert isinstance(results[1], ModelFailure)
+    assert isinstance(results[0], Answer)
+    assert isinstance(results[2], Answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (NO_MEMORY, True),
+        ("CUDA failure 2: out of memory ; GPU=0", True),
+        ("std::bad_alloc", True),
+        ("Available memory of 123 is smaller than requested bytes of 456", True),
+        ("CUDA_ERROR_OUT_OF_MEMORY", True),
+        ("Memory allocation failed. Size=4096", True),
+        ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", True),
+        ("CUDNN failure: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
+        ("Got invalid dimensions for input: hidden", False),
+    ],
+)
+def test_out_of_memory_is_told_by_what_the_runtime_says(said: str, expected: bool) -> None:
+    assert out_of_memory(RuntimeError(said)) is expected

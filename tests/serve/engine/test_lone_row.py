@@ -1,0 +1,228 @@
+"""A row that is alone goes from segment to segment by itself, and notices when that must end."""
+
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serve.criteria.judge import Reason
+from serve.engine.core import EngineCore, ModelShape
+from serve.engine.cost_model import SegmentCost
+from serve.engine.row import Answer, BatchStats, Outcome, Row
+from serve.engine.runner import Hidden, Ids, Step
+from serve.engine.scheduler import BatchLimits
+from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from tests.serve.support.fake_runner import FakeRunner, fake_row
+from tests.support.traits import two_labels
+
+EXITS = (1, 2, 3, 4, 5, 6)
+UNSURE = (0.0, 0.1)
+SURE = (0.0, 9.0)
+
+
+class Bench:
+    """An engine core that nobody calls between segments unless the test says so.
+
+    `between` runs before each look at whether somebody waits.
+    """
+
+    def __init__(self, sure_from: int = 9, between: Callable[[int], bool] | None = None) -> None:
+        self.now_s = 0.0
+        self.seen: list[BatchStats] = []
+        self.between = between or (lambda runs: False)
+        self.runner = FakeRunner(
+            len(EXITS), lambda key, index: SURE if index >= sure_from else UNSURE
+        )
+        self.core = EngineCore(
+            self.runner,
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
+            BatchLimits(),
+            lambda: self.now_s,
+            self.seen.append,
+            lambda: self.between(len(self.runner.runs)),
+        )
+
+    def turn(self, *rows: Row) -> list[Outcome]:
+        for row in rows:
+            row.admitted_s = self.now_s
+        self.core.add(list(rows))
+        return self.core.turn()
+
+
+@pytest.mark.parametrize(
+    ("rule", "index", "reason"),
+    [
+        (EntropyRule(threshold=0.3), 3, Reason.CONFIDENT),
+        (EntropyRule(threshold=0), 5, Reason.FINAL),
+        (LayerRule(layer=5), 4, Reason.LAYER),
+        (NeverRule(), 5, Reason.FINAL),
+        (NeverRule(max_layer=3), 2, Reason.MAX_LAYER),
+        (PatienceRule(patience=2), 2, Reason.PATIENCE),
+    ],
+)
+def test_lone_row_is_answered_in_one_turn(rule: ExitRule, index: int, reason: Reason) -> None:
+    bench = Bench(sure_from=3)
+    ((_, answer),) = bench.turn(fake_row(1, rule=rule))
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (index, reason)
+    assert answer.logits.tolist() == np.array(SURE if index >= 3 else UNSURE, np.float32).tolist()
+    assert not bench.core
+
+
+def test_every_run_is_written_down_once_the_answer_is_out() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1, 7))
+    assert bench.seen == []
+    bench.core.write_books()
+    assert [(s.exit_index, s.num_rows, s.num_tokens) for s in bench.seen] == [
+        (index, 1, 7) for index in range(len(EXITS))
+    ]
+
+
+def test_next_turn_writes_down_what_nobody_has_asked_for() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1))
+    bench.turn(fake_row(2))
+    assert len(bench.seen) == len(EXITS)
+
+
+def test_row_waits_for_those_who_come() -> None:
+    bench = Bench(between=lambda runs: runs == 2)
+    assert bench.turn(fake_row(1)) == []
+    assert [run.keys for run in bench.runner.runs] == [[1], [1]]
+    outcomes = [*bench.turn(fake_row(2)), *bench.turn()]
+    while bench.core:
+        outcomes += bench.turn()
+    assert {outcome.row.tag for outcome in outcomes} == {1, 2}
+    assert sum(run.keys.count(1) for run in bench.runner.runs) == len(EXITS)
+
+
+def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
+    row = fake_row(1)
+
+    def leave(runs: int) -> bool:
+        row.cancelled = runs == 2
+        return False
+
+    bench = Bench(between=leave)
+    outcomes = [*bench.turn(row), *bench.turn()]
+    ((_, error),) = outcomes
+    assert isinstance(error, Cancelled)
+    assert len(bench.runner.runs) == 3
+
+
+def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
+    bench = Bench()
+
+    def pass_time(runs: int) -> bool:
+        bench.now_s = float(runs)
+        return False
+
+    bench.between = pass_time
+    outcomes = [*bench.turn(fake_row(1, rule=EntropyRule(threshold=0.3), deadline_s=2.5))]
+    outcomes += bench.turn()
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (2, Reason.DEADLINE)
+    assert answer.signal == pytest.approx(math.log(2), abs=2e-3)
+
+
+def test_row_with_others_in_flight_is_judged_as_ever() -> None:
+    bench = Bench()
+    bench.turn(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]]
+
+
+def test_row_that_others_leave_behind_goes_on_alone() -> None:
+    bench = Bench()
+    one, other = fake_row(1, 3), fake_row(2, 3, LayerRule(layer=2))
+    outcomes = [*bench.turn(one, other), *bench.turn()]
+    assert [outcome.row.tag for outcome in outcomes] == [2]
+    ((_, answer),) = bench.turn()
+    assert isinstance(answer, Answer)
+    assert answer.exit_index == len(EXITS) - 1
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]] * 2 + [[1]] * 4
+
+
+@pytest.mark.parametrize(("waited_s", "held_from_s"), [(0.0, 5.0), (0.004, 5.0), (9.0, 14.0)])
+def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
+    waited_s: float, held_from_s: float
+) -> None:
+    bench = Bench(between=lambda runs: runs == 2)
+    bench.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
+    row = fake_row(1, admitted_s=5.0)
+    bench.core.add([row])
+    bench.now_s = 5.0 + waited_s
+    assert bench.core.turn() == []
+    (party,) = bench.core._scheduler._parties
+    assert party.held_from_s == held_from_s, "5 times 6 ms since it came, or since it started"
+    assert row.started_s == bench.now_s
+
+
+def test_hidden_states_of_those_who_have_left_are_given_back() -> None:
+    """They are most of a large batch's memory."""
+    bench = Bench()
+    run, held = bench.runner._step, list[weakref.ref[Hidden]]()
+
+    class Kept(np.ndarray):  # which can be referred to weakly
+        pass
+
+    def note(index: int, ids: Ids, mask: Ids) -> Step:
+        step = run(index, np.asarray(ids), mask)
+        assert [ref() is None for ref in held[:-1]] == [True] * (index - 1), "but those it reads"
+        hidden = step.hidden.copy().view(Kept)
+        held.append(weakref.ref(hidden))
+        return step._replace(hidden=hidden)
+
+    bench.runner._step = note  # type: ignore[method-assign]
+    others = [fake_row(key, 3, LayerRule(layer=2)) for key in range(2, 9)]
+    outcomes = [*bench.turn(fake_row(1, 3), *others), *bench.turn(), *bench.turn()]
+    assert [isinstance(outcome.result, Answer) for outcome in outcomes] == [True] * 8
+    assert len(held) == len(EXITS)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("waited_for", [False, True])
+@pytest.mark.parametrize("gone", [{"cancelled": True}, {"deadline_s": 0.001}])
+def test_row_that_nobody_waits_for_does_not_start(
+    gone: dict[str, Any], waited_for: bool, others: int
+) -> None:
+    bench = Bench(between=lambda runs: waited_for)
+    bench.now_s = 0.001  # the last look at all who wait was less than 5 ms ago
+    rows = [fake_row(1, **gone), *(fake_row(2 + key) for key in range(others))]
+    outcomes = bench.turn(*rows)
+    while bench.core:
+        outcomes += bench.turn()
+    results = {row.tag: result for row, result in outcomes}
+    assert isinstance(results.pop(1), Cancelled if "cancelled" in gone else DeadlineExceeded)
+    assert [isinstance(result, Answer) for result in results.values()] == [True] * others
+    assert not any(1 in run.keys for run in bench.runner.runs)
+
+
+def test_row_whose_trail_is_wanted_is_judged_at_every_exit() -> None:
+    bench = Bench(between=lambda runs: False)
+    row = fake_row(1, trail=[])
+    while not (outcomes := bench.turn(*([row] if not bench.core else []))):
+        pass
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    assert [passed.exit_index for passed in answer.trail] == list(range(len(EXITS)))
+
+
+def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:
+    bench = Bench()
+    step = bench.runner.advance
+
+    def break_down(index: int, *arguments: object) -> object:
+        if index == 3:
+            raise RuntimeError("broken")
+        return step(index, *arguments)  # type: ignore[arg-type]
+
+    bench.runner.advance = break_down  # type: ignore[method-assign, assignment]
+    ((_, error),) = bench.turn(fake_row(1))
+    assert isinstance(error, ModelFailure)
+    assert not bench.core

@@ -1,0 +1,171 @@
+"""What rows leave with, task by task, and what they take along of the exits they came by."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from serve.criteria.judge import Reason
+from serve.engine.batch import Batch
+from serve.engine.core import EngineCore, ModelShape
+from serve.engine.outputs import final_outputs, note_passing
+from serve.engine.row import Answer, Row
+from serve.engine.scheduler import BatchLimits
+from serve.rules import ConfidenceRule, EntropyRule, NeverRule, VotingRule
+from serve.rules.traits import Task, Traits
+from tests.serve.support.fake_runner import FakeRunner, FakeSharedRunner, Heads, fake_row
+from tests.support.traits import two_labels
+
+SURE, UNSURE, OTHER = (9.0, 0.0), (0.1, 0.0), (0.0, 2.0)
+INF, NAN = math.inf, math.nan
+
+
+def batch_of(task: Task, logits: Sequence[Sequence[object]], lengths: Sequence[int]) -> Batch:
+    """Return a batch that has come by the first of two exits with these logits."""
+    labels = ("a",) if task == "regression" else ("a", "b")
+    batch = Batch([fake_row(key, length) for key, length in enumerate(lengths, 1)])
+    batch.prepare(Traits((1, 2), labels, task), shared=False)
+    batch.land(None)
+    batch.logits = np.array(logits, np.float32)
+    return batch
+
+
+def broken(task: Task, logits: Sequence[object]) -> bool:
+    batch = batch_of(task, [logits], [1])  # type: ignore[list-item]
+    ((*_, says_nothing),) = final_outputs(batch, np.array([0]), task)
+    return bool(says_nothing)
+
+
+@pytest.mark.parametrize(
+    ("task", "nothing", "something"),
+    [
+        ("single_label", [(NAN, 0), (INF, 0), (-INF, -INF)], [(-INF, 0), (3, -9)]),
+        ("multi_label", [(NAN, 0), (INF, NAN)], [(INF, -INF), (-INF, -INF), (3, -9)]),
+        ("regression", [(NAN,), (INF,), (-INF,)], [(0,), (-3e38,)]),
+        ("token", [[(NAN, 0)], [(INF, 0)], [(-INF, -INF)]], [[(-INF, 0)], [(3, -9)]]),
+    ],
+)
+def test_logits_say_nothing_where_the_task_can_make_nothing_of_them(
+    task: Task, nothing: list[Sequence[object]], something: list[Sequence[object]]
+) -> None:
+    assert [broken(task, logits) for logits in nothing] == [True] * len(nothing)
+    assert [broken(task, logits) for logits in something] == [False] * len(something)
+
+
+def test_a_row_takes_its_own_tokens_and_padding_says_nothing_of_it() -> None:
+    logits = np.arange(16.0).reshape(2, 4, 2)
+    logits[0, 3] = NAN  # padding of the row of three tokens
+    batch = batch_of("token", logits.tolist(), [3, 4])
+    short, long = final_outputs(batch, np.array([0, 1]), "token")
+    np.testing.assert_array_equal(short[0], logits[0, :3])
+    np.testing.assert_array_equal(long[0], logits[1])
+    assert (short[1:], long[1:]) == ((0, -1, False), (0, -1, False))
+
+
+def test_special_tokens_do_not_count_but_must_say_something() -> None:
+    row = Row(np.ones(3, np.int64), np.zeros(3, np.int64), NeverRule())
+    row.counted = np.array([False, True, False])
+    other = fake_row(2, 2)
+    batch = Batch([row, other])
+    batch.prepare(Traits((1, 2), ("a", "b"), "token"), shared=False)
+    assert batch.counted is not None
+    assert batch.counted.tolist() == [[False, True, False], [True, True, False]]
+    batch.land(None)
+    batch.logits = np.zeros((2, 3, 2), np.float32)
+    batch.logits[0, 0] = NAN
+    assert [leave[3] for leave in final_outputs(batch, np.array([0, 1]), "token")] == [True, False]
+
+
+def test_trails_are_copies_and_only_for_those_who_want_them() -> None:
+    batch = batch_of("token", np.zeros((2, 4, 2)).tolist(), [3, 4])
+    batch.rows[0].trail = []
+    batch.signals = np.array([0.5, 0.25], np.float32)
+    note_passing(batch, np.array([0, 1]))
+    batch.logits[:] = 7
+    assert batch.rows[1].trail is None
+    (passed,) = batch.rows[0].trail
+    assert (passed.exit_index, passed.signal) == (0, 0.5)
+    np.testing.assert_array_equal(passed.logits, np.zeros((3, 2)))
+
+
+class Bench:
+    """An engine core over fake segments, with a clock that only the test moves."""
+
+    def __init__(self, heads: Heads, shared: bool) -> None:
+        self.now_s = 0.0
+        exits = (1, 3, 6) if shared else (1, 2, 3)
+        runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(3, heads)
+        shape = ModelShape(two_labels(exits), (1.0,) * 3)
+        self.core = EngineCore(runner, shape, BatchLimits(), lambda: self.now_s, lambda stats: None)
+
+    def add(self, *rows: Row) -> None:
+        for row in rows:
+            row.admitted_s = self.now_s
+        self.core.add(list(rows))
+
+    def finish(self) -> dict[int, Answer]:
+        outcomes = []
+        while self.core:
+            outcomes += self.core.turn()
+        assert all(isinstance(outcome.result, Answer) for outcome in outcomes)
+        return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for(shared: bool) -> None:
+    said = {(1, 0): UNSURE, (1, 1): OTHER, (1, 2): SURE}
+    bench = Bench(lambda key, index: said.get((key, index), UNSURE), shared)
+    bench.add(fake_row(1, rule=EntropyRule(threshold=0.2), trail=[]), fake_row(2))
+    answers = bench.finish()
+    trail = answers[1].trail
+    assert [passed.exit_index for passed in trail] == [0, 1, 2]
+    np.testing.assert_array_equal([p.logits for p in trail], np.float32([UNSURE, OTHER, SURE]))
+    assert [passed.signal for passed in trail][-1] == answers[1].signal
+    assert answers[2].trail == ()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest(shared: bool) -> None:
+    said = [UNSURE, OTHER, UNSURE]
+    bench = Bench(lambda key, index: said[index], shared)
+    bench.add(fake_row(1, rule=ConfidenceRule(threshold=0.99, fallback="most_confident")))
+    bench.add(fake_row(2))
+    answers = bench.finish()
+    assert (answers[1].exit_index, answers[1].head_index) == (2, 1)
+    assert answers[1].logits.tolist() == list(OTHER)
+    assert (answers[2].exit_index, answers[2].head_index) == (2, 2)
+    assert answers[2].logits.tolist() == pytest.approx(list(UNSURE))
+
+
+def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:
+    said = [OTHER, OTHER, SURE]
+    bench = Bench(lambda key, index: said[index], shared=False)
+    bench.add(fake_row(1, rule=VotingRule(votes=3)))
+    answer = bench.finish()[1]
+    assert (answer.reason, answer.label, answer.head_index) == (Reason.FINAL, 1, 2)
+    assert answer.logits.tolist() == list(SURE)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_late_row_leaves_with_the_answer_that_its_rule_gives_by_then(
+    shared: bool, joined: bool
+) -> None:
+    """Also where it comes by no exit any more between being joined by others and its deadline."""
+    said = [OTHER, UNSURE, SURE]
+    bench = Bench(lambda key, index: said[index], shared)
+    rule = ConfidenceRule(threshold=0.999, fallback="most_confident")
+    bench.add(fake_row(1, 5, rule, deadline_s=1.0), fake_row(2, 7))
+    turns = {False: 2, True: 4}[shared]  # the second exit, and one layer on
+    for turn in range(turns):
+        if joined and turn == turns - 1:
+            bench.add(fake_row(3, 9), fake_row(4, 2, VotingRule(votes=3)))
+        assert bench.core.turn() == []
+    bench.now_s = 2.0
+    answers = bench.finish()
+    late = answers[1]
+    assert (late.reason, late.exit_index, late.head_index) == (Reason.DEADLINE, 1, 0)
+    assert late.logits.tolist() == list(OTHER)
+    others = {2, 3, 4} if joined else {2}
+    assert {tag for tag, answer in answers.items() if answer.reason is Reason.FINAL} == others

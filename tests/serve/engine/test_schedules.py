@@ -1,0 +1,205 @@
+"""DESIGN's promises about answers, over random schedules; a row's content decides its answer.
+
+`pytest tests/serve/test_schedules.py --hypothesis-profile soak` tries very many.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve.criteria.judge import Reason
+from serve.engine.core import EngineCore, ModelShape
+from serve.engine.cost_model import SegmentCost
+from serve.engine.row import Answer, Outcome, Priority, Row
+from serve.engine.scheduler import BatchLimits
+from serve.errors import Cancelled, DeadlineExceeded
+from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from tests.serve.support.fake_runner import FakeRunner, FakeSharedRunner, fake_row
+from tests.support.traits import two_labels
+
+CHAIN_EXITS = (1, 2, 3, 4)
+SHARED_EXITS = (2, 3, 6)
+COSTS = (
+    None,
+    SegmentCost(fixed_s=1e-3, per_token_s=1e-6),
+    SegmentCost(fixed_s=1e-6, per_token_s=1e-4),
+)
+
+# Of both kinds of model and both properties, so thousands in all; more if the profile says so.
+THOROUGH = settings(max_examples=max(500, settings().max_examples), deadline=None)
+
+rules = st.one_of(
+    st.builds(EntropyRule, threshold=st.floats(0, 0.69)),
+    st.builds(ConfidenceRule, threshold=st.floats(0.5, 1)),
+    st.builds(PatienceRule, patience=st.integers(1, 3)),
+    st.builds(LayerRule, layer=st.sampled_from([2, 3])),
+    st.builds(NeverRule, max_layer=st.integers(2, 4)),
+)
+fates = st.fixed_dictionaries(
+    {
+        "length": st.integers(1, 12),
+        "rule": rules,
+        "priority": st.sampled_from(Priority),
+        "timeout_s": st.one_of(st.just(math.inf), st.floats(0, 0.03)),
+        "arrives": st.integers(0, 10),
+        "leaves": st.one_of(st.none(), st.integers(0, 30)),
+    }
+)
+bounds = st.builds(
+    BatchLimits,
+    max_rows=st.integers(1, 6),
+    max_tokens=st.integers(12, 60),
+    max_hold_passes=st.floats(0, 4),
+)
+plans = st.lists(fates, min_size=1, max_size=16)
+
+
+@cache
+def heads(key: int, index: int) -> tuple[float, float]:
+    """Return what the head says of a row: its own, and sometimes nothing."""
+    generator = np.random.default_rng(1000 * key + index)
+    if generator.random() < 0.03 and index < 2:
+        return math.nan, 0.0
+    return tuple(generator.normal(0, 2, 2).astype(np.float32).tolist())  # type: ignore[return-value]
+
+
+class Limited:
+    """Wraps a fake runner whose device has memory for a few rows only."""
+
+    def __init__(self, runner: FakeRunner, most_rows: int) -> None:
+        self._runner, self._most_rows = runner, most_rows
+        self.shared = getattr(runner, "shared", False)
+
+    def __len__(self) -> int:
+        return len(self._runner)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._runner, name)
+
+        def checked(*args: Any) -> Any:
+            if name != "join" and len(args[-1]) > self._most_rows:
+                raise RuntimeError("Failed to allocate memory for requested buffer of size 9")
+            return call(*args)
+
+        return checked
+
+
+def new_core(
+    shared: bool,
+    limits: BatchLimits,
+    clock: Any,
+    most_rows: int = 99,
+    should_yield: Callable[[], bool] = lambda: True,
+) -> EngineCore:
+    exits = SHARED_EXITS if shared else CHAIN_EXITS
+    runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(len(exits), heads)
+    shape = ModelShape(two_labels(exits), (1.0, 1.3, 0.8, 1.0)[: len(exits)])
+    limited: Any = Limited(runner, most_rows)
+    return EngineCore(limited, shape, limits, clock, lambda stats: None, should_yield)
+
+
+def alone(shared: bool, key: int, length: int, rule: ExitRule) -> Answer:
+    core = new_core(shared, BatchLimits(), lambda: 0.0)
+    core.add([fake_row(key, length, rule, admitted_s=0.0)])
+    outcomes: list[Outcome] = []
+    while core:
+        outcomes += core.turn()
+    (outcome,) = outcomes
+    assert isinstance(outcome.result, Answer)
+    return outcome.result
+
+
+def run(core: EngineCore, plan: list[dict[str, Any]], clock: list[float], tick_s: float) -> Any:
+    """Let rows come and clients leave as planned; return the rows and all outcomes."""
+    rows = [
+        fake_row(key, fate["length"], fate["rule"], priority=fate["priority"])
+        for key, fate in enumerate(plan, 1)
+    ]
+    outcomes: list[Outcome] = []
+    turn = 0
+    while turn <= 10 or core:
+        for row, fate in zip(rows, plan, strict=True):
+            row.cancelled = fate["leaves"] is not None and fate["leaves"] <= turn
+            if fate["arrives"] == turn:
+                row.admitted_s, row.deadline_s = clock[0], clock[0] + fate["timeout_s"]
+                core.add([row])
+        clock[0] += tick_s
+        outcomes += core.turn()
+        turn += 1
+    return rows, outcomes
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@THOROUGH
+@given(
+    plan=plans,
+    limits=bounds,
+    cost=st.sampled_from(COSTS),
+    tick_s=st.sampled_from([1e-5, 1e-3, 6e-3]),
+    most_rows=st.sampled_from([99, 3]),
+)
+def test_every_row_gets_the_one_answer_it_would_get_alone(
+    shared: bool,
+    plan: list[dict[str, Any]],
+    limits: BatchLimits,
+    cost: SegmentCost | None,
+    tick_s: float,
+    most_rows: int,
+) -> None:
+    """Or the first exits of it if its deadline comes, or an error if its client leaves."""
+    clock, random = [0.0], Random(len(plan))
+    core = new_core(shared, limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4)
+    if cost:
+        core.costs._publish([cost] * len(core.costs))
+    rows, outcomes = run(core, plan, clock, tick_s)
+    assert sorted(outcome.row.tag for outcome in outcomes) == [row.tag for row in rows]
+    for row, result in outcomes:
+        if most_rows == 99 or limits.max_rows <= 2 * most_rows:
+            check(shared, row, plan[row.tag - 1], result)
+
+
+def check(shared: bool, row: Row, fate: dict[str, Any], result: object) -> None:
+    if isinstance(result, Cancelled):
+        assert fate["leaves"] is not None
+        return
+    if isinstance(result, DeadlineExceeded):
+        assert row.deadline_s < math.inf
+        return
+    expected = alone(shared, row.tag, fate["length"], fate["rule"])
+    if isinstance(result, Answer) and result.reason is not Reason.DEADLINE:
+        assert (result.exit_index, result.reason) == (expected.exit_index, expected.reason)
+        assert result.logits.tolist() == expected.logits.tolist()
+        return
+    # By the deadline: an exit before its own, or an error if that exit gave no number.
+    assert row.deadline_s < math.inf
+    if isinstance(result, Answer):
+        assert result.exit_index < expected.exit_index
+        assert result.logits.tolist() == list(heads(row.tag, result.exit_index))
+
+
+@pytest.mark.parametrize("kind", [EntropyRule, ConfidenceRule])
+@THOROUGH
+@given(plan=plans, limits=bounds, tick_s=st.sampled_from([1e-5, 1e-3]), data=st.data())
+def test_loosening_a_threshold_never_makes_a_row_leave_later(
+    kind: Any, plan: list[dict[str, Any]], limits: BatchLimits, tick_s: float, data: st.DataObject
+) -> None:
+    thresholds = sorted(data.draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
+    tight, loose = thresholds if kind is EntropyRule else thresholds[::-1]
+    exits = []
+    for threshold in (tight, loose):
+        own = [
+            fate | {"rule": kind(threshold=threshold), "timeout_s": math.inf, "leaves": None}
+            for fate in plan
+        ]
+        clock = [0.0]
+        core = new_core(False, limits, lambda clock=clock: clock[0])  # type: ignore[misc]
+        _, outcomes = run(core, own, clock, tick_s)
+        exits.append({outcome.row.tag: outcome.result.exit_index for outcome in outcomes})
+    assert all(exits[1][key] <= exits[0][key] for key in exits[0])

@@ -1,0 +1,135 @@
+"""`offramp serve --standalone` as a process."""
+
+import json
+import select
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from serve.http.listener import PortTaken, take_port
+from serve.http.standalone import serve_standalone
+from tests.serve.support.server_process import (
+    ServerProcess,
+    run_offramp,
+    statuses_of_requests_in_flight_at,
+)
+
+StartProcess = Callable[..., ServerProcess]
+
+
+@pytest.fixture
+def start_process() -> Iterator[StartProcess]:
+    """Start standalone servers on free ports."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str | Path) -> ServerProcess:
+            process = ServerProcess(*arguments, "--standalone", "--port", "0")
+            return stack.enter_context(process)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def started(bundle_folder: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(bundle_folder, "--standalone", "--port", "0") as process:
+        yield process
+
+
+def test_server_that_comes_second_to_its_address_does_not_serve() -> None:
+    with take_port("127.0.0.1", 0) as first, take_port(*first.getsockname()) as second:
+        first.listen()
+        with pytest.raises(PortTaken, match="Address already in use"):
+            serve_standalone(FastAPI(), second, on_ready=lambda: None)
+
+
+def test_what_is_loaded_is_announced(started: ServerProcess) -> None:
+    started.curl_line()
+    announced = started.output.splitlines()[0]
+    assert announced.startswith("tiny: 4 layers, exits at 1, 2, 3, 4, ")
+    assert announced.endswith("labels negative, neutral, positive, at most 64 tokens")
+
+
+def test_curl_line_that_is_printed_works(started: ServerProcess) -> None:
+    command = started.curl_line()
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    answered = subprocess.run(command, shell=True, capture_output=True, check=True).stdout
+    assert json.loads(answered)["model"] == "tiny"
+
+
+def test_taken_port_is_a_clear_error(started: ServerProcess, bundle_folder: Path) -> None:
+    port = str(started.client().port)
+    status, _, error = run_offramp("serve", bundle_folder, "--standalone", "--port", port)
+    assert status == 2
+    assert error == (
+        f"offramp: cannot listen on 127.0.0.1:{port}: Address already in use; "
+        "choose another --port or --host\n"
+    )
+
+
+def test_nothing_else_listens(started: ServerProcess) -> None:
+    port = started.client().port
+    others = [address for address in ("127.0.0.2", "127.1.1.1") if _listens(address, port)]
+    assert not others
+
+
+def test_connection_that_was_idle_for_a_while_is_still_open(started: ServerProcess) -> None:
+    """Clients and load balancers use theirs again after up to a minute."""
+    with closing(HTTPConnection("127.0.0.1", started.client().port)) as connection:
+        assert _alive(connection)
+        # uvicorn's own patience is 5 s.
+        assert select.select([connection.sock], [], [], 7.0) == ([], [], [])
+        assert _alive(connection)
+
+
+def _alive(connection: HTTPConnection) -> bool:
+    connection.request("GET", "/health/live")
+    with connection.getresponse() as response:
+        response.read()
+        return response.status == 200
+
+
+def _listens(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((address, port)) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_requests_in_flight_are_answered_before_the_end(
+    start_process: StartProcess, bundle_folder: Path, number: signal.Signals
+) -> None:
+    process = start_process(bundle_folder)
+    assert statuses_of_requests_in_flight_at(number, process) == [200] * 8
+    assert process.exit_status() == 0
+    assert process.output.splitlines()[-1] == "stopped"
+    assert "Traceback" not in process.output
+    assert not process.left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_idle_server_stops_at_once(
+    start_process: StartProcess, bundle_folder: Path, number: signal.Signals
+) -> None:
+    process = start_process(bundle_folder)
+    process.curl_line()
+    process.send(number)
+    assert process.exit_status() == 0
+    assert not process.left()
+
+
+def test_several_bundles_are_served_and_the_curl_line_names_one(
+    start_process: StartProcess, bundle_copy: Callable[..., Path]
+) -> None:
+    process = start_process(bundle_copy("one"), bundle_copy("two"), "--precision", "fp32")
+    assert '"model": "one"' in process.curl_line()
+    server = process.client()
+    assert [m["name"] for m in server.http.get("/v1/models").json()["models"]] == ["one", "two"]
+    assert {m["precision"] for m in server.http.get("/v1/models").json()["models"]} == {"fp32"}

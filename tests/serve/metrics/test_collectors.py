@@ -1,0 +1,139 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.criteria.judge import Reason
+from serve.engine.row import Answer, BatchStats
+from serve.metrics.collectors import REQUEST_SECONDS, ROWS, STAGE_SECONDS, Metrics
+from serve.version import __version__
+
+NAMES = {
+    "offramp_build_info",
+    "offramp_client_disconnects",
+    "offramp_exit_layer",
+    "offramp_exits",
+    "offramp_input_tokens",
+    "offramp_layers_run",
+    "offramp_layers_saved",
+    "offramp_padding_tokens",
+    "offramp_rejected",
+    "offramp_request_duration_seconds",
+    "offramp_requests",
+    "offramp_segment_duration_seconds",
+    "offramp_stage_duration_seconds",
+    "offramp_batch_rows",
+    "offramp_batch_tokens",
+}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics({"m": (2, 4, 6), "small": (1, 2)})
+
+
+def answer(exit_index: int, reason: Reason = Reason.CONFIDENT, queue_s: float = 0.25) -> Answer:
+    return Answer(np.zeros(2, np.float32), exit_index, reason, 0.1, queue_s, 0.5, exit_index)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(metrics.page().decode())
+        for sample in family.samples
+        if sample.name == f"offramp_{name}" and labels.items() <= sample.labels.items()
+    )
+
+
+def test_page_has_exactly_the_documented_names(metrics: Metrics) -> None:
+    families = text_string_to_metric_families(metrics.page().decode())
+    assert {family.name for family in families} == NAMES
+
+
+def test_answers_are_counted_at_their_layer_with_their_reason(metrics: Metrics) -> None:
+    observer = metrics.observer("m")
+    for exit_index, reason in ((0, Reason.CONFIDENT), (0, Reason.PATIENCE), (2, Reason.FINAL)):
+        observer.answer(answer(exit_index, reason), num_tokens=10)
+    assert value(metrics, "exits_total", model="m", layer="2", reason="confident") == 1
+    assert value(metrics, "exits_total", model="m", layer="2", reason="patience") == 1
+    assert value(metrics, "exits_total", model="m", layer="6", reason="final") == 1
+    assert value(metrics, "exit_layer_sum") == 2 + 2 + 6
+    assert value(metrics, "exit_layer_bucket", le="2.0") == 2
+    assert value(metrics, "layers_run_total", model="m") == 10
+    assert value(metrics, "layers_saved_total", model="m") == 4 + 4 + 0
+    assert value(metrics, "input_tokens_total", model="m") == 30
+    assert value(metrics, "stage_duration_seconds_sum", stage="queue") == 0.75
+
+
+def test_exit_layer_has_one_bucket_per_layer_of_the_deepest_model(metrics: Metrics) -> None:
+    metrics.observer("small").answer(answer(1), num_tokens=1)
+    page = metrics.page().decode()
+    bounds = [
+        sample.labels["le"]
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "offramp_exit_layer_bucket"
+    ]
+    assert bounds == ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0", "+Inf"]
+
+
+def test_batches_are_counted_at_the_layer_their_segment_ends_at(metrics: Metrics) -> None:
+    stats = BatchStats(
+        exit_index=1, num_rows=3, num_tokens=20, padded_tokens=24, segment_s=0.5, judge_s=0.125
+    )
+    metrics.observer("m").batch(stats)
+    assert value(metrics, "batch_rows_sum", model="m", layer="4") == 3
+    assert value(metrics, "batch_tokens_total", layer="4") == 20
+    assert value(metrics, "padding_tokens_total", layer="4") == 4
+    assert value(metrics, "segment_duration_seconds_sum", layer="4") == 0.5
+    assert value(metrics, "stage_duration_seconds_sum", stage="segment") == 0.5
+    assert value(metrics, "stage_duration_seconds_sum", stage="judge") == 0.125
+
+
+def test_tokenization_is_a_stage(metrics: Metrics) -> None:
+    metrics.observer("m").tokenized(0.5)
+    assert value(metrics, "stage_duration_seconds_sum", model="m", stage="tokenize") == 0.5
+
+
+def test_requests_errors_and_leavers_are_counted(metrics: Metrics) -> None:
+    metrics.request("m", "/v1/classify", 200, 0.5)
+    metrics.request("", "other", 404, 0.25)
+    metrics.rejected("m", "overloaded")
+    metrics.disconnected("m")
+    assert value(metrics, "requests_total", model="m", code="200") == 1
+    assert value(metrics, "requests_total", model="", route="other", code="404") == 1
+    assert value(metrics, "request_duration_seconds_sum", route="/v1/classify") == 0.5
+    assert value(metrics, "rejected_total", model="m", code="overloaded") == 1
+    assert value(metrics, "client_disconnects_total", model="m") == 1
+
+
+def test_models_are_counted_apart(metrics: Metrics) -> None:
+    metrics.observer("m").answer(answer(0), 1)
+    metrics.observer("small").answer(answer(0), 1)
+    assert value(metrics, "exits_total", model="m", layer="2") == 1
+    assert value(metrics, "exits_total", model="small", layer="1") == 1
+
+
+@pytest.mark.parametrize("buckets", [REQUEST_SECONDS, STAGE_SECONDS, ROWS])
+def test_buckets_ascend_in_steps_of_at_most_two(buckets: tuple[float, ...]) -> None:
+    for lower, upper in itertools.pairwise(buckets):
+        assert 1 < upper / lower <= 2.1
+    assert all(math.isfinite(bound) for bound in buckets)
+
+
+def test_durations_are_covered_from_a_fast_segment_to_a_slow_request() -> None:
+    assert STAGE_SECONDS[0] <= 0.00001
+    assert STAGE_SECONDS[-1] >= 5
+    assert REQUEST_SECONDS[0] <= 0.00025
+    assert REQUEST_SECONDS[-1] >= 30
+
+
+def test_two_processes_have_the_same_series(metrics: Metrics) -> None:
+    other = Metrics({"m": (2, 4, 6), "small": (1, 2)})
+    assert metrics.page() == other.page()
+
+
+def test_page_says_which_version_runs(metrics: Metrics) -> None:
+    assert value(metrics, "build_info", version=__version__) == 1

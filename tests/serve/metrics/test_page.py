@@ -1,0 +1,85 @@
+import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.criteria.judge import Reason
+from serve.engine.row import Answer
+from serve.errors import OfframpError
+from serve.metrics.collectors import Metrics
+from serve.metrics.page import merge_pages
+
+
+def page(answers: int, layer_index: int = 0) -> str:
+    metrics = Metrics({"m": (1, 2, 3)})
+    observer = metrics.observer("m")
+    for _ in range(answers):
+        observer.answer(
+            Answer(np.zeros(2, np.float32), layer_index, Reason.LAYER, 0.0, 0.25, 0.5, layer_index),
+            7,
+        )
+    return metrics.page().decode()
+
+
+def merged(unreachable: int = 0, **pages: str) -> str:
+    return merge_pages(pages, unreachable).decode()
+
+
+def total(text: str, name: str, **labels: str) -> float:
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+def test_every_replica_is_on_the_page_under_its_name() -> None:
+    text = merged(a=page(3), b=page(4))
+    assert total(text, "offramp_exits_total", replica="a") == 3
+    assert total(text, "offramp_exits_total", replica="b") == 4
+    assert total(text, "offramp_replicas_scraped") == 2
+
+
+def test_sums_and_buckets_over_replicas_are_exact() -> None:
+    text = merged(a=page(3, 0), b=page(4, 2))
+    assert total(text, "offramp_exit_layer_count") == 7
+    assert total(text, "offramp_exit_layer_sum") == 3 * 1 + 4 * 3
+    assert total(text, "offramp_exit_layer_bucket", le="1.0") == 3
+    assert total(text, "offramp_exit_layer_bucket", le="3.0") == 7
+    assert total(text, "offramp_exit_layer_bucket", le="+Inf") == 7
+
+
+def test_every_family_is_declared_once_with_its_type() -> None:
+    text = merged(a=page(1), b=page(2))
+    declared = [line for line in text.splitlines() if line.startswith("# TYPE ")]
+    assert len(declared) == len(set(declared))
+    assert "# TYPE offramp_exits_total counter" in declared
+    assert "# TYPE offramp_exit_layer histogram" in declared
+    assert "# HELP offramp_exits_total Answers by exit layer and reason." in text
+
+
+def test_nothing_but_the_replica_is_added_to_a_page() -> None:
+    original = page(2)
+    families = {f.name: f for f in text_string_to_metric_families(merged(a=original))}
+    for family in text_string_to_metric_families(original):
+        expected = [(s.name, {**s.labels, "replica": "a"}, s.value) for s in family.samples]
+        found = [(s.name, s.labels, s.value) for s in families[family.name].samples]
+        assert found == expected
+    own = {"offramp_replicas_scraped", "offramp_replicas_unreachable"}
+    assert set(families) == own | {f.name for f in text_string_to_metric_families(original)}
+
+
+def test_replicas_without_a_page_are_counted() -> None:
+    assert total(merged(unreachable=2, a=page(0)), "offramp_replicas_unreachable") == 2
+
+
+def test_page_of_no_replica_still_tells_how_many_are_missing() -> None:
+    text = merged(unreachable=1)
+    assert total(text, "offramp_replicas_scraped") == 0
+    assert total(text, "offramp_replicas_unreachable") == 1
+
+
+def test_odd_label_values_survive() -> None:
+    metrics = Metrics({'a "quoted"\\ näme': (1,)})
+    metrics.rejected('a "quoted"\\ näme', OfframpError.code)
+    text = merged(a=metrics.page().decode())
+    assert total(text, "offramp_rejected_total", model='a "quoted"\\ näme') == 1

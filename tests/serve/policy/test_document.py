@@ -1,0 +1,118 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
+from serve.policy.document import Policy
+from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
+from tests.support.traits import two_labels
+
+PROFILES = {
+    "exact": {"rule": "never"},
+    "fast": {"rule": "entropy", "threshold": 0.4, "max_layer": 4},
+}
+
+
+def policy(**fields: Any) -> Policy:
+    return Policy.model_validate({"profiles": PROFILES, **fields})
+
+
+def test_without_a_wish_the_default_applies() -> None:
+    assert policy(default="fast").rule_for(None) == EntropyRule(threshold=0.4, max_layer=4)
+    assert policy(default={"rule": "patience", "patience": 2}).rule_for(None) == PatienceRule(
+        patience=2
+    )
+    assert Policy().rule_for(None) == NeverRule()
+
+
+def test_a_wish_may_be_a_rule_or_a_profile() -> None:
+    assert policy().rule_for("exact") == NeverRule()
+    assert policy().rule_for(LayerRule(layer=2)) == LayerRule(layer=2)
+
+
+@pytest.mark.parametrize("limits", [{}, {"min_layer": 1}, {"max_layer": 4}])
+def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]) -> None:
+    """It is told apart by what it is wherever something is remembered of rules."""
+    fast = policy(limits=limits).profiles["fast"]
+    assert policy(limits=limits).rule_for(fast) is fast
+
+
+def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast"):
+        policy().rule_for("slow")
+
+
+def test_limits_can_forbid_rules_or_every_override() -> None:
+    only_profiles = policy(limits={"overrides": "profiles"})
+    assert only_profiles.rule_for("exact") == NeverRule()
+    with pytest.raises(OverrideForbidden, match="only profiles: exact, fast"):
+        only_profiles.rule_for(NeverRule())
+    with pytest.raises(OverrideForbidden, match="no override"):
+        policy(limits={"overrides": "none"}).rule_for("exact")
+    assert policy(limits={"overrides": "none"}).rule_for(None) == NeverRule()
+
+
+def test_limits_bound_every_rule_the_default_too() -> None:
+    bounded = policy(default="fast", limits={"min_layer": 2, "max_layer": 3})
+    assert bounded.rule_for(None) == EntropyRule(threshold=0.4, min_layer=2, max_layer=3)
+    wish = ConfidenceRule(threshold=0.9, min_layer=3, max_layer=6)
+    assert bounded.rule_for(wish) == ConfidenceRule(threshold=0.9, min_layer=3, max_layer=3)
+
+
+@pytest.mark.parametrize(
+    "wish", [LayerRule(layer=1), LayerRule(layer=4), NeverRule(max_layer=1), NeverRule(min_layer=4)]
+)
+def test_a_wish_outside_the_limits_is_refused(wish: Any) -> None:
+    with pytest.raises(OverrideForbidden):
+        policy(limits={"min_layer": 2, "max_layer": 3}).rule_for(wish)
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed"),
+    [
+        ({"min_layer": 3}, "layer 3 or later"),
+        ({"min_layer": 3, "max_layer": 4}, "layers 3 to 4"),
+    ],
+)
+def test_refusal_of_a_layer_says_which_the_limits_allow(
+    limits: dict[str, int], allowed: str
+) -> None:
+    with pytest.raises(OverrideForbidden, match=f"outside the policy's limits: {allowed}$"):
+        policy(limits=limits).rule_for(LayerRule(layer=2))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"default": "slow"},
+        {"default": 3},
+        {"profiles": {"not a name": {"rule": "never"}}},
+        {"limits": {"overrides": "some"}},
+        {"limits": {"min_layer": 4, "max_layer": 2}},
+        {"thresholds": [0.1]},
+    ],
+)
+def test_a_document_that_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        policy(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"default": {"rule": "layer", "layer": 5}}, "default: layer 5"),
+        ({"profiles": {"deep": {"rule": "never", "max_layer": 9}}}, "profiles.deep: max_layer 9"),
+        ({"limits": {"min_layer": 9}}, "limits: min_layer 9"),
+        (
+            {"profiles": {"one": {"rule": "layer", "layer": 2}}, "limits": {"min_layer": 4}},
+            "profiles.one: layer 2",
+        ),
+        ({"limits": {"min_layer": 3, "max_layer": 3}}, "limits: there is no exit"),
+    ],
+)
+def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
+    fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidRule, match=place):
+        policy(**fields).check(two_labels((2, 4, 6)))

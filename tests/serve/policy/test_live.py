@@ -1,0 +1,262 @@
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from serve.bundle.loader import Bundle
+from serve.errors import InvalidRule, VersionConflict
+from serve.policy.document import Policy
+from serve.policy.live import LivePolicy, MemoryStore, PolicyStore, VersionedPolicy
+from tests.support.tiny import POLICY
+
+MakeLive = Callable[..., LivePolicy]
+
+
+def leave_at(layer: int) -> Policy:
+    return Policy.model_validate({"default": {"rule": "layer", "layer": layer}})
+
+
+@pytest.fixture
+def make_live(bundle: Bundle) -> MakeLive:
+    """Make replicas' live policies over the same store."""
+
+    def make(store: PolicyStore, baseline: Policy | None = None) -> LivePolicy:
+        live = LivePolicy("tiny", bundle.manifest, store)
+        source = "config" if baseline else "bundle"
+        live.set_baseline(baseline or bundle.manifest.policy, source)
+        return live
+
+    return make
+
+
+def test_store_keeps_the_newest_and_refuses_a_version_twice() -> None:
+    store = MemoryStore()
+    entries = [
+        VersionedPolicy(version=version, policy=leave_at(version), source="api", baseline="")
+        for version in (1, 2, 3)
+    ]
+    assert store.latest("m") is None
+    assert store.append("m", entries[0])
+    assert store.append("m", entries[1])
+    assert not store.append("m", entries[1])
+    assert not store.append("m", entries[0])
+    assert store.latest("m") == entries[1]
+    assert store.latest("other") is None
+
+
+def test_of_many_threads_one_appends_a_version() -> None:
+    store, start = MemoryStore(), Barrier(8)
+
+    def append(layer: int) -> list[bool]:
+        start.wait()
+        return [
+            store.append(
+                "m",
+                VersionedPolicy(version=v, policy=leave_at(layer), source="api", baseline=""),
+            )
+            for v in range(1, 300)
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        wins = list(pool.map(append, range(1, 9)))
+    assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
+
+
+def test_policy_is_not_ready_before_its_baseline(bundle: Bundle) -> None:
+    live = LivePolicy("tiny", bundle.manifest, MemoryStore())
+    assert not live.ready
+    live.set_baseline(POLICY, "bundle")
+    assert live.ready
+    assert (live.current.version, live.current.source) == (1, "bundle")
+
+
+def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
+    store, start = MemoryStore(), Barrier(8)
+
+    def make(_: int) -> VersionedPolicy:
+        start.wait()
+        return make_live(store).current
+
+    with ThreadPoolExecutor(8) as pool:
+        entries = set(entry.model_dump_json() for entry in pool.map(make, range(8)))
+    assert len(entries) == 1
+    assert store.latest("tiny").version == 1
+
+
+def test_replacement_reaches_the_other_replica_with_a_refresh(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    one, other = make_live(store), make_live(store)
+    changed = one.replace(leave_at(2), based_on=1)
+    assert one.current == changed
+    assert other.current.version == 1
+    assert other.refresh() == other.current == changed
+    assert (changed.version, changed.source) == (2, "api")
+
+
+def test_replacement_made_from_another_version_changes_nothing(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    one, other = make_live(store), make_live(store)
+    one.replace(leave_at(2), based_on=1)
+    with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
+        other.replace(leave_at(3), based_on=1)
+    assert store.latest("tiny").policy == leave_at(2)
+    assert other.current.version == 2
+
+
+class RacingStore(MemoryStore):
+    """A store in which somebody else appends just before us."""
+
+    def __init__(self, rivals: int) -> None:
+        super().__init__()
+        self._rivals = rivals
+
+    def append(self, model: str, entry: VersionedPolicy) -> bool:
+        if self._rivals:
+            self._rivals -= 1
+            super().append(model, entry.model_copy(update={"policy": leave_at(4)}))
+        return super().append(model, entry)
+
+
+def test_replacement_that_loses_the_race_is_a_conflict(bundle: Bundle) -> None:
+    store = RacingStore(rivals=0)
+    live = LivePolicy("tiny", bundle.manifest, store)
+    live.set_baseline(POLICY, "bundle")
+    store._rivals = 1
+    with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
+        live.replace(leave_at(2), based_on=None)
+    assert live.current.policy == leave_at(4)
+    assert live.current.version == 2
+
+
+def test_baseline_that_loses_the_race_takes_what_won_or_comes_after(bundle: Bundle) -> None:
+    live = LivePolicy("tiny", bundle.manifest, RacingStore(rivals=1))
+    live.set_baseline(leave_at(3), "config")
+    assert live.ready
+    # The rival bears the same baseline, so it builds on it.
+    assert live.current.policy == leave_at(4)
+
+
+def test_replica_that_starts_later_takes_up_the_override(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    make_live(store).replace(leave_at(2), based_on=None)
+    assert make_live(store).current.policy == leave_at(2)
+
+
+def test_new_baseline_replaces_the_override_of_the_old(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    make_live(store, leave_at(1)).replace(leave_at(2), based_on=None)
+    live = make_live(store, leave_at(3))
+    assert live.current.policy == leave_at(3)
+    assert (live.current.version, live.current.source) == (3, "config")
+
+
+def test_same_baseline_again_keeps_the_override(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live = make_live(store, leave_at(1))
+    live.replace(leave_at(2), based_on=None)
+    live.set_baseline(leave_at(1), "config")
+    assert live.current.policy == leave_at(2)
+    assert live.current.version == 2
+
+
+def test_baseline_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    before = live.current
+    with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
+        live.set_baseline(leave_at(9), "config")
+    assert live.current == store.latest("tiny") == before
+
+
+def test_replacement_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    before = live.current
+    with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
+        live.replace(leave_at(9), based_on=None)
+    assert live.current == store.latest("tiny") == before
+
+
+def test_stored_policy_the_model_cannot_follow_any_more_is_ignored(
+    make_live: MakeLive, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    alien = live.current.model_copy(update={"version": 7, "policy": leave_at(9)})
+    assert store.append("tiny", alien)
+    assert live.refresh().version == 1
+    assert "stored policy 7 is ignored: default: layer 9 has no exit" in caplog.text
+    later = make_live(store)
+    assert later.current.policy == POLICY
+    assert later.current.version == 8
+
+
+def test_policy_can_be_replaced_over_one_the_model_cannot_follow(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    alien = live.current.model_copy(update={"version": 2, "policy": leave_at(9)})
+    assert store.append("tiny", alien)
+    assert live.replace(leave_at(2), based_on=1).version == 3
+
+
+def test_refresh_never_goes_back(make_live: MakeLive) -> None:
+    live = make_live(MemoryStore())
+    ahead = live.replace(leave_at(2), based_on=None)
+    live._store = MemoryStore()
+    assert live._store.append("tiny", ahead.model_copy(update={"version": 1}))
+    assert live.refresh() == ahead
+
+
+def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_each(
+    make_live: MakeLive,
+) -> None:
+    store = MemoryStore()
+    replicas = [make_live(store) for _ in range(4)]
+
+    def change(live: LivePolicy) -> list[int]:
+        won = []
+        for layer in itertools.islice(itertools.cycle(range(1, 5)), 100):
+            try:
+                won.append(live.replace(leave_at(layer), based_on=None).version)
+            except VersionConflict:
+                live.refresh()
+        return won
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = sorted(itertools.chain(*pool.map(change, replicas)))
+    assert versions == list(range(2, len(versions) + 2))
+    assert len(versions) >= 100
+
+
+class OvertakingStore(MemoryStore):
+    """A store in which another replica's newer policy is taken up during our own append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live: LivePolicy | None = None
+
+    def append(self, model: str, entry: VersionedPolicy) -> bool:
+        added = super().append(model, entry)
+        if self.live is not None:
+            live, self.live = self.live, None
+            newer = VersionedPolicy(
+                version=entry.version + 1,
+                policy=leave_at(3),
+                source="api",
+                baseline=entry.baseline,
+            )
+            super().append(model, newer)
+            live.refresh()
+        return added
+
+
+def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
+    make_live: MakeLive,
+) -> None:
+    store = OvertakingStore()
+    live = make_live(store)
+    store.live = live
+    assert live.replace(leave_at(2), based_on=None).version == 2
+    assert live.current.version == 3

@@ -1,0 +1,268 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from serve.errors import InvalidRule
+from serve.rules import EXIT_RULE, check_rule, entropy_ceiling
+from serve.rules.traits import Task, Traits
+from tests.support.traits import two_labels
+
+EXITS = (2, 4, 6)
+TASKS = get_args(Task)
+LEARNED = replace(two_labels(EXITS), learned=True)
+
+
+def parse(**fields: Any):
+    return EXIT_RULE.validate_python(fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rule": "entropy", "threshold": 0.2},
+        {"rule": "entropy", "threshold": 0},
+        {"rule": "entropy", "threshold": [0.1, 0.2, 0]},
+        {"rule": "normalized_entropy", "threshold": 0.5},
+        {"rule": "confidence", "threshold": 1, "min_layer": 2, "fallback": "last"},
+        {"rule": "confidence", "threshold": [1, 0.9, 0], "fallback": "most_confident"},
+        {"rule": "margin", "threshold": 0.3},
+        {"rule": "patience", "patience": 9, "max_layer": 4},
+        {"rule": "confident_patience", "threshold": 0.2, "patience": 1, "ensemble": "run"},
+        {"rule": "voting", "votes": 3},
+        {"rule": "voting", "votes": 1.5, "weights": [0, 0.5, 1]},
+        {"rule": "voting", "share": 1.2, "exponent": 0.5},
+        {"rule": "classes", "thresholds": {"no": 0.99, "yes": 1}},
+        {"rule": "layer", "layer": 4},
+        {"rule": "never", "min_layer": 2, "max_layer": 2},
+    ],
+)
+def test_a_rule_survives_the_way_through_json(fields: dict[str, Any]) -> None:
+    rule = parse(**fields)
+    check_rule(rule, two_labels(EXITS))
+    assert EXIT_RULE.validate_json(EXIT_RULE.dump_json(rule)) == rule
+    assert rule.model_dump(mode="json", exclude_none=True) == fields
+    # Rules are looked up by their value.
+    assert hash(rule) == hash(parse(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rule": "entropy"},
+        {"rule": "entropy", "threshold": -0.1},
+        {"rule": "entropy", "threshold": math.nan},
+        {"rule": "entropy", "threshold": math.inf},
+        {"rule": "entropy", "threshold": "0.1"},
+        {"rule": "entropy", "threshold": True},
+        {"rule": "entropy", "threshold": 0.1, "patience": 1},
+        {"rule": "entropy", "threshold": [0.1, -0.1]},
+        {"rule": "entropy", "threshold": [0.1, "0.1"]},
+        {"rule": "entropy", "threshold": {"0": 0.1}},
+        {"rule": "entropy", "threshold": 0.1, "reduce": "median"},
+        {"rule": "entropy", "threshold": 0.1, "reduce": "quantile"},
+        {"rule": "entropy", "threshold": 0.1, "reduce": "mean", "quantile": 0.5},
+        {"rule": "entropy", "threshold": 0.1, "quantile": 0.5},
+        {"rule": "entropy", "threshold": 0.1, "reduce": "quantile", "quantile": 1},
+        {"rule": "entropy", "threshold": 0.1, "fallback": "last"},
+        {"rule": "normalized_entropy", "threshold": 1.1},
+        {"rule": "margin", "threshold": -0.1},
+        {"rule": "margin", "threshold": 1.1},
+        {"rule": "confidence", "threshold": 1.01},
+        {"rule": "confidence", "threshold": 0.9, "fallback": "first"},
+        {"rule": "confidence", "threshold": math.nan},
+        {"rule": "patience", "patience": 0},
+        {"rule": "patience", "patience": 1.5},
+        {"rule": "patience", "patience": 1001},
+        {"rule": "patience", "patience": 1, "tolerance": 0},
+        {"rule": "patience", "patience": 1, "reduce": "mean"},
+        {"rule": "confident_patience", "threshold": 0.2, "patience": 0},
+        {"rule": "confident_patience", "threshold": 0.2},
+        {"rule": "confident_patience", "threshold": 0.2, "patience": 1, "ensemble": 1},
+        {"rule": "voting"},
+        {"rule": "voting", "votes": 2, "share": 1, "exponent": 1},
+        {"rule": "voting", "votes": 2, "exponent": 1},
+        {"rule": "voting", "votes": 0},
+        {"rule": "voting", "share": 0.8},
+        {"rule": "voting", "share": 0, "exponent": 1},
+        {"rule": "voting", "share": 0.8, "exponent": -1},
+        {"rule": "voting", "votes": 1, "weights": [0, 0]},
+        {"rule": "voting", "votes": 1, "weights": [-1, 2]},
+        {"rule": "voting", "votes": 1, "weights": [1e39, 1]},
+        {"rule": "learned", "threshold": 1.1},
+        {"rule": "classes", "thresholds": {}},
+        {"rule": "classes", "thresholds": {"yes": 1.1}},
+        {"rule": "classes", "thresholds": [0.5, 0.5]},
+        {"rule": "layer", "layer": 0},
+        {"rule": "layer", "layer": 4, "min_layer": 5},
+        {"rule": "layer", "layer": 4, "max_layer": 3},
+        {"rule": "never", "min_layer": 5, "max_layer": 4},
+        {"rule": "never", "min_layer": 0},
+        {"rule": "sometimes"},
+        {"threshold": 0.1},
+    ],
+)
+def test_what_makes_no_sense_for_any_model_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        parse(**fields)
+
+
+ONE, ANY_NUMBER, VALUE, TAGS = (
+    two_labels(EXITS),
+    Traits(EXITS, ("a", "b", "c"), "multi_label"),
+    Traits(EXITS, ("stars",), "regression"),
+    Traits(EXITS, ("O", "PER", "LOC"), "token"),
+)
+PER_EXIT = "has 2 numbers, one per exit would be 3: the model has exits at 2, 4, 6"
+
+
+@pytest.mark.parametrize(
+    ("fields", "traits", "message"),
+    [
+        ({"rule": "layer", "layer": 3}, ONE, "layer 3 has no exit: the model has exits at 2, 4, 6"),
+        ({"rule": "layer", "layer": 8}, ONE, "layer 8 has no exit"),
+        ({"rule": "never", "max_layer": 1}, ONE, "max_layer 1 is before the first exit"),
+        ({"rule": "never", "max_layer": 7}, ONE, "max_layer 7 is beyond the model's 6 layers"),
+        ({"rule": "entropy", "threshold": 0.1, "min_layer": 7}, ONE, "min_layer 7 is beyond"),
+        (
+            {"rule": "never", "min_layer": 3, "max_layer": 3},
+            ONE,
+            "there is no exit from min_layer 3",
+        ),
+        ({"rule": "entropy", "threshold": 0.71}, ONE, "must be from 0 to 0.7"),
+        ({"rule": "entropy", "threshold": [0.1, 0.2, 0.71]}, ONE, "threshold 0.71 is out of range"),
+        ({"rule": "entropy", "threshold": 0.71}, ANY_NUMBER, "for each label .* from 0 to 0.7"),
+        ({"rule": "entropy", "threshold": 1.11}, TAGS, "with 3 labels .* from 0 to 1.1"),
+        ({"rule": "entropy", "threshold": [0.1, 0.2]}, ONE, f"threshold {PER_EXIT}"),
+        ({"rule": "margin", "threshold": []}, ONE, "threshold has 0 numbers, one per exit"),
+        ({"rule": "learned", "threshold": [0.1, 0.2]}, LEARNED, f"threshold {PER_EXIT}"),
+        ({"rule": "voting", "votes": 1, "weights": [1, 2]}, ONE, f"weights {PER_EXIT}"),
+        ({"rule": "entropy", "threshold": 0.1, "reduce": "max"}, ONE, "leave reduce out"),
+        (
+            {"rule": "entropy", "threshold": 0.1},
+            VALUE,
+            "rule entropy is not for a regression.*: it can follow patience, layer, never$",
+        ),
+        (
+            {"rule": "classes", "thresholds": {"stars": 0.5}},
+            replace(VALUE, learned=True),
+            "it can follow patience, learned, layer, never$",
+        ),
+        ({"rule": "patience", "patience": 2}, VALUE, "needs tolerance: how far apart"),
+        ({"rule": "patience", "patience": 2, "tolerance": 1}, ONE, "leave tolerance out"),
+        ({"rule": "voting", "votes": 2}, TAGS, "voting is not for a model that labels every token"),
+        (
+            {"rule": "classes", "thresholds": {"a": 0.5}},
+            ANY_NUMBER,
+            "classes is not for a model that gives each text any number of labels: it can follow "
+            "entropy, normalized_entropy, confidence, margin, patience, confident_patience, layer",
+        ),
+        ({"rule": "learned", "threshold": 0.1}, ONE, "have not learned to predict their own error"),
+        (
+            {"rule": "classes", "thresholds": {"no": 0.9, "maybe": 0.9}},
+            ONE,
+            "no label 'maybe'; the model has no, yes",
+        ),
+        ({"rule": "voting", "votes": 4}, ONE, "4 votes are out of reach: all 3 exits together"),
+        (
+            {"rule": "voting", "votes": 2.5, "weights": [0.5, 0.5, 1]},
+            ONE,
+            "2.5 votes are out of reach: all 3 exits together have 2",
+        ),
+        (
+            {"rule": "voting", "share": 1.8, "exponent": 0.5},
+            ONE,
+            "share 1.8 is out of reach: with exponent 0.5 and 3 exits it is at most 1.73205",
+        ),
+        ({"rule": "voting", "share": 1.01, "exponent": 2}, ONE, "at most 1$"),
+    ],
+)
+def test_what_this_model_cannot_follow_is_refused_with_what_would_be_right(
+    fields: dict[str, Any], traits: Traits, message: str
+) -> None:
+    with pytest.raises(InvalidRule, match=message):
+        check_rule(parse(**fields), traits)
+
+
+@pytest.mark.parametrize(
+    ("fields", "traits"),
+    [
+        ({"rule": "entropy", "threshold": 0.7, "reduce": "mean"}, ANY_NUMBER),
+        ({"rule": "margin", "threshold": 0.7, "reduce": "quantile", "quantile": 0.9}, TAGS),
+        ({"rule": "confident_patience", "threshold": 0.7, "patience": 2, "ensemble": "all"}, TAGS),
+        ({"rule": "patience", "patience": 2}, TAGS),
+        ({"rule": "patience", "patience": 2}, ANY_NUMBER),
+        ({"rule": "patience", "patience": 2, "tolerance": 0.5}, VALUE),
+        ({"rule": "learned", "threshold": 0.1}, LEARNED),
+        ({"rule": "learned", "threshold": 0.1}, replace(VALUE, learned=True)),
+        # As much as can be reached, and not refused for the rounding.
+        ({"rule": "voting", "votes": 3}, ONE),
+        ({"rule": "voting", "share": 3 / 3**0.5, "exponent": 0.5}, ONE),
+        ({"rule": "voting", "share": 1, "exponent": 1}, ONE),
+    ],
+)
+def test_what_the_model_can_follow_is_accepted(fields: dict[str, Any], traits: Traits) -> None:
+    check_rule(parse(**fields), traits)
+
+
+def test_of_equal_rules_always_the_same_one_is_returned() -> None:
+    traits = two_labels((2, 4, 6))
+    first = check_rule(parse(rule="layer", layer=4), traits)
+    assert check_rule(parse(rule="layer", layer=4), traits) is first
+    assert check_rule(parse(rule="layer", layer=2), traits) == parse(rule="layer", layer=2)
+
+
+def test_a_list_of_thresholds_is_one_per_exit_that_is_used() -> None:
+    rule = parse(rule="entropy", threshold=[0.1, 0.2])
+    check_rule(rule, two_labels((2, 6)))
+    with pytest.raises(InvalidRule, match="2 numbers, one per exit would be 3"):
+        check_rule(rule, two_labels((2, 4, 6)))
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label", "token", "regression"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_documentation_says_which_rules_each_task_knows(task: Any, learned: bool) -> None:
+    labels = ("stars",) if task == "regression" else ("a", "b")
+    traits = Traits(EXITS, labels, task, learned)
+    rules: dict[str, dict[str, Any]] = {
+        **{name: {"threshold": 0.5} for name in THRESHOLD_RULES},
+        "confident_patience": {"threshold": 0.5, "patience": 1},
+        "patience": {"patience": 1} | ({"tolerance": 1} if task == "regression" else {}),
+        "voting": {"votes": 1},
+        "classes": {"thresholds": {labels[0]: 0.5}},
+        "layer": {"layer": 2},
+        "never": {},
+    }
+    accepted = {name for name, fields in rules.items() if can_follow(name, fields, traits)}
+    documented = rules_in_documentation(task) - (set() if learned else {"learned"})
+    assert accepted == documented
+
+
+THRESHOLD_RULES = ("entropy", "normalized_entropy", "confidence", "margin", "learned")
+
+
+def can_follow(name: str, fields: dict[str, Any], traits: Traits) -> bool:
+    try:
+        check_rule(parse(rule=name, **fields), traits)
+    except InvalidRule:
+        return False
+    return True
+
+
+def rules_in_documentation(task: str) -> set[str]:
+    """Read the table of docs/rules.md: a row per rule, a column per task."""
+    lines = (Path(__file__).parents[3] / "docs" / "rules.md").read_text("utf-8").splitlines()
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    header = next(row for row in table if row[1:] == [f"`{t}`" for t in TASKS])
+    column = header.index(f"`{task}`")
+    rows = table[table.index(header) + 2 :][:11]
+    return {row[0].strip("`") for row in rows if row[column] != "no"}
+
+
+def test_the_largest_entropy_threshold_is_just_beyond_the_largest_entropy() -> None:
+    for labels in range(2, 200):
+        assert math.log(labels) <= entropy_ceiling(labels) < math.log(labels) + 0.1
+    assert entropy_ceiling(2) == 0.7

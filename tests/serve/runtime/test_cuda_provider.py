@@ -1,0 +1,78 @@
+"""The runner on a real GPU; `python -m loadtest.gpu_check` does more, on any bundle."""
+
+import numpy as np
+import pytest
+
+from loadtest.gpu_check.checks import TOLERANCE, check_invariance, check_parity
+from loadtest.gpu_check.facts import operators, strays
+from loadtest.gpu_check.subject import Place, Subject, load, random_ids, reference
+from serve.bundle.loader import Bundle
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.placement import build_runner, place
+from tests.support.tiny import DEPTH
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(cuda.fault() is not None, reason=f"no CUDA here: {cuda.fault()}"),
+]
+
+
+@pytest.fixture(scope="module", params=["fp32", "fp16"])
+def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> Subject:
+    return load(half_bundle, request.param, Place("cuda"))
+
+
+def test_auto_is_the_gpu_and_fp16(half_bundle: Bundle) -> None:
+    placement = place(half_bundle, "auto", "auto")
+    assert placement == ("cuda", "fp16")
+    runner = build_runner(half_bundle, placement, 1)
+    assert isinstance(runner, CudaRunner)
+    assert runner.device == "cuda"
+
+
+def test_every_exit_says_what_it_says_on_the_cpu(subject: Subject, half_bundle: Bundle) -> None:
+    finding = check_parity(subject, reference(half_bundle))
+    assert finding.passed, finding
+
+
+def test_answers_do_not_depend_on_company(subject: Subject) -> None:
+    finding = check_invariance(subject, 200)
+    assert finding.passed, finding
+
+
+def test_layers_run_on_the_gpu_and_nowhere_else(subject: Subject) -> None:
+    assert not strays(operators(subject))
+
+
+def test_hidden_states_stay_on_the_gpu(subject: Subject) -> None:
+    generator = np.random.default_rng(0)
+    batches = [random_ids(generator, subject.vocabulary, np.array(n)) for n in ([9, 4], [3])]
+    steps = [subject.chain.start(ids, mask, np.zeros_like(ids)) for ids, mask in batches]
+    joined = subject.chain.join(
+        [
+            (s.hidden, np.arange(len(m)), m.shape[1])
+            for s, (_, m) in zip(steps, batches, strict=True)
+        ]
+    )
+    assert [hidden.device_name() for hidden in (*(s.hidden for s in steps), joined)] == ["cuda"] * 3
+
+
+@pytest.mark.parametrize("active", [(DEPTH - 1,), (1, DEPTH - 1)])
+def test_queued_segments_give_what_awaited_ones_give(
+    subject: Subject, active: tuple[int, ...]
+) -> None:
+    generator = np.random.default_rng(0)
+    ids, mask = random_ids(generator, subject.vocabulary, np.array([40, 7, 1]))
+    should_yield = subject.chain.start(ids, mask, np.zeros_like(ids))
+    for index in range(1, DEPTH):
+        should_yield = subject.chain.advance(index, should_yield.hidden, np.arange(3), mask)
+    # Often, because a race would show only now and then.
+    for _ in range(50):
+        queued = subject.chain.presenting(active)
+        step = queued.start(ids, mask, np.zeros_like(ids))
+        for index in range(1, len(active)):
+            step = queued.advance(index, step.hidden, np.arange(3), mask)
+        np.testing.assert_allclose(
+            step.logits, should_yield.logits, atol=TOLERANCE[subject.precision]
+        )

@@ -1,0 +1,110 @@
+"""The real HTTP app under a real uvicorn, in a thread of the test's process."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.api.app import build_http_app
+from serve.api.context import AppContext
+from serve.http.server import uvicorn_config
+from tests.support.patience import until
+
+TIMEOUT_S = 60.0
+
+
+class Problem(NamedTuple):
+    """An answer that is not 2xx; making one checks its shape."""
+
+    status: int
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, response: httpx.Response) -> "Problem":
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["x-request-id"]
+        body = response.json()
+        assert set(body) == {"error"}
+        assert set(body["error"]) == {"code", "message"}
+        assert body["error"]["message"]
+        return cls(response.status_code, **body["error"])
+
+
+class LiveServer:
+    """A listening server, seen from outside."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{port}",
+            timeout=TIMEOUT_S,
+            transport=httpx.HTTPTransport(verify=False),  # reading certificates takes a while
+        )
+
+    def post(self, body: str | bytes, content_type: str = "application/json") -> httpx.Response:
+        """Send a body to be classified, as it is."""
+        content = body.encode() if isinstance(body, str) else body
+        headers = {"Content-Type": content_type}
+        return self.http.post("/v1/classify", content=content, headers=headers)
+
+    def classify(self, inputs: Any, **fields: Any) -> httpx.Response:
+        """Ask for a classification."""
+        return self.http.post("/v1/classify", json={"inputs": inputs, **fields})
+
+    def answer(self, inputs: Any, **fields: Any) -> dict[str, Any]:
+        """Return the answer to a request that must succeed."""
+        response = self.classify(inputs, **fields)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def refusal(self, inputs: Any, **fields: Any) -> Problem:
+        """Return the error of a request that must fail."""
+        return Problem.of(self.classify(inputs, **fields))
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that bear these labels."""
+        page = self.http.get("/metrics").text
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    @contextlib.contextmanager
+    def half_sent(self, request: bytes) -> Iterator[socket.socket]:
+        """Open a connection on which only this much is sent."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S) as connection:
+            connection.sendall(request)
+            yield connection
+
+
+@contextlib.contextmanager
+def listening(app: FastAPI) -> Iterator[LiveServer]:
+    """Serve an app on a free port until the block is left."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn_config(app, log_config=None, lifespan="on"))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            until(lambda: server.started or not thread.is_alive())
+            live = LiveServer(listener.getsockname()[1])
+            with live.http:
+                yield live
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def serving(site: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
+    """Serve models that were put together by hand."""
+    return listening(build_http_app(site))

@@ -1,0 +1,151 @@
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from serve.api.schemas.policy import PolicyUpdate
+from serve.api.schemas.request import ClassifyRequest
+from serve.policy.document import Policy
+from serve.validation import explain, explain_findings
+
+
+def explained(model: type[BaseModel], document: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(document)
+    return explain(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({}, "inputs: required field is missing"),
+        (3, "must be a JSON object"),
+        ({"inputs": "a", "x": 1}, "x: unknown field"),
+        ({"inputs": ["a", {"text": 3}]}, "inputs[1].text: must be a valid string, not 3"),
+        ({"inputs": {"text": "a", "y": 1}}, "inputs.y: unknown field"),
+        (
+            {"inputs": "a", "exit": {"rule": "entropy", "threshold": float("nan")}},
+            "exit.threshold: must be a finite number",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "patience", "patience": 0}},
+            'exit.patience: must be 1 or more, not 0; to run the full model, say {"rule": "never"}',
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "confidence", "threshold": "0.9"}},
+            "exit.threshold: must be a valid number, not '0.9'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "confidence", "threshold": [0.9, 1.5]}},
+            "exit.threshold[1]: must be less than or equal to 1, not 1.5",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "margin", "threshold": ["a"]}},
+            "exit.threshold[0]: must be a valid number, not 'a'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "voting", "votes": 1, "weights": 2}},
+            "exit.weights: must be a list",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "classes", "thresholds": {"spam": 2}}},
+            "exit.thresholds.spam: must be less than or equal to 1, not 2",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "voting", "votes": 2, "share": 1, "exponent": 1}},
+            "exit: give either votes or share with exponent",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "patience", "patience": 1, "threshold": 0.1}},
+            "exit.threshold: unknown field",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "never", "min_layer": 2, "max_layer": 1}},
+            "exit: min_layer 2 is beyond max_layer 1",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "x"}},
+            "exit: unknown rule 'x', there are entropy, normalized_entropy, confidence, margin, "
+            "patience, confident_patience, voting, learned, classes, layer, never",
+        ),
+        ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer, not true"),
+        (
+            {"inputs": {"input_ids": [float("nan")]}},
+            "inputs.input_ids[0]: must be a valid integer, not NaN",
+        ),
+        (
+            {"inputs": {"text": "a", "input_ids": [5]}},
+            "inputs: give either text or input_ids, not both",
+        ),
+        (
+            {"inputs": "a", "exit": "two words"},
+            "exit: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
+        ),
+        ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
+    ],
+)
+def test_request_is_explained_by_place_and_expectation(document: Any, sentence: str) -> None:
+    assert explained(ClassifyRequest, document) == sentence
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ({"default": 3}, 'default: must be a rule such as {"rule": "entropy", "threshold": 0.2}'),
+        ({"profiles": {"a": {"rule": "layer"}}}, "profiles.a.layer: required field is missing"),
+        (
+            {"profiles": {"rule": {"rule": "layer", "layer": 0}}},
+            "profiles.rule.layer: must be greater than 0, not 0",
+        ),
+        (
+            {"profiles": {"entropy": {"rule": "entropy", "threshold": -1}}},
+            "profiles.entropy.threshold: must be greater than or equal to 0, not -1",
+        ),
+        ({"profiles": {"a b": {"rule": "never"}}}, "profiles.a b: a name must be 1 to 64 letters"),
+        (
+            {"default": {"rule": "layer", "layer": 0}},
+            "default.layer: must be greater than 0, not 0",
+        ),
+    ],
+)
+def test_names_of_alternatives_are_no_part_of_the_place(document: Any, sentence: str) -> None:
+    assert explained(Policy, document).startswith(sentence)
+    assert explained(PolicyUpdate, {"policy": document}).startswith(f"policy.{sentence}")
+
+
+def test_several_findings_are_joined_and_no_more_than_five_told() -> None:
+    sentence = explained(ClassifyRequest, {f"x{i}": 1 for i in range(9)})
+    assert sentence.split("; ")[0] == "inputs: required field is missing"
+    assert len(sentence.split("; ")) == 5
+
+
+def test_of_two_findings_at_one_place_the_first_is_told() -> None:
+    findings = [
+        ErrorDetails(type="missing", loc=("a", 0), msg="", input=None),
+        ErrorDetails(type="dict_type", loc=("a", 0), msg="", input=None),
+        ErrorDetails(type="dict_type", loc=("b",), msg="", input=None),
+    ]
+    expected = "a[0]: required field is missing; b: must be a JSON object"
+    assert explain_findings(findings) == expected
+
+
+@pytest.mark.parametrize(
+    ("tag", "sentence"),
+    [
+        (None, "exit: unknown rule null, there are entropy,"),
+        (5, "exit: unknown rule 5, there are entropy,"),
+        (["entropy"], "exit: unknown rule, there are entropy,"),
+        ("x" * 41, "exit: unknown rule, there are entropy,"),
+    ],
+)
+def test_rule_that_is_no_name_is_quoted_as_in_json(tag: Any, sentence: str) -> None:
+    document = {"inputs": "a", "exit": {"rule": tag}}
+    assert explained(ClassifyRequest, document).startswith(sentence)
+
+
+def test_long_value_is_not_repeated() -> None:
+    long_number = {"inputs": "a", "exit": {"rule": "margin", "threshold": 10**400}}
+    assert explained(ClassifyRequest, long_number) == "exit.threshold: must be a valid number"
+    assert "xxx" not in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 41})
+    assert "xxx" in explained(ClassifyRequest, {"inputs": "a", "top_k": "x" * 40})

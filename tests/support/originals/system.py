@@ -1,0 +1,245 @@
+"""What all originals have: a backbone's weights, its files, and answers."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tests.support.originals.transformer import ALBERT, BERT, DISTILBERT, Names, embed, layer, norm
+from tests.support.originals.weights import Draw, State
+
+WIDTH, INNER, HEADS, POSITIONS = 32, 48, 4, 40
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{i}" for i in range(55)]
+
+
+class Answer(NamedTuple):
+    """What an original says of one text."""
+
+    label: int
+    logits: Tensor  # (labels,)
+    exit_layer: int
+
+
+class Row(NamedTuple):
+    """One text as ids; types only where the system has them."""
+
+    ids: list[int]
+    types: list[int]
+
+
+class System:
+    """A checkpoint with its original's inference code.
+
+    Attributes:
+        config: written to `config.json` as it is.
+        state: written to `pytorch_model.bin`.
+    """
+
+    prefix = "bert"
+    depth = 3
+    epsilon = 1e-12
+    has_types = True
+    weights_file = "pytorch_model.bin"
+
+    def __init__(self, num_labels: int = 3, seed: int = 0, **config: Any) -> None:
+        self.num_labels = num_labels
+        self.draw = Draw(seed)
+        self._seen: dict[tuple[int, ...], list[Tensor]] = {}
+        self.config = self.sizes() | {"num_labels": num_labels} | config
+        self.draw_backbone()
+        self.draw_heads()
+
+    @property
+    def state(self) -> State:
+        return self.draw.state
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the part of `config.json` that describes the encoder."""
+        return {
+            "vocab_size": len(SPECIAL) + len(WORDS),
+            "hidden_size": WIDTH,
+            "num_hidden_layers": self.depth,
+            "num_attention_heads": HEADS,
+            "intermediate_size": INNER,
+            "max_position_embeddings": POSITIONS,
+            "type_vocab_size": 2,
+            "hidden_act": "gelu",
+            "layer_norm_eps": self.epsilon,
+        }
+
+    def draw_backbone(self) -> None:
+        self.draw_embeddings(f"{self.prefix}.embeddings", len(SPECIAL) + len(WORDS), POSITIONS, 2)
+        for index in range(self.depth):
+            self.draw_layer(f"{self.prefix}.encoder.layer.{index}", BERT)
+
+    def draw_embeddings(
+        self, place: str, vocabulary: int, positions: int, types: int, width: int = WIDTH
+    ) -> None:
+        self.draw.table(f"{place}.word_embeddings.weight", vocabulary, width)
+        self.draw.table(f"{place}.position_embeddings.weight", positions, width)
+        if types:
+            self.draw.table(f"{place}.token_type_embeddings.weight", types, width)
+        self.draw.norm(f"{place}.LayerNorm", width)
+
+    def draw_layer(self, place: str, names: Names) -> None:
+        for name in (names.query, names.key, names.value, names.merge):
+            self.draw.linear(f"{place}.{name}", WIDTH, WIDTH)
+        self.draw.linear(f"{place}.{names.up}", WIDTH, INNER)
+        self.draw.linear(f"{place}.{names.down}", INNER, WIDTH)
+        for name in (names.norm_1, names.norm_2):
+            self.draw.norm(f"{place}.{name}", WIDTH, names.gain, names.shift)
+
+    def draw_heads(self) -> None:
+        raise NotImplementedError
+
+    def hidden_states(self, row: Row) -> list[Tensor]:
+        """Return (tokens, width) after each layer; every text runs once, however often asked."""
+        key = (*row.ids, *row.types)
+        if key not in self._seen:
+            self._seen[key] = self.run_layers(row)
+        return self._seen[key]
+
+    def run_layers(self, row: Row) -> list[Tensor]:
+        names = Names(epsilon=self.epsilon)
+        x = embed(self.state, f"{self.prefix}.embeddings", row.ids, row.types)
+        x = norm(self.state, f"{self.prefix}.embeddings.LayerNorm", x, names)
+        found = []
+        for index in range(self.depth):
+            x = layer(self.state, f"{self.prefix}.encoder.layer.{index}", x, HEADS, names)
+            found.append(x)
+        return found
+
+    def save(self, folder: Path) -> Path:
+        """Write the folder as the original's script does."""
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(self.state, folder / self.weights_file)
+        (folder / "config.json").write_text(json.dumps(self.config))
+        self.save_tokenizer(folder)
+        return folder
+
+    def save_tokenizer(self, folder: Path) -> None:
+        (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+        (folder / "special_tokens_map.json").write_text(json.dumps({"unk_token": "[UNK]"}))
+
+    def rows(self, count: int = 24, seed: int = 1) -> list[Row]:
+        """Return texts of different lengths, the second half of each in segment 1."""
+        generator = torch.Generator().manual_seed(seed)
+        rows = []
+        for _ in range(count):
+            length = int(torch.randint(1, 12, (1,), generator=generator))
+            words = torch.randint(5, 60, (length,), generator=generator).tolist()
+            half = length // 2
+            rows.append(Row([2, *words, 3], [0] * (half + 2) + [1] * (length - half)))
+        return rows
+
+
+class RobertaBackbone(System):
+    """Positions from 2, one segment, byte pairs."""
+
+    prefix = "roberta"
+    epsilon = 1e-5
+    has_types = False
+
+    def sizes(self) -> dict[str, Any]:
+        changed = {"type_vocab_size": 1, "max_position_embeddings": POSITIONS + 2}
+        return super().sizes() | changed | {"pad_token_id": 1, "vocab_size": 60}
+
+    def draw_backbone(self) -> None:
+        self.draw_embeddings("roberta.embeddings", 60, POSITIONS + 2, 1)
+        for index in range(self.depth):
+            self.draw_layer(f"roberta.encoder.layer.{index}", BERT)
+
+    def run_layers(self, row: Row) -> list[Tensor]:
+        names = Names(epsilon=self.epsilon)
+        x = embed(self.state, "roberta.embeddings", row.ids, [0] * len(row.ids), first=2)
+        x = norm(self.state, "roberta.embeddings.LayerNorm", x, names)
+        found = []
+        for index in range(self.depth):
+            x = layer(self.state, f"roberta.encoder.layer.{index}", x, HEADS, names)
+            found.append(x)
+        return found
+
+    def save_tokenizer(self, folder: Path) -> None:
+        letters = [chr(code) for code in range(ord("!"), ord("!") + 54)]
+        words = ["<s>", "<pad>", "</s>", "<unk>", *letters, "<mask>", "\u0120"]
+        (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+        (folder / "merges.txt").write_text("#version: 0.2\n")
+
+    def rows(self, count: int = 24, seed: int = 1) -> list[Row]:
+        rows = super().rows(count, seed)
+        return [Row([0, *row.ids[1:-1], 2], [0] * len(row.ids)) for row in rows]
+
+
+class AlbertBackbone(System):
+    """One layer for all depths; narrow embeddings; a pooler that is a plain linear layer."""
+
+    prefix = "albert"
+    depth = 4
+    EMBEDDING = 16
+
+    def sizes(self) -> dict[str, Any]:
+        return super().sizes() | {
+            "model_type": "albert",
+            "embedding_size": self.EMBEDDING,
+            "hidden_act": "gelu_new",
+            "inner_group_num": 1,
+            "num_hidden_groups": 1,
+        }
+
+    def draw_backbone(self) -> None:
+        vocabulary = len(SPECIAL) + len(WORDS)
+        self.draw_embeddings("albert.embeddings", vocabulary, POSITIONS, 2, self.EMBEDDING)
+        self.draw.linear("albert.encoder.embedding_hidden_mapping_in", self.EMBEDDING, WIDTH)
+        self.draw_layer("albert.encoder.albert_layer_groups.0.albert_layers.0", ALBERT)
+
+    def run_layers(self, row: Row) -> list[Tensor]:
+        x = embed(self.state, "albert.embeddings", row.ids, row.types)
+        x = norm(self.state, "albert.embeddings.LayerNorm", x)
+        mapping = "albert.encoder.embedding_hidden_mapping_in"
+        x = x @ self.state[f"{mapping}.weight"].T + self.state[f"{mapping}.bias"]
+        found = []
+        for _ in range(self.depth):
+            x = layer(
+                self.state, "albert.encoder.albert_layer_groups.0.albert_layers.0", x, HEADS, ALBERT
+            )
+            found.append(x)
+        return found
+
+
+class DistilBertBackbone(System):
+    """No segments; other names."""
+
+    prefix = "distilbert"
+    has_types = False
+
+    def sizes(self) -> dict[str, Any]:
+        return {
+            "vocab_size": len(SPECIAL) + len(WORDS),
+            "dim": WIDTH,
+            "n_layers": self.depth,
+            "n_heads": HEADS,
+            "hidden_dim": INNER,
+            "max_position_embeddings": POSITIONS,
+            "activation": "gelu",
+        }
+
+    def draw_backbone(self) -> None:
+        self.draw_embeddings("distilbert.embeddings", len(SPECIAL) + len(WORDS), POSITIONS, 0)
+        for index in range(self.depth):
+            self.draw_layer(f"distilbert.transformer.layer.{index}", DISTILBERT)
+
+    def run_layers(self, row: Row) -> list[Tensor]:
+        x = embed(self.state, "distilbert.embeddings", row.ids, None)
+        x = norm(self.state, "distilbert.embeddings.LayerNorm", x)
+        found = []
+        for index in range(self.depth):
+            place = f"distilbert.transformer.layer.{index}"
+            x = layer(self.state, place, x, HEADS, DISTILBERT)
+            found.append(x)
+        return found
+
+    def rows(self, count: int = 24, seed: int = 1) -> list[Row]:
+        return [Row(row.ids, [0] * len(row.ids)) for row in super().rows(count, seed)]

@@ -1,0 +1,96 @@
+"""A tiny real model and its bundle: random weights, everything else as in production."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AlbertConfig, BertConfig
+
+from export import bundle as bundles
+from models.encoders.families import build_encoder
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from serve.bundle.manifest import Precision
+from serve.bundle.recording import RECORDING
+from serve.policy.document import Policy
+
+DEPTH = 4
+LABELS = ("negative", "neutral", "positive")
+MAX_TOKENS = 64
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+WORDS = tuple(f"w{i}" for i in range(196))
+
+POLICY = Policy.model_validate(
+    {
+        "default": {"rule": "never"},
+        "profiles": {
+            "balanced": {"rule": "entropy", "threshold": 0.6},
+            "fast": {"rule": "layer", "layer": 1},
+        },
+    }
+)
+
+Family = Literal["bert", "albert"]
+_SIZES: dict[str, Any] = {
+    "vocab_size": len(SPECIAL) + len(WORDS),
+    "hidden_size": 32,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": MAX_TOKENS,
+    "id2label": dict(enumerate(LABELS)),
+    "label2id": {label: i for i, label in enumerate(LABELS)},
+    "initializer_range": 0.2,
+}
+
+
+def tiny_model(seed: int = 0, family: Family = "bert") -> MultiExitModel:
+    """Return four layers of width 32 whose heads are spread from unsure to sure."""
+    torch.manual_seed(seed)
+    if family == "albert":
+        encoder = build_encoder(AlbertConfig(**_SIZES, embedding_size=16))
+    else:
+        encoder = build_encoder(BertConfig(**_SIZES))
+    exits = ExitConfig(exits=tuple(range(1, DEPTH + 1)), head=HeadConfig(pooling="mean"))
+    model = MultiExitModel(encoder, exits).eval()
+    for depth, head in enumerate(model.heads, 1):
+        head.classifier.weight.data.mul_(2 * depth)
+    return model
+
+
+def recording() -> NDArray[np.float32]:
+    """Return logits as if from calibration data: (exits, 40 rows, labels), sure at exit 2."""
+    sureness = np.array([0.5, 6, 6, 6])[:, None, None]
+    logits = np.random.default_rng(0).standard_normal((DEPTH, 40, len(LABELS)))
+    return (logits * sureness).astype(np.float32)
+
+
+def tiny_tokenizer() -> Tokenizer:
+    """Return a WordPiece tokenizer over two hundred words."""
+    vocabulary = {word: i for i, word in enumerate((*SPECIAL, *WORDS))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+def write_tiny_bundle(
+    folder: Path,
+    name: str = "tiny",
+    precisions: tuple[Precision, ...] = ("fp32", "int8"),
+    family: Family = "bert",
+    exits: tuple[int, ...] | None = None,
+) -> Path:
+    """Write the model to `folder` and export it to a bundle beside it; return the bundle."""
+    model_folder = folder / f"{name}-model"
+    tiny_model(family=family).save(model_folder)
+    tiny_tokenizer().save(str(model_folder / "tokenizer.json"))
+    np.save(model_folder / RECORDING, recording())
+    (model_folder / "policy.json").write_text(POLICY.model_dump_json(exclude_none=True))
+    planned = bundles.plan(model_folder, precisions, exits)
+    out = folder / name
+    bundles.write(planned, out, report=lambda step: None)
+    return out
