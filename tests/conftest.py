@@ -19,7 +19,9 @@ from hypothesis import settings
 
 from serve.bundle.loader import Bundle, load_bundle
 
-# `--hypothesis-profile soak`: for an hour with nothing better to do.
+# A busy machine takes longer over an example than any deadline allows for.
+settings.register_profile("default", deadline=None)
+# `--hypothesis-profile soak` runs for minutes to an hour.
 settings.register_profile("soak", max_examples=20_000, deadline=None)
 
 

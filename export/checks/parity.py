@@ -13,8 +13,7 @@ from export.checks.walks import Reading, walk
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import Parity, Precision
-from serve.engine.runner import Runner
-from serve.runtime.shared_layers import SharedLayers
+from serve.engine.runner import ModelRunner
 
 # What int8 and fp16 cost is measured and recorded, not bounded; it must only be finite.
 _FINITE = float(np.finfo(np.float32).max)
@@ -40,7 +39,7 @@ class ExitGap(NamedTuple):
 
 
 def compare(
-    runner: Runner | SharedLayers,
+    runner: ModelRunner,
     model: MultiExitModel,
     spans: Iterable[Span],
     batches: Iterable[Batch],

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.checks.samples import Batch
-from serve.engine.runner import Hidden, Runner
-from serve.runtime.shared_layers import SharedLayers
+from serve.engine.runner import ModelRunner
 
 Rows = NDArray[np.int64]  # (n,) numbers of rows in a batch
 
@@ -29,18 +28,18 @@ class Reading(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
 
 
-def walk(runner: Runner | SharedLayers, batch: Batch, seed: int) -> Iterator[Reading]:
+def walk(runner: ModelRunner, batch: Batch, seed: int) -> Iterator[Reading]:
     """Run a batch through, as rows run while serving, and yield what every exit says.
 
     Between two layers rows are reordered and one is dropped; padding shrinks with those left.
     """
     generator = np.random.default_rng(seed)
-    if isinstance(runner, SharedLayers):
-        return _walk_together(runner, batch, generator)
     return _walk_down(runner, batch, generator)
 
 
-def _walk_down(chain: Runner, batch: Batch, generator: np.random.Generator) -> Iterator[Reading]:
+def _walk_down(
+    chain: ModelRunner, batch: Batch, generator: np.random.Generator
+) -> Iterator[Reading]:
     rows = np.arange(len(batch.input_ids))
     step = chain.start(*batch)
     yield Reading(0, rows, step.logits, step.uncertainty)
@@ -49,40 +48,6 @@ def _walk_down(chain: Runner, batch: Batch, generator: np.random.Generator) -> I
         rows = rows[keep]
         step = chain.advance(index, step.hidden, keep, _mask(batch, rows))
         yield Reading(index, rows, step.logits, step.uncertainty)
-
-
-def _walk_together(
-    layers: SharedLayers, batch: Batch, generator: np.random.Generator
-) -> Iterator[Reading]:
-    """Let two rows at a time start, and run with those that are deeper already."""
-    waiting = generator.permutation(len(batch.input_ids))
-    rows, depths = waiting[:0], waiting[:0]
-    hidden: Hidden = None
-    while len(waiting) or len(rows):
-        keep = generator.permutation(len(rows))[: max(2, len(rows) - 1)]
-        fresh, waiting = waiting[:2], waiting[2:]
-        parts = [(hidden, keep, _width(batch, rows[keep]))] if len(keep) else []
-        parts += [_embedded(layers, batch, fresh)] if len(fresh) else []
-        rows, depths = np.append(rows[keep], fresh), np.append(depths[keep], 0 * fresh)
-        step = layers.advance_mixed(
-            depths, layers.join(parts), np.arange(len(rows)), _mask(batch, rows)
-        )
-        depths += 1
-        for index, layer in enumerate(layers.exits):
-            here = depths == layer
-            if here.any():
-                unsure = step.uncertainty
-                unsure = None if unsure is None else unsure[here]
-                yield Reading(index, rows[here], step.logits[here], unsure)
-        stay = depths < len(layers)
-        hidden, rows, depths = step.hidden[stay], rows[stay], depths[stay]
-
-
-def _embedded(layers: SharedLayers, batch: Batch, rows: Rows) -> tuple[Hidden, Rows, int]:
-    """Return rows before layer 1 as a part to be joined."""
-    tokens = _width(batch, rows)
-    step = layers.start(*(np.ascontiguousarray(array[rows, :tokens]) for array in batch))
-    return step.hidden, np.arange(len(rows)), tokens
 
 
 def _mask(batch: Batch, rows: Rows) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from loadtest.gpu_check.subject import Logits, Subject, all_heads, random_ids
 from serve.bundle.manifest import Precision
-from serve.bundle.recording import exits_taken
+from serve.rules.replay import exits_taken
 from serve.engine.core import ModelShape
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Outcome, Row

@@ -6,7 +6,7 @@ from models.evaluation.candidates import candidates
 from models.evaluation.outcome import Outcome
 from models.evaluation.scores import agreement, main_metric, score
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.bundle.recording import Taken, answers_taken
+from serve.rules.replay import Taken, answers_taken
 from serve.policy.document import Policy
 from serve.rules import ExitRule, NeverRule
 

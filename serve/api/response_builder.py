@@ -41,7 +41,7 @@ def response(
 def num_logits(done: Classified) -> int:
     """Return how many numbers are to be read."""
     answers = sum(answer.logits.size for answer in done.answers)
-    return answers + sum(passed.logits.size for a in done.answers for passed in a.trail)
+    return answers + sum(passed.logits.size for a in done.answers for passed in a.exit_trace)
 
 
 def _reading(classifier: Classifier, body: ClassifyRequest) -> Reading:
@@ -70,7 +70,7 @@ def _result(
     with_logits = "logits" in extras
     if "exits" in extras:
         result["exits"] = [
-            _passed(manifest, reading, passed, tokens, with_logits) for passed in answer.trail
+            _passed(manifest, reading, passed, tokens, with_logits) for passed in answer.exit_trace
         ]
     if with_logits:
         result["logits"] = listed(answer.logits)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.api.json_encoding import short
-from serve.criteria.signals import sigmoid, softmax
+from serve.rules.signals import sigmoid, softmax
 from serve.tokenization.entities import Aggregation, Entity, EntityReader
 from serve.tokenization.tokenizer import Tokens
 

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
-from serve.bundle.recording import RECORDING, Recording, read_recording
+from serve.bundle.recording import RECORDING, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
+from serve.rules.replay import Recording
 from serve.validation import explain
 
 _Model = TypeVar("_Model", bound=BaseModel)

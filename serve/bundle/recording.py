@@ -1,22 +1,13 @@
 """`recording.npy`: what every exit said of the calibration data, to try rules and exits on."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from serve.criteria.judge import HeadOutput, Prediction, Reason, judge
-from serve.criteria.rule_state import RuleState
-from serve.errors import InvalidBundle, InvalidRule
-from serve.rules import ExitRule, LearnedRule
-from serve.rules.traits import Traits
+from serve.errors import InvalidBundle
+from serve.rules.replay import Recording
 
 RECORDING = "recording.npy"
-
-# Logits: (exits, rows, labels); of tokens, which no bundle holds, (exits, rows, tokens, labels).
-Recording: TypeAlias = NDArray[np.float32]
 
 
 def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
@@ -40,105 +31,3 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
             f"{path} has shape {logits.shape}; expected ({shape[0]} exits, rows, {shape[1]} labels)"
         )
     return np.ascontiguousarray(logits, np.float32)
-
-
-class Taken(NamedTuple):
-    """What a rule makes of recorded rows.
-
-    Attributes:
-        exits: (rows,) at which exit each row leaves, counted from 0.
-        logits: (rows, labels) those it leaves with; of tokens (rows, tokens, labels).
-        heads: (rows,) whose head gave them; by most rules that of the exit.
-        labels: (rows,) the label where the rule chose it by other means than the largest
-            logit; else -1.
-    """
-
-    exits: NDArray[np.intp]
-    logits: NDArray[np.float32]
-    heads: NDArray[np.int64]
-    labels: NDArray[np.int64]
-
-    @property
-    def deciding(self) -> NDArray[np.float32]:
-        """Logits of which the largest is the answer's label, whoever chose it."""
-        chosen = np.flatnonzero(self.labels >= 0)
-        if not len(chosen):
-            return self.logits
-        logits = self.logits.copy()
-        top = np.nextafter(logits[chosen].max(axis=-1), np.float32(np.inf))
-        logits[chosen, self.labels[chosen]] = top
-        return logits
-
-
-def exits_taken(
-    recording: Recording,
-    rule: ExitRule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None = None,
-) -> NDArray[np.intp]:
-    """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
-
-    Args:
-        recording: logits at just these exits.
-        rule: checked against the model.
-        traits: of the model, with these exits.
-        temperatures: one per exit.
-        counted: (rows, tokens) of token classification: which tokens count.
-
-    Raises:
-        InvalidRule: rule learned: a recording holds no predicted errors.
-    """
-    left_at = np.full(recording.shape[1], len(recording) - 1)
-    for index, leaves, _ in _leaving(recording, rule, traits, temperatures, counted):
-        left_at[leaves] = index
-    return left_at
-
-
-def answers_taken(
-    recording: Recording,
-    rule: ExitRule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None = None,
-) -> Taken:
-    """Return where the rule lets each row leave, and with what.
-
-    Args and errors are those of `exits_taken`.
-    """
-    num_rows = recording.shape[1]
-    exits = np.full(num_rows, len(recording) - 1)
-    logits = recording[-1].copy()
-    heads, labels = exits.copy(), np.full(num_rows, -1)
-    for index, leaves, given in _leaving(recording, rule, traits, temperatures, counted):
-        exits[leaves] = heads[leaves] = index
-        logits[leaves] = recording[index][leaves]
-        if given is not None:
-            logits[leaves], heads[leaves] = given.logits[leaves], given.exit_index[leaves]
-            labels[leaves] = given.label[leaves]
-    return Taken(exits, logits, heads, labels)
-
-
-def _leaving(
-    recording: Recording,
-    rule: ExitRule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None,
-) -> Iterator[tuple[int, NDArray[np.bool_], Prediction | None]]:
-    """Yield each exit, (rows,) which leave there, and the answers if they are not the exit's."""
-    if isinstance(rule, LearnedRule):
-        raise InvalidRule(
-            "rule learned cannot be tried on a recording, which holds logits and no predicted "
-            "errors; rules that read logits can"
-        )
-    num_exits, num_rows = recording.shape[:2]
-    # Compiled once: one by one, many rows would take longer than all that is judged here.
-    columns = RuleState.of([rule], traits).take(np.zeros(num_rows, np.intp))
-    inside = np.ones(num_rows, np.bool_)
-    for index, logits in enumerate(recording):
-        said = HeadOutput(logits, counted=counted)
-        reasons, _, given = judge(columns, said, index, num_exits, temperatures[index])
-        leaves = inside & (reasons != Reason.STAYS)
-        inside &= ~leaves
-        yield index, leaves, given

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from serve.bundle.recording import Recording, exits_taken
 from serve.rules import ExitRule
+from serve.rules.replay import Recording, exits_taken
 from serve.rules.traits import Traits
 
 Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit's is the last

@@ -18,7 +18,7 @@ from serve.engine.scheduler import BatchLimits
 from serve.engine.warm_up import measure
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.live import LivePolicy, PolicyStore
-from serve.rules import ExitRule, check_rule
+from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
 from serve.tokenization.entities import EntityReader
@@ -108,7 +108,6 @@ class Classifier:
         self.device, self.precision = placement
         self.policy = LivePolicy(bundle.name, manifest, store)
         self._observer = observer
-        self._traits = manifest.traits
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -116,14 +115,11 @@ class Classifier:
         threads = options.num_threads or available_threads()
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         self.costs = measure(chain, manifest.max_tokens)
+        temperatures = tuple(e.temperature for e in manifest.exits)
+        self._shape = ModelShape(manifest.traits, temperatures, manifest.pad_id, self.costs)
         self.engine = Engine(
             chain,
-            ModelShape(
-                self._traits,
-                tuple(e.temperature for e in manifest.exits),
-                manifest.pad_id,
-                self.costs,
-            ),
+            self._shape,
             self._deliver,
             observer.batch,
             options.batch_limits,
@@ -141,7 +137,7 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         live = self.policy.current
-        rule = check_rule(live.policy.rule_for(request.wish), self._traits)
+        rule = self._shape.compile(live.policy.rule_for(request.wish))
         self.engine.check_room(len(request.inputs))
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
@@ -174,7 +170,7 @@ class Classifier:
 
 
 def _rows(
-    request: ModelRequest, rule: ExitRule, tokens: list[Tokens], pending: Pending
+    request: ModelRequest, rule: CompiledRule, tokens: list[Tokens], pending: Pending
 ) -> list[Row]:
     return [
         Row(
@@ -186,7 +182,7 @@ def _rows(
             priority=request.priority,
             ahead_tokens=ahead,
             counted=t.counted,
-            trail=[] if request.trails else None,
+            exit_trace=[] if request.trails else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]

@@ -3,12 +3,11 @@
 from serve.bundle.loader import Bundle
 from serve.classifier.active_exits import Candidate, ExitCosts, cheapest_exits
 from serve.classifier.exit_costs import measure_exit_costs
-from serve.engine.core import ModelShape
+from serve.engine.executor import ModelShape
 from serve.errors import InvalidRequest
 from serve.rules import LearnedRule
 from serve.runtime.placement import Placement, build_runner
 from serve.runtime.process_memory import give_back_memory
-from serve.runtime.shared_layers import SharedLayers
 
 AUTO = "auto"
 
@@ -76,7 +75,6 @@ def _measure(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> ExitCosts:
     chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
-    assert not isinstance(chain, SharedLayers), "refused before it was loaded"
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
     shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)

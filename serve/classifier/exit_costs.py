@@ -8,10 +8,11 @@ from typing import TypeAlias
 import numpy as np
 
 from serve.classifier.active_exits import ExitCosts
-from serve.engine.core import EngineCore, ModelShape
+from serve.engine.core import EngineCore
+from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
-from serve.rules import EntropyRule
+from serve.rules import CompiledRule, EntropyRule
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
@@ -38,11 +39,12 @@ def measure_exit_costs(chain: Chain, shape: ModelShape, max_tokens: int) -> Exit
     core = EngineCore(
         chain, shape, BatchLimits(), time.monotonic, lambda stats: None, should_yield=lambda: False
     )
+    rule = shape.compile(_ASKS)
     marks_s, asked_s, unasked_s = [], [], []
     # In turns, so that a busy moment of the machine meets all three alike.
     for _ in range(_ROUNDS):
         marks_s.append(_marks_s(chain, ids))
-        asked_s.append(_seconds(lambda: _answer(core, ids)))
+        asked_s.append(_seconds(lambda: _answer(core, rule, ids)))
         unasked_s.append(_seconds(lambda: unasked.start(ids, np.ones_like(ids), 0 * ids)))
     shares = np.median(marks_s, axis=0)
     segments_s = shares / shares.sum() * median(unasked_s)
@@ -62,11 +64,11 @@ def _marks_s(chain: Chain, ids: np.ndarray) -> list[float]:
     return np.diff(marks).tolist()
 
 
-def _answer(core: EngineCore, ids: np.ndarray) -> None:
+def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray) -> None:
     """Run one row that asks every exit and never leaves through the engine's core."""
-    core.add([Row(ids[0], 0 * ids[0], _ASKS, admitted_s=time.monotonic())])
+    core.add([Row(ids[0], 0 * ids[0], rule, admitted_s=time.monotonic())])
     while core:
-        core.turn()
+        core.step()
 
 
 def _seconds(call: Callable[[], object]) -> float:

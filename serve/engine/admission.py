@@ -39,7 +39,6 @@ class Admission:
         limits: QueueLimits,
         costs: CostModel,
         batch_limits: BatchLimits = BatchLimits(),
-        exit_depths: Sequence[int] | None = None,
     ) -> None:
         """Start empty.
 
@@ -47,13 +46,11 @@ class Admission:
             limits: when to refuse.
             costs: what segments cost.
             batch_limits: how many rows share a segment run.
-            exit_depths: how many segments lie before each exit; None where each has an exit.
         """
         self.rows = 0
         self.tokens = 0
         self._limits, self._batch_limits = limits, batch_limits
         self._costs = costs
-        self._exit_depths = exit_depths or range(1, len(costs) + 1)
         self._depths = _RecentDepths(len(costs))
 
     def admit(self, rows: Sequence[Row]) -> None:
@@ -94,7 +91,7 @@ class Admission:
             self.rows -= 1
             self.tokens -= row.num_tokens
             if isinstance(result, Answer):
-                self._depths.add(self._exit_depths[result.exit_index])
+                self._depths.add(result.exit_index + 1)
 
     @property
     def backlog_s(self) -> float:

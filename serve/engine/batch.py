@@ -1,110 +1,86 @@
-"""Rows that run together, with their hidden states."""
+"""Rows at one depth that run together, with their hidden states."""
 
 import math
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.criteria.judge import Prediction
-from serve.criteria.rule_state import RuleState
 from serve.engine.row import Row
-from serve.engine.runner import Hidden
+from serve.engine.runner import Hidden, ModelRunner
+from serve.rules.head_output import HeadOutput, Prediction
+from serve.rules.rule_state import RuleState
 from serve.rules.traits import Traits
 
-_FILLED_IN = (
-    "columns",
-    "counted",
-    "depths",
-    "given",
-    "has_trails",
-    "hidden",
-    "keep",
-    "last_exit",
-    "logits",
-    "mask",
-    "signals",
-)
-_PLACES = np.arange(4096, dtype=np.int64)
+_ARANGE = np.arange(4096, dtype=np.int64)
 
 
 class Batch:
-    """Rows at one depth; in a shared-layer model, at depths of their own.
+    """Rows at one depth.
 
-    What the scheduler reads (rows, depth, longest, deadline_s, level) is kept without arrays;
-    the rest is filled in by the core once the batch runs.
+    What the scheduler reads (rows, depth, longest, deadline_s, level) is kept without arrays.
+    The rest is filled in when the batch first runs.
 
     Attributes:
         rows: in order of admission.
-        depth: segments they have been through; of rows at several depths, the fewest.
-        depths: (rows,) layers that each row has been through, where rows may differ; else None.
-        last_exit: (rows,) likewise, the exit each row has come by last; -1 before the first.
-        longest: tokens of the longest row: what the others are padded to.
+        depth: segments they have been through.
+        longest: tokens of the longest row; the others are padded to it.
         num_tokens: of all rows, without padding.
         deadline_s: the earliest of any row.
         level: the best priority of any row.
-        held_from_s: from when on it counts how long the rows may be held back.
-        columns: the rows' rules and state.
+        held_from_s: from this time it counts how long the rows may be held back.
+        state: the rows' rules and progress.
         hidden: (rows_in, tokens_in, width) that the last segment gave, the runner's own.
         keep: (rows,) where each row lies in `hidden`.
         mask: (rows, tokens) 1 for real tokens.
-        counted: (rows, tokens) of token classification, the tokens that exit rules look at; of
-            other tasks None.
-        logits: (rows, labels) of the last segment, of token classification (rows, tokens,
-            labels); without labels at depth 0.
-        uncertainty: (rows,) of the last segment, if the heads give it; only until the rows have
-            been judged.
+        counted: (rows, tokens) for token classification, the tokens that exit rules look at;
+            None for other tasks.
+        head: what the last exit's head gave for the rows.
         signals: (rows,) the rules' signals there.
-        given: the answers that rows would leave with, if any rule gives others than the logits.
-        has_trails: whether a row may want a record of the exits it comes by.
+        prediction: what the rows would leave with, if some rule answers with anything but the
+            logits.
+        traced: whether some row wants a record of the exits it passes.
     """
 
     __slots__ = (
-        "columns",
         "counted",
         "deadline_s",
         "depth",
-        "depths",
-        "given",
-        "has_trails",
+        "head",
         "held_from_s",
         "hidden",
         "keep",
-        "last_exit",
         "level",
-        "logits",
         "longest",
         "mask",
         "num_tokens",
+        "prediction",
         "rows",
         "signals",
-        "uncertainty",
+        "state",
+        "traced",
     )
 
     def __init__(self, rows: list[Row], depth: int = 0, held_from_s: float = math.inf) -> None:
-        self.rows = rows
-        self.depth = depth
-        self.held_from_s = held_from_s
-        self.depths: NDArray[np.int64] | None = None
-        self.last_exit: NDArray[np.int64] | None = None
+        self.depth, self.held_from_s = depth, held_from_s
+        self.deadline_s = math.inf
+        self.set_rows(rows)
         self.deadline_s = min([row.deadline_s for row in rows], default=math.inf)
-        self.level = min([row.priority for row in rows], default=0)
-        lengths = [row.num_tokens for row in rows]
-        self.longest, self.num_tokens = max(lengths, default=0), sum(lengths)
-        self.columns: RuleState
+        self.state: RuleState
         self.hidden: Hidden = None
         self.keep: NDArray[np.int64]
         self.mask: NDArray[np.int64]
         self.counted: NDArray[np.bool_] | None = None
-        self.given: Prediction | None = None
-        self.has_trails = False
-        self.logits: NDArray[np.float32]
-        self.uncertainty: NDArray[np.float32] | None
+        self.head: HeadOutput
         self.signals: NDArray[np.float32]
+        self.prediction: Prediction | None = None
+        self.traced = False
 
     @property
     def padded_tokens(self) -> int:
-        """Tokens a segment computes for this batch."""
+        """Tokens that a segment computes for this batch."""
         return len(self.rows) * self.longest
 
     def set_rows(self, rows: list[Row]) -> None:
@@ -116,25 +92,20 @@ class Batch:
             self.deadline_s = min([row.deadline_s for row in rows], default=math.inf)
         self.level = min([row.priority for row in rows], default=0)
 
-    def prepare(self, traits: Traits, shared: bool) -> None:
+    def prepare(self, traits: Traits) -> None:
         """Lay out the arrays of fresh rows."""
         self.mask = self._mask()
-        self.columns = RuleState.of([row.rule for row in self.rows], traits)
-        self.keep = places(len(self.rows))
-        self.logits = np.empty((len(self.rows), 0), np.float32)
-        self.signals = np.empty(len(self.rows), np.float32)
-        self.has_trails = any([row.trail is not None for row in self.rows])
+        self.state = RuleState.of([row.rule for row in self.rows])
+        self.keep = arange(len(self.rows))
+        self.traced = any([row.exit_trace is not None for row in self.rows])
         if traits.task == "token":
             self.counted = self._counted()
-        if shared:
-            self.depths = np.zeros(len(self.rows), np.int64)
-            self.last_exit = np.full(len(self.rows), -1, np.int64)
 
     def _mask(self) -> NDArray[np.int64]:
         if self.num_tokens == self.padded_tokens:
             return np.ones((len(self.rows), self.longest), np.int64)
         lengths = np.array([row.num_tokens for row in self.rows])
-        return (places(self.longest) < lengths[:, None]).astype(np.int64)
+        return (arange(self.longest) < lengths[:, None]).astype(np.int64)
 
     def _counted(self) -> NDArray[np.bool_]:
         counted = self.mask.astype(np.bool_)
@@ -142,13 +113,6 @@ class Batch:
             if row.counted is not None:
                 counted[i, : row.num_tokens] = row.counted
         return counted
-
-    def exits_of(self, rows: NDArray[np.intp]) -> list[int]:
-        """Return the exit that each of these rows has come by last; -1 for none."""
-        if self.last_exit is None:
-            return [self.depth - 1] * len(rows)
-        exits: list[int] = self.last_exit[rows].tolist()
-        return exits
 
     def padded(self, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return input ids and token types, both (rows, tokens)."""
@@ -159,17 +123,10 @@ class Batch:
             types[i, : row.num_tokens] = row.token_type_ids
         return ids, types
 
-    def place(self, hidden: Hidden) -> None:
-        """Take over hidden states that are those of the rows, in their order."""
-        self.hidden = hidden
-        self.keep = places(len(self.rows))
-
-    def land(self, hidden: Hidden, segments: int = 1) -> None:
-        """Take over the rows' hidden states after a segment, or several; the batch is deeper."""
-        self.place(hidden)
-        self.depth += segments
-        if self.depths is not None:
-            self.depths = self.depths + 1
+    def pop_hidden(self) -> Hidden:
+        """Return the hidden states and let go of them: they also hold rows that have left."""
+        hidden, self.hidden = self.hidden, None
+        return hidden
 
     def compact(self, stay: NDArray[np.bool_]) -> None:
         """Keep only some rows; hidden states are not touched, only `keep`."""
@@ -181,49 +138,89 @@ class Batch:
 
     def halves(self) -> tuple["Batch", "Batch"]:
         """Return two batches over the same hidden states, each with half of the rows."""
-        middle, every = len(self.rows) // 2, places(len(self.rows))
-        return self._copy()._take(every[:middle]), self._copy()._take(every[middle:])
-
-    def _copy(self) -> "Batch":
-        copy = Batch(self.rows, self.depth, self.held_from_s)
-        for name in _FILLED_IN:
-            setattr(copy, name, getattr(self, name))
-        return copy
+        middle, every = len(self.rows) // 2, arange(len(self.rows))
+        return copy(self)._take(every[:middle]), copy(self)._take(every[middle:])
 
     def _take(self, index: NDArray[np.intp]) -> "Batch":
         rows = self.rows
         self.set_rows([rows[i] for i in index.tolist()])
-        self.columns = self.columns.take(index)
+        self.state = self.state.take(index)
         self.keep, self.mask = self.keep[index], self.mask[index, : self.longest]
-        self.logits, self.signals = self.logits[index], self.signals[index]
-        if self.given is not None:
-            logits, exit_index, label = self.given
-            self.given = Prediction(logits[index], exit_index[index], label[index])
         if self.counted is not None:
-            self._narrow(self.counted[index])
-        if self.depths is not None and self.last_exit is not None:
-            self.depths, self.last_exit = self.depths[index], self.last_exit[index]
-            self.depth = int(self.depths.min()) if len(index) else self.depth
+            self.counted = self.counted[index, : self.longest]
+        if not self.depth:
+            return self
+        self.signals = self.signals[index]
+        self.head = HeadOutput(self._cut(self.head.logits[index]), None, self.counted)
+        if self.prediction is not None:
+            logits, exit_index, label = self.prediction
+            cut = self._cut(logits[index])
+            self.prediction = Prediction(cut, exit_index[index], label[index])
         return self
 
-    def _narrow(self, counted: NDArray[np.bool_]) -> None:
-        """Cut what has an axis of tokens to the rows that are left."""
-        self.counted = counted[:, : self.longest]
-        if self.logits.ndim == 3:
-            self.logits = self.logits[:, : self.longest]
-        if self.given is not None:
-            self.given = self.given._replace(logits=self.given.logits[:, : self.longest])
+    def _cut(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return logits of tokens cut to the longest row, and others as they are."""
+        return logits[:, : self.longest] if logits.ndim == 3 else logits
 
 
 def gather(batches: Sequence[Batch]) -> Batch:
     """Return one batch with all rows: bookkeeping only, without arrays."""
+    rows = [row for batch in batches for row in batch.rows]
+    return Batch(rows, batches[0].depth, min(batch.held_from_s for batch in batches))
+
+
+def merge(batches: Sequence[Batch], runner: ModelRunner) -> Batch:
+    """Join batches at one depth into one; their hidden states are copied together.
+
+    Args:
+        batches: one or more, all with hidden states.
+        runner: joins the hidden states, wherever they lie.
+    """
     if len(batches) == 1:
         return batches[0]
-    rows = [row for batch in batches for row in batch.rows]
-    held_from_s = min(batch.held_from_s for batch in batches)
-    return Batch(rows, min(batch.depth for batch in batches), held_from_s)
+    merged = gather(batches)
+    merged.hidden = runner.join([(batch.hidden, batch.keep, batch.longest) for batch in batches])
+    merged.keep, longest = arange(len(merged.rows)), merged.longest
+    merged.state = RuleState.concatenate([batch.state for batch in batches])
+    merged.mask = _tokens_together([batch.mask for batch in batches], 0, longest)
+    counted = [batch.counted for batch in batches if batch.counted is not None]
+    merged.counted = _tokens_together(counted, False, longest) if counted else None
+    logits = _logits_together([batch.head.logits for batch in batches], longest)
+    merged.head = HeadOutput(logits, None, merged.counted)
+    merged.signals = np.concatenate([batch.signals for batch in batches])
+    merged.traced = any([batch.traced for batch in batches])
+    if any([batch.prediction is not None for batch in batches]):
+        merged.prediction = _predictions(batches, longest)
+    return merged
 
 
-def places(num: int) -> NDArray[np.int64]:
+def _predictions(batches: Sequence[Batch], longest: int) -> Prediction:
+    parts = [
+        batch.prediction or Prediction.at(batch.head.logits, batch.depth - 1) for batch in batches
+    ]
+    return Prediction(
+        _logits_together([part.logits for part in parts], longest),
+        np.concatenate([part.exit_index for part in parts]),
+        np.concatenate([part.label for part in parts]),
+    )
+
+
+def _logits_together(parts: Sequence[NDArray[np.float32]], longest: int) -> NDArray[np.float32]:
+    return _tokens_together(parts, np.nan, longest) if parts[0].ndim == 3 else np.concatenate(parts)
+
+
+def _tokens_together(parts: Sequence[NDArray[Any]], fill: float, longest: int) -> NDArray[Any]:
+    """Return the parts' rows one after another, (rows, tokens, ...), filled up to the longest."""
+    if all([part.shape[1] == longest for part in parts]):
+        return np.concatenate(parts)
+    together = np.full((sum(map(len, parts)), longest, *parts[0].shape[2:]), fill, parts[0].dtype)
+    row = 0
+    for part in parts:
+        together[row : row + len(part), : part.shape[1]] = part
+        row += len(part)
+    return together
+
+
+def arange(num: int) -> NDArray[np.int64]:
     """Return (num,) 0 to num - 1, not to be written to."""
-    return _PLACES[:num] if num <= len(_PLACES) else np.arange(num, dtype=np.int64)
+    return _ARANGE[:num] if num <= len(_ARANGE) else np.arange(num, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Which waiting rows start together: alike in length, so that little is padded.
+"""Which waiting rows start together: rows of like length, so that little is padded.
 
-The first row always starts. Two windows around it in order of length are each best in their way:
-with few waiting, the split of them all into batches that costs least in total; with many, the
-company that is cheapest per real token. Each alone loses a tenth or more under some load, the
+The first row always starts. Two windows around it, in order of length, are each best in their way:
+with few rows waiting, the split of all of them into batches that costs least in total; with many,
+the batch that is cheapest per real token. Each alone loses a tenth or more under some load; the
 larger of the two does not.
 """
 
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from serve.engine.cost_model import SegmentCost
 
-# A batch is long enough once its launches are this small a part of its time: 2 per cent.
+# A batch is long enough once its launches take a fiftieth of its time.
 ENOUGH = 50
 
-# Shorter than that no batch needs to be: what few tokens cost is measured least well.
+# No batch needs to be shorter than that: what few tokens cost is measured least well.
 LEAST_TOKENS = 512
 
 
-class Bounds(NamedTuple):
+class SizeLimits(NamedTuple):
     """How large a batch may grow: in rows, and in rows times the longest row."""
 
     max_rows: int
@@ -34,10 +34,10 @@ class Bounds(NamedTuple):
         """Return how many rows of this length a batch may hold."""
         return max(1, min(self.max_rows, self.max_tokens // longest))
 
-    def enough(self, cost: SegmentCost) -> "Bounds":
-        """Return these bounds, or narrower ones where more tokens would save next to nothing.
+    def narrowed(self, cost: SegmentCost) -> "SizeLimits":
+        """Return narrower limits where more tokens would save next to nothing.
 
-        A longer batch only keeps those waiting who come after it.
+        A longer batch would only make later rows wait.
         """
         saving = ENOUGH * cost.fixed_s
         if saving >= self.max_tokens * cost.per_token_s:
@@ -46,25 +46,25 @@ class Bounds(NamedTuple):
         return self._replace(max_tokens=min(self.max_tokens, enough))
 
 
-def company(lengths: Sequence[int], cost: SegmentCost, bounds: Bounds) -> list[int]:
+def select_batch(lengths: Sequence[int], cost: SegmentCost, limits: SizeLimits) -> list[int]:
     """Return the places of the rows that start together, ascending; place 0 is among them.
 
     Args:
         lengths: tokens of each waiting row, first to start first.
         cost: of the way ahead, from the first segment to the last.
-        bounds: on a batch.
+        limits: on a batch.
     """
     num, lead, longest = len(lengths), lengths[0], max(lengths)
     if min(lengths) == longest:
-        return list(range(min(num, bounds.room(lead))))
-    if num <= bounds.room(longest) and _padding_s(lengths, longest, cost) <= cost.fixed_s:
+        return list(range(min(num, limits.room(lead))))
+    if num <= limits.room(longest) and _padding_s(lengths, longest, cost) <= cost.fixed_s:
         return list(range(num))
-    order = sorted(range(num), key=lengths.__getitem__)  # stable: first come first
+    order = sorted(range(num), key=lengths.__getitem__)  # stable: first come, first served
     ascending = [lengths[i] for i in order]
     place = bisect_left(ascending, lead)
-    first, stop = cheapest(ascending, place, cost, bounds)
-    if stop - first < bounds.room(ascending[stop - 1]):
-        windows = (first, stop), least_total(ascending, place, cost, bounds)
+    first, stop = cheapest(ascending, place, cost, limits)
+    if stop - first < limits.room(ascending[stop - 1]):
+        windows = (first, stop), least_total(ascending, place, cost, limits)
         first, stop = max(windows, key=lambda window: window[1] - window[0])
     return sorted(order[first:stop])
 
@@ -76,16 +76,18 @@ def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float
     return padded_s - sum([(per_token_s + per_pair_s * n) * n for n in lengths])
 
 
-def cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) -> tuple[int, int]:
+def cheapest(
+    lengths: list[int], place: int, cost: SegmentCost, limits: SizeLimits
+) -> tuple[int, int]:
     """Return the window [first, stop) around `place` that costs least per real token."""
-    low = max(0, place - bounds.max_rows + 1)
-    high = min(len(lengths), place + bounds.max_rows)
+    low = max(0, place - limits.max_rows + 1)
+    high = min(len(lengths), place + limits.max_rows)
     near = np.array(lengths[low:high])
     at = place - low
     # In the matrices, a window's first row runs down and its last across.
     firsts, lasts = np.arange(at + 1)[:, None], np.arange(at, len(near))
     longest = near[at:]
-    rooms: NDArray[np.int64] = np.minimum(bounds.max_rows, bounds.max_tokens // longest)
+    rooms: NDArray[np.int64] = np.minimum(limits.max_rows, limits.max_tokens // longest)
     rows = lasts + 1 - firsts
     real = np.array([0, *accumulate(near.tolist())])
     each = (cost.per_token_s + cost.per_token_pair_s * longest) * longest
@@ -96,7 +98,7 @@ def cheapest(lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds) 
 
 
 def least_total(
-    lengths: list[int], place: int, cost: SegmentCost, bounds: Bounds
+    lengths: list[int], place: int, cost: SegmentCost, limits: SizeLimits
 ) -> tuple[int, int]:
     """Cut all into windows of least total cost; return the one [first, stop) at `place`.
 
@@ -105,7 +107,7 @@ def least_total(
     a queue of candidates, each with the stop from which it is best, finds them all in one go.
     """
     each = [(cost.per_token_s + cost.per_token_pair_s * n) * n for n in lengths]  # ascending
-    earliest = [i + 1 - bounds.room(n) for i, n in enumerate(lengths)]  # ascending
+    earliest = [i + 1 - limits.room(n) for i, n in enumerate(lengths)]  # ascending
     least, cuts = [0.0], [0]
     queue: deque[tuple[int, int]] = deque()  # (first, stop from which it is best)
     for stop, row_s in enumerate(each, 1):

@@ -1,4 +1,4 @@
-"""One turn of the engine: choose, run, judge, retire, compact. No threads."""
+"""One step of the engine: schedule, run, judge, let rows leave, requeue. No threads."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -7,41 +7,35 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.criteria.judge import Reason
-from serve.engine.batch import Batch
-from serve.engine.batch_merge import merge
+from serve.engine.batch import Batch, merge
 from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
-from serve.engine.executor import ModelShape, steps_of
+from serve.engine.executor import Executor, ModelShape, last_exit_in_time
 from serve.engine.fast_path import FastPath
 from serve.engine.out_of_memory import out_of_memory
-from serve.engine.outputs import failed, final_outputs, non_finite_output
-from serve.engine.row import Answer, BatchStats, Outcome, Row
-from serve.engine.runner import AnyRunner, Gaps, mixes_depths
+from serve.engine.outputs import client_left, expired, outcomes_of, refusal, segment_failed
+from serve.engine.row import BatchStats, Outcome, Row
+from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits, Scheduler
-from serve.engine.undisturbed import in_time
-from serve.errors import Cancelled, DeadlineExceeded, OfframpError
-
-__all__ = ["EngineCore", "ModelShape"]
+from serve.rules.reason import Reason
 
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 0.005
-_REASONS = tuple(Reason)
-_STAYS = int(Reason.STAYS)  # numpy is five times as slow at comparing with an enum's member
+_STAYS = int(Reason.STAYS)  # numpy takes a plain number several times faster than an enum's member
 
 
 class EngineCore:
-    """Rows in flight, advanced one segment at a time by a single caller.
+    """Rows in flight, advanced one run at a time by a single caller.
 
     Attributes:
-        costs: what segments cost; kept fresh here.
-        exit_depths: how many segments a row has been through at each exit.
+        costs: what segments cost, kept up to date.
+        uses_fast_path: whether a row that is alone goes without a batch around it.
     """
 
     def __init__(
         self,
-        runner: AnyRunner,
+        runner: ModelRunner,
         shape: ModelShape,
         limits: BatchLimits,
         clock: Callable[[], float],
@@ -56,19 +50,17 @@ class EngineCore:
             limits: bounds on batches.
             clock: monotonic seconds, on which rows are admitted and late.
             observe: gets figures of each segment run.
-            should_yield: whether the caller would do something between this segment and the next.
+            should_yield: whether the caller has something to do before the next segment. While
+                it has not, a run may pass exits at which no row may leave.
         """
-        self._runner = runner
-        self._shape = shape
-        self._clock = clock
-        self._should_yield = should_yield
-        self.costs = shape.costs or CostModel(len(runner), mixes_depths(runner))
-        self._books = CostRecorder(self.costs, observe)
-        self._steps = steps_of(runner, shape)
-        self._shared = mixes_depths(runner)
-        self._alone = FastPath(runner, shape, self.costs, self._books, clock, should_yield)
-        self.exit_depths = shape.exits if self._shared else tuple(range(1, len(runner) + 1))
-        self._scheduler = Scheduler(len(runner), limits, self.costs, self._shared)
+        self._runner, self._shape = runner, shape
+        self._clock, self._should_yield = clock, should_yield
+        self.costs = shape.costs or CostModel(len(runner))
+        self._recorder = CostRecorder(self.costs, observe)
+        self._executor = Executor(runner, shape)
+        self._scheduler = Scheduler(len(runner), limits, self.costs)
+        self._fast_path = FastPath(runner, shape, self.costs, self._recorder, clock, should_yield)
+        self.uses_fast_path = True
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
@@ -78,204 +70,150 @@ class EngineCore:
         """Take in admitted rows."""
         self._scheduler.add(rows)
 
-    def write_books(self) -> None:
-        """Pass on what the last turn has cost; the next one does so too, but the caller waits."""
-        self._books.write()
+    def flush_costs(self) -> None:
+        """Pass on what the last step has cost; the next step does so too, but later."""
+        self._recorder.flush()
 
-    def turn(self) -> list[Outcome]:
-        """Run one segment on one batch and return the outcomes it brought.
+    def step(self) -> list[Outcome]:
+        """Run one batch to its next exit and return the rows that have finished.
 
-        Rows that surely stay go on into the next while nobody waits; a row that is alone goes as
-        far as it gets.
-
-        A segment that fails gives its batch's rows an error each, and harms no other row.
+        A segment that fails gives the rows of its batch an error each, and harms no other row.
         """
-        self._books.write()
-        now = self._clock()
-        if row := self._scheduler.pop_single(self._may_go_alone):
-            if _gone(row, now):
-                return [Outcome(row, _refusal(row))]
-            return self._gone_alone(self._alone.start(row, now))
-        outcomes = self._sweep(now)
+        self._recorder.flush()
+        now_s = self._clock()
+        if row := self._scheduler.pop_single(self._takes_fast_path):
+            return [refusal(row)] if expired(row, now_s) else self._fast(row, now_s)
+        outcomes = self._drop_expired(now_s)
         if not self._scheduler:
             return outcomes
-        batches = self._scheduler.schedule(now)
+        batches = self._scheduler.schedule(now_s)
         for batch in batches:
-            if batch.depth or batch.hidden is not None:
-                outcomes += self._drop_late(batch, now)
-            else:
-                outcomes += self._begin(batch, now)
+            outcomes += self._prepare(batch, now_s)
         batches = [batch for batch in batches if batch.rows]
         if not batches:
             return outcomes
-        if self._left_alone(batches):
-            return outcomes + self._gone_alone(self._alone.resume(batches[0]))
-        return outcomes + self._advance(batches, may_split=True)
+        if self._single_left(batches):
+            return outcomes + self._finish_fast(self._fast_path.resume(batches[0]))
+        return outcomes + self._run(batches, may_split=True)
 
-    def _left_alone(self, batches: list[Batch]) -> bool:
-        """Tell whether only one row is left of those that have started, and can go on alone."""
+    def _takes_fast_path(self, row: Row) -> bool:
+        return self.uses_fast_path and self._fast_path.takes(row) and not self._should_yield()
+
+    def _single_left(self, batches: list[Batch]) -> bool:
+        """Tell whether one started row is all there is, and can take the fast path."""
         if self._scheduler or len(batches) > 1 or len(batches[0].rows) > 1:
             return False
-        return batches[0].depth > 0 and self._may_go_alone(batches[0].rows[0])
+        return batches[0].depth > 0 and self._takes_fast_path(batches[0].rows[0])
 
-    def _may_go_alone(self, row: Row) -> bool:
-        """Tell whether the only row there is can go without a batch, and nobody else waits."""
-        return self._alone.takes(row) and not self._should_yield()
+    def _fast(self, row: Row, now_s: float) -> list[Outcome]:
+        return self._finish_fast(self._fast_path.start(row, now_s))
 
-    def _gone_alone(self, end: Outcome | Batch) -> list[Outcome]:
+    def _finish_fast(self, end: Outcome | Batch) -> list[Outcome]:
         if isinstance(end, Outcome):
             return [end]
         self._scheduler.hold(end, end.rows[0].started_s)
         self._scheduler.requeue(end, self._clock())
         return []
 
-    def _sweep(self, now: float) -> list[Outcome]:
-        """Refuse waiting rows that nobody waits for, or that are too late to start."""
-        if now < self._swept_s + SWEEP_EVERY_S:
+    def _drop_expired(self, now_s: float) -> list[Outcome]:
+        """Refuse waiting rows that are cancelled, or too late to start; looked at now and then."""
+        if now_s < self._swept_s + SWEEP_EVERY_S:
             return []
-        self._swept_s = now
-        return [Outcome(row, _refusal(row)) for row in self._scheduler.drop_expired(now)]
+        self._swept_s = now_s
+        return [refusal(row) for row in self._scheduler.drop_expired(now_s)]
 
-    def _begin(self, batch: Batch, now: float) -> list[Outcome]:
-        """Start fresh rows, but for those that nobody waits for or that are too late."""
+    def _prepare(self, batch: Batch, now_s: float) -> list[Outcome]:
+        """Drop the rows of a scheduled batch that must not run; lay out fresh ones."""
+        return self._drop_late(batch, now_s) if batch.depth else self._begin(batch, now_s)
+
+    def _begin(self, batch: Batch, now_s: float) -> list[Outcome]:
         # Asked once per row: another thread may cancel it at any moment.
-        gone = [row for row in batch.rows if _gone(row, now)]
+        gone = [row for row in batch.rows if expired(row, now_s)]
         if gone:
             batch.set_rows([row for row in batch.rows if row not in gone])
         if batch.rows:
-            batch.prepare(self._shape.traits, self._shared)
+            batch.prepare(self._shape.traits)
         for row in batch.rows:
-            row.started_s = now
-        return [Outcome(row, _refusal(row)) for row in gone]
+            row.started_s = now_s
+        return [refusal(row) for row in gone]
 
-    def _drop_late(self, batch: Batch, now: float) -> list[Outcome]:
+    def _drop_late(self, batch: Batch, now_s: float) -> list[Outcome]:
         """Drop cancelled rows; let late ones leave with the best answer they have so far."""
         # Read once: another thread may set it at any moment.
         gone = [row.cancelled for row in batch.rows]
         dropped: list[Outcome] = []
         if True in gone:
-            dropped = [
-                Outcome(row, _client_left())
-                for row, left in zip(batch.rows, gone, strict=True)
-                if left
-            ]
+            left = [row for row, cancelled in zip(batch.rows, gone, strict=True) if cancelled]
+            dropped = [Outcome(row, client_left()) for row in left]
             batch.compact(~np.array(gone, np.bool_))
-        if batch.deadline_s > now:
+        if batch.deadline_s > now_s:
             return dropped
-        late = np.array([row.deadline_s <= now for row in batch.rows], np.bool_)
-        return dropped + self._retire(batch, np.where(late, Reason.DEADLINE, Reason.STAYS))
+        late = np.array([row.deadline_s <= now_s for row in batch.rows], np.bool_)
+        return dropped + self._finish(batch, np.where(late, Reason.DEADLINE, Reason.STAYS))
 
-    def _advance(self, batches: list[Batch], may_split: bool) -> list[Outcome]:
+    def _run(self, batches: list[Batch], may_split: bool) -> list[Outcome]:
+        """Run batches as one; in halves, once, if memory does not suffice."""
         try:
-            batch, ran = self._run(batches)
+            batch, run = self._execute(batches)
         except Exception as error:
-            parts = self._smaller(batches) if may_split and out_of_memory(error) else []
+            parts = _smaller(batches) if may_split and out_of_memory(error) else []
             if len(parts) > 1:
                 log.warning("out of memory at depth %d: trying again in parts", batches[0].depth)
-                return [o for part in parts for o in self._advance([part], may_split=False)]
+                return [o for part in parts for o in self._run([part], may_split=False)]
             log.exception("a segment failed at depth %d", batches[0].depth)
-            return [Outcome(row, failed()) for batch in batches for row in batch.rows]
-        return self._settle(batch, ran)
+            return [Outcome(row, segment_failed()) for batch in batches for row in batch.rows]
+        return self._judge(batch, run)
 
-    @staticmethod
-    def _smaller(batches: list[Batch]) -> list[Batch]:
-        """Return the rows as batches of at most half the size, not joined."""
-        most = (sum(len(batch.rows) for batch in batches) + 1) // 2
-        halved = [batch.halves() if len(batch.rows) > most else (batch,) for batch in batches]
-        return [part for parts in halved for part in parts]
-
-    def _run(self, batches: list[Batch]) -> tuple[Batch, SegmentRun]:
-        for batch in batches:
-            self._steps.enter(batch)
+    def _execute(self, batches: list[Batch]) -> tuple[Batch, SegmentRun]:
         began = perf_counter()
         batch = merge(batches, self._runner)
         if len(batches) > 1:
-            joined_s = perf_counter() - began
-            self.costs.observe_join(len(batch.rows), batch.longest, joined_s)
-        return batch, self._step(batch)
+            self.costs.observe_join(len(batch.rows), batch.longest, perf_counter() - began)
+        size = len(batch.rows), batch.num_tokens, batch.longest
+        first, until, began = batch.depth, self._until(batch), perf_counter()
+        self._executor.run(batch, until)
+        return batch, SegmentRun(first, until, *size, perf_counter() - began, 0.0)
 
-    def _step(self, batch: Batch) -> SegmentRun:
-        """Run the batch's next segment, and those after it that need nobody between them."""
-        figures = len(batch.rows), batch.num_tokens, batch.longest
-        gaps, depth, began = self._gaps(batch), batch.depth, perf_counter()
-        self._steps.advance(batch, gaps)
-        return SegmentRun(range(depth, batch.depth), *figures, perf_counter() - began)
+    def _until(self, batch: Batch) -> int:
+        """Return the exit at which the batch's next run ends.
 
-    def _gaps(self, batch: Batch) -> Gaps | None:
-        """Return what lets rows pass exits by themselves for a short while, if nobody waits."""
-        if self._scheduler or self._should_yield():
-            return None
-        gaps = self._steps.gaps(batch)
-        if gaps is None:
-            return None
+        While the engine has no other work, a run passes exits that no rule of its rows must hear.
+        """
+        if self._scheduler or batch.traced or self._should_yield():
+            return batch.depth
+        until = max(batch.depth, min([row.rule.first_heard for row in batch.rows]))
         size = batch.depth, len(batch.rows), batch.longest
-        return in_time(gaps, self.costs, size, batch.deadline_s, self._clock)
+        return last_exit_in_time(until, self.costs, size, batch.deadline_s, self._clock)
 
-    def _settle(self, batch: Batch, ran: SegmentRun) -> list[Outcome]:
-        """Judge the rows after a segment, and let those leave that may."""
-        judging = perf_counter()
+    def _judge(self, batch: Batch, run: SegmentRun) -> list[Outcome]:
+        """Judge the rows after a run, let those leave that may, and requeue the others."""
+        began = perf_counter()
         try:
-            shares, reasons = self._steps.shares(batch), self._steps.judge(batch)
+            reasons = self._executor.judge(batch)
         except Exception:
             # Not tried again: the segment has run, and rules may have counted this exit.
-            log.exception("what heads said at depth %d could not be judged", batch.depth)
-            return [Outcome(row, failed()) for row in batch.rows]
-        outcomes = self._retire(batch, reasons)
+            log.exception("the outputs at depth %d could not be judged", batch.depth)
+            return [Outcome(row, segment_failed()) for row in batch.rows]
+        outcomes = self._finish(batch, reasons)
         self._scheduler.requeue(batch, self._clock())
-        self._books.note(ran, perf_counter() - judging, shares)
+        self._recorder.record(run._replace(judge_s=perf_counter() - began))
         return outcomes
 
-    def _retire(self, batch: Batch, reasons: NDArray[np.int8]) -> list[Outcome]:
-        """Answer the rows that have a reason to leave, and keep the rest."""
+    def _finish(self, batch: Batch, reasons: NDArray[np.int8]) -> list[Outcome]:
+        """Answer the rows that have a reason to leave, and keep the others."""
         leaving = reasons.nonzero()[0]
         if not len(leaving):
             return []
-        outcomes = self._answer(batch, leaving, reasons)
+        outcomes = outcomes_of(batch, leaving, reasons, self._shape.traits, self._clock())
         if len(leaving) == len(batch.rows):
             batch.set_rows([])
         else:
             batch.compact(reasons == _STAYS)
         return outcomes
 
-    def _answer(
-        self, batch: Batch, leaving: NDArray[np.intp], reasons: NDArray[np.int8]
-    ) -> list[Outcome]:
-        now = self._clock()
-        figures = zip(
-            leaving.tolist(),
-            batch.exits_of(leaving),
-            reasons[leaving].tolist(),
-            batch.signals[leaving].tolist(),
-            final_outputs(batch, leaving, self._shape.traits.task),
-            strict=True,
-        )
-        outcomes = []
-        for i, index, reason, signal, (logits, head, label, broken) in figures:
-            row = batch.rows[i]
-            result: Answer | OfframpError
-            if index < 0:
-                result = DeadlineExceeded()
-            elif broken:
-                result = non_finite_output(self._shape.exits[head])
-            else:
-                queue_s, compute_s = row.started_s - row.admitted_s, now - row.started_s
-                trail = () if row.trail is None else row.trail
-                result = Answer(
-                    logits, index, _REASONS[reason], signal, queue_s, compute_s, head, label, trail
-                )
-            outcomes.append(Outcome(row, result))
-        return outcomes
 
-
-def _gone(row: Row, now_s: float) -> bool:
-    return row.cancelled or row.deadline_s <= now_s
-
-
-def _refusal(row: Row) -> OfframpError:
-    if row.cancelled:
-        return _client_left()
-    return DeadlineExceeded()
-
-
-def _client_left() -> OfframpError:
-    return Cancelled("the client has left")
+def _smaller(batches: list[Batch]) -> list[Batch]:
+    """Return the rows as batches of at most half the size, not joined."""
+    most = (sum(len(batch.rows) for batch in batches) + 1) // 2
+    halved = [batch.halves() if len(batch.rows) > most else (batch,) for batch in batches]
+    return [part for parts in halved for part in parts]

@@ -44,15 +44,14 @@ class CostModel:
         known: whether every segment has been measured.
     """
 
-    def __init__(self, num_segments: int, shared: bool = False) -> None:
+    def __init__(self, num_segments: int) -> None:
         """Know nothing yet.
 
         Args:
             num_segments: how many segments there are.
-            shared: all are one and the same layer.
         """
         self.known = False
-        self._fits = [_Fit()] * num_segments if shared else [_Fit() for _ in range(num_segments)]
+        self._fits = [_Fit() for _ in range(num_segments)]
         self._costs: list[SegmentCost] = []
         self._remaining: list[SegmentCost] = []
         self._join_per_token_s = 0.0
@@ -120,10 +119,10 @@ class CostModel:
     def observe(self, index: int, num_rows: int, num_tokens: int, seconds: float) -> None:
         """Learn from a run. One caller at a time; most calls only take a note."""
         fit = self._fits[index]
-        fit.news.append((num_rows, num_tokens, seconds))
+        fit.recent.append((num_rows, num_tokens, seconds))
         # Not all in the same pass through the model, lest one request waits for all of them.
-        if len(fit.news) >= REFIT_EVERY + index:
-            self.refit([i for i, other in enumerate(self._fits) if other is fit])
+        if len(fit.recent) >= REFIT_EVERY + index:
+            self.refit([index])
 
     def observe_join(self, num_rows: int, num_tokens: int, seconds: float) -> None:
         """Learn from hidden states that were copied together."""
@@ -140,7 +139,7 @@ class CostModel:
     def anchor(self) -> None:
         """Take what has been observed until now as the shape to hold on to."""
         self.refit()
-        for fit in dict.fromkeys(self._fits):
+        for fit in self._fits:
             fit.anchor()
         self._at_warm_up = CostModel.of(self._costs)
 
@@ -156,7 +155,7 @@ class _Fit:
     """One segment's weighted least squares: decayed sums of x x' and x, with x relative to t."""
 
     def __init__(self) -> None:
-        self.news: list[tuple[int, int, float]] = []  # rows, tokens, seconds: not in the sums yet
+        self.recent: list[tuple[int, int, float]] = []  # rows, tokens, seconds: not in the sums yet
         self._square = np.zeros((3, 3))
         self._right = np.zeros(3)
         self._count = 0
@@ -167,10 +166,10 @@ class _Fit:
 
     def _take_in(self, known: SegmentCost) -> None:
         """Add the news to the sums, the last at full weight."""
-        if not self.news:
+        if not self.recent:
             return
-        rows, tokens, seconds = np.array(self.news).T
-        self.news = []
+        rows, tokens, seconds = np.array(self.recent).T
+        self.recent = []
         basis = np.stack([np.ones_like(rows), rows * tokens, rows * tokens**2])  # (3, runs)
         if any(known):
             expected = np.array(known) @ basis

@@ -13,7 +13,7 @@ from serve.engine.admission import Admission, QueueLimits
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Deliver, Outcome, Row
-from serve.engine.runner import AnyRunner
+from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
 from serve.errors import OfframpError, Unavailable
 
@@ -41,7 +41,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: AnyRunner,
+        runner: ModelRunner,
         shape: ModelShape,
         deliver: Deliver,
         observe: Callable[[BatchStats], None] = lambda stats: None,
@@ -54,23 +54,23 @@ class Engine:
             runner: the segments.
             shape: the model's exits.
             deliver: gets outcomes, on the engine's thread; must neither block nor raise.
-            observe: gets figures of each segment run, likewise.
+            observe: gets figures of each segment run; the same holds for it.
             batch_limits: how large a batch may grow.
             queue_limits: how much is admitted.
         """
         # Wakes the engine's thread sooner than a condition does.
         self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
-        self._core = EngineCore(runner, shape, batch_limits, self.clock, observe, self._should_yield)
-        self._deliver = deliver
-        self._admission = Admission(
-            queue_limits, self._core.costs, batch_limits, self._core.exit_depths
+        self._core = EngineCore(
+            runner, shape, batch_limits, self.clock, observe, self._should_yield
         )
-        self._owed: set[Row] = set()  # admitted, without an outcome yet
+        self._deliver = deliver
+        self._admission = Admission(queue_limits, self._core.costs, batch_limits)
+        self._unanswered: set[Row] = set()  # admitted, without an outcome yet
         self._lock = threading.Lock()
         self._accepting = False
         self._aborting = False
-        self._failure: OfframpError | None = None  # why it has died
-        self._thread = threading.Thread(target=self._live, name="engine", daemon=True)
+        self._failure: OfframpError | None = None  # why the thread has died
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @property
     def alive(self) -> bool:
@@ -104,7 +104,7 @@ class Engine:
             now = self.clock()
             for row in rows:
                 row.admitted_s = now
-            self._owed.update(rows)
+            self._unanswered.update(rows)
             self._inbox.put(rows)
 
     def check_room(self, num_rows: int) -> None:
@@ -137,24 +137,24 @@ class Engine:
         self._thread.join()
         return drained
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         failure: OfframpError = Unavailable("the server has stopped; try again")
         try:
             # A row with infinite logits has no signal; that is no cause for a warning.
             with np.errstate(invalid="ignore", over="ignore"):
-                while self._take_in():
-                    outcomes = self._core.turn()
+                while self._receive():
+                    outcomes = self._core.step()
                     if outcomes:
                         self._send(outcomes)
-                    self._core.write_books()
+                    self._core.flush_costs()
         except BaseException:
             log.exception("the engine has died")
             failure = Unavailable("the engine has died and will be replaced; try again")
             self._failure = failure
         finally:
-            self._abandon(failure)
+            self._fail_all(failure)
 
-    def _take_in(self) -> bool:
+    def _receive(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
         # `stop` puts no rows in, so that there is always something to wait for. After it none
         # come, so an inbox that is found empty then stays so: it must be looked at last.
@@ -171,15 +171,15 @@ class Engine:
     def _send(self, outcomes: list[Outcome]) -> None:
         rows = [outcome.row for outcome in outcomes]
         with self._lock:
-            self._owed.difference_update(rows)
+            self._unanswered.difference_update(rows)
             self._admission.release(outcomes)
         self._deliver(outcomes)
 
-    def _abandon(self, failure: OfframpError) -> None:
+    def _fail_all(self, failure: OfframpError) -> None:
         with self._lock:
             self._accepting = False
-            outcomes = [Outcome(row, failure) for row in self._owed]
-            self._owed.clear()
+            outcomes = [Outcome(row, failure) for row in self._unanswered]
+            self._unanswered.clear()
             self._admission.release(outcomes)
         if outcomes:
             self._deliver(outcomes)

@@ -1,19 +1,23 @@
-"""How a batch goes one deeper: in a chain of segments, and in a model of one shared layer."""
+"""Runs a batch from exit to exit, and judges its rows there."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.criteria.judge import HeadOutput, Prediction, judge
-from serve.criteria.passing import come_by, gaps_from
-from serve.engine.batch import Batch, places
-from serve.engine.batch_merge import given_of
+from serve.engine.batch import Batch
 from serve.engine.cost_model import CostModel
-from serve.engine.outputs import note_passing
-from serve.engine.runner import AnyRunner, Gaps, MixedRunner, Runner, mixes_depths, passes_exits
+from serve.engine.outputs import record_exit
+from serve.engine.runner import ModelRunner
+from serve.rules import CompiledRule, Rule, compile_rule
+from serve.rules.head_output import HeadOutput
+from serve.rules.judge import judge
 from serve.rules.traits import Traits
+
+# A run that passes exits lasts no longer than this: new requests wait until it has ended.
+MAX_RUN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,7 @@ class ModelShape:
     """What the engine must know of the model.
 
     Attributes:
-        traits: its exits, labels and task; one exit per segment, or where layers are shared,
-            after some of them.
+        traits: its exits, labels and task; one exit per segment.
         temperatures: one per exit.
         pad_id: fills short rows.
         costs: what segments cost, if that has been measured.
@@ -38,171 +41,75 @@ class ModelShape:
         """Exit layers, ascending."""
         return self.traits.exits
 
+    def compile(self, rule: Rule) -> CompiledRule:
+        """Return a rule, worked out for the model.
 
-class Steps(Protocol):
-    """What the engine's core asks of either kind of model."""
+        Raises:
+            InvalidRule: the model cannot follow it.
+        """
+        return compile_rule(rule, self.traits, self.temperatures)
 
-    def enter(self, batch: Batch) -> None:
-        """Do what fresh rows need before they can join others."""
-        ...
 
-    def advance(self, batch: Batch, gaps: Gaps | None = None) -> None:
-        """Run the batch one deeper and put hidden states and logits into it.
+class Executor:
+    """Advances batches through the runner's segments."""
+
+    def __init__(self, runner: ModelRunner, shape: ModelShape) -> None:
+        self._runner, self._shape = runner, shape
+
+    def run(self, batch: Batch, until: int) -> None:
+        """Run a batch to an exit, and take over its hidden states and what the head gives.
 
         Args:
             batch: to be run.
-            gaps: from `gaps`, to go on where rows surely stay.
+            until: index of the exit, the batch's depth or more.
         """
-        ...
-
-    def gaps(self, batch: Batch) -> Gaps | None:
-        """Return what lets a batch pass exits by itself, see `runner.PassingRunner`.
-
-        None if it must be looked at after every segment.
-        """
-        ...
-
-    def judge(self, batch: Batch) -> NDArray[np.int8]:
-        """Return (rows,) each row's `serve.criteria.judge.Reason` after a step.
-
-        Sets the signals, and the answers that rules give; writes the rows' trails.
-        """
-        ...
-
-    def shares(self, batch: Batch) -> list[tuple[int, int, int]]:
-        """Return (exit index, rows, tokens) of each segment that was in the step.
-
-        Empty if the batch was in one segment only.
-        """
-        ...
-
-
-def steps_of(runner: AnyRunner, shape: ModelShape) -> Steps:
-    """Return the steps that suit the runner."""
-    if mixes_depths(runner):
-        return SharedSteps(runner, shape)
-    return ChainSteps(cast(Runner, runner), shape)
-
-
-class ChainSteps:
-    """Rows at one depth; every segment ends at an exit."""
-
-    def __init__(self, runner: Runner, shape: ModelShape) -> None:
-        self._runner, self._shape = runner, shape
-        self._passes = passes_exits(runner)
-
-    def enter(self, batch: Batch) -> None:
-        pass
-
-    def advance(self, batch: Batch, gaps: Gaps | None = None) -> None:
-        more, depth = () if gaps is None else (gaps,), batch.depth
         if batch.depth:
-            step = self._runner.advance(batch.depth, batch.hidden, batch.keep, batch.mask, *more)
+            output = self._runner.advance(batch.depth, batch.hidden, batch.keep, batch.mask, until)
         else:
             ids, types = batch.padded(self._shape.pad_id)
-            step = self._runner.start(ids, batch.mask, types, *more)
-        batch.land(step.hidden, step.exits)
-        batch.logits, batch.uncertainty = step.logits, step.uncertainty
-        if step.passed is not None:
-            come_by(batch.columns, step.passed, depth, self._shape.temperatures)
-
-    def gaps(self, batch: Batch) -> Gaps | None:
-        if not self._passes or batch.has_trails:
-            return None
-        rule, shape = batch.rows[0].rule, self._shape
-        return gaps_from(batch.depth, rule, batch.columns, shape.traits, shape.temperatures)
+            output = self._runner.start(ids, batch.mask, types, until)
+        batch.hidden = output.hidden
+        batch.keep = np.arange(len(batch.rows), dtype=np.int64)
+        batch.depth = until + 1
+        batch.head = HeadOutput(output.logits, output.uncertainty, batch.counted)
 
     def judge(self, batch: Batch) -> NDArray[np.int8]:
+        """Return (rows,) each row's `Reason` at the exit that the batch has just reached.
+
+        Sets the batch's signals and predictions, and writes the rows' exit traces.
+        """
         index, shape = batch.depth - 1, self._shape
-        said = HeadOutput(batch.logits, batch.uncertainty, batch.counted)
-        verdict = judge(batch.columns, said, index, len(shape.exits), shape.temperatures[index])
-        batch.signals, batch.given = verdict.signals, verdict.given
-        if batch.has_trails:
-            note_passing(batch, places(len(batch.rows)))
-        return verdict.reasons
-
-    def shares(self, batch: Batch) -> list[tuple[int, int, int]]:
-        return []
-
-
-class SharedSteps:
-    """Rows at any depth in one batch; some layers have an exit, each row is judged at its own."""
-
-    def __init__(self, runner: MixedRunner, shape: ModelShape) -> None:
-        self._runner, self._shape = runner, shape
-        self._temperatures = np.array(shape.temperatures, np.float32)
-        layers = np.arange(len(runner) + 1)
-        self._next_exit = np.searchsorted(shape.exits, layers)  # (layers + 1,) at or after it
-        self._exit_at = np.full(len(layers), -1, np.int64)  # (layers + 1,) or -1
-        self._exit_at[list(shape.exits)] = np.arange(len(shape.exits))
-
-    def enter(self, batch: Batch) -> None:
-        if batch.hidden is None:
-            ids, types = batch.padded(self._shape.pad_id)
-            batch.place(self._runner.start(ids, batch.mask, types).hidden)
-
-    def gaps(self, batch: Batch) -> Gaps | None:
-        return None
-
-    def advance(self, batch: Batch, gaps: Gaps | None = None) -> None:
-        assert batch.depths is not None
-        step = self._runner.advance_mixed(batch.depths, batch.hidden, batch.keep, batch.mask)
-        batch.land(step.hidden)
-        at = self._here(batch)
-        if not batch.logits.shape[1]:
-            batch.logits = np.full_like(step.logits, np.nan)
-        batch.logits[at] = step.logits[at]
-        batch.uncertainty = step.uncertainty
-
-    def judge(self, batch: Batch) -> NDArray[np.int8]:
-        assert batch.depths is not None
-        assert batch.last_exit is not None
-        at = self._here(batch)
-        index = self._exit_at[batch.depths[at]]
-        batch.last_exit[at] = index
-        columns = batch.columns.take(at)
-        num_exits, temperatures = len(self._shape.exits), self._temperatures[index]
-        verdict = judge(columns, self._said(batch, at), index, num_exits, temperatures)
-        batch.columns.put(at, columns)
-        batch.signals[at] = verdict.signals
-        self._take_over(batch, at, verdict.given)
-        if batch.has_trails:
-            note_passing(batch, at)
-        reasons = np.zeros(len(batch.rows), np.int8)
-        reasons[at] = verdict.reasons
-        return reasons
-
-    @staticmethod
-    def _said(batch: Batch, at: NDArray[np.intp]) -> HeadOutput:
-        uncertainty, counted = batch.uncertainty, batch.counted
-        return HeadOutput(
-            batch.logits[at],
-            None if uncertainty is None else uncertainty[at],
-            None if counted is None else counted[at],
+        decision = judge(
+            batch.state, batch.head, index, len(shape.exits), shape.temperatures[index]
         )
+        batch.signals, batch.prediction = decision.signals, decision.prediction
+        if batch.traced:
+            record_exit(batch)
+        return decision.reasons
 
-    @staticmethod
-    def _take_over(batch: Batch, at: NDArray[np.intp], new: Prediction | None) -> None:
-        """Put the answers that some rows would leave with now among those of the others."""
-        if new is None and batch.given is None:
-            return
-        before = given_of(batch)
-        given = Prediction(before.logits.copy(), before.exit_index.copy(), before.label.copy())
-        given.logits[at] = batch.logits[at] if new is None else new.logits
-        given.exit_index[at] = batch.exits_of(at) if new is None else new.exit_index
-        given.label[at] = -1 if new is None else new.label
-        batch.given = given
 
-    def shares(self, batch: Batch) -> list[tuple[int, int, int]]:
-        assert batch.depths is not None
-        segments = self._next_exit[batch.depths]
-        lengths = batch.mask.sum(axis=1)
-        return [
-            (int(k), int((segments == k).sum()), int(lengths[segments == k].sum()))
-            for k in np.unique(segments)
-        ]
+def last_exit_in_time(
+    until: int,
+    costs: CostModel,
+    size: tuple[int, int, int],
+    deadline_s: float,
+    clock: Callable[[], float],
+) -> int:
+    """Return an exit, `until` or an earlier one, that a run reaches within `MAX_RUN_S`.
 
-    def _here(self, batch: Batch) -> NDArray[np.intp]:
-        """Return the rows that have just come by an exit."""
-        assert batch.depths is not None
-        return np.flatnonzero(self._exit_at[batch.depths] >= 0)
+    The run also ends before a deadline, but one segment runs in any case. For a deadline a
+    segment counts as at warm-up if it seems to cost less now: that may hold for other lengths only.
+
+    Args:
+        until: index of the exit at which the run would end.
+        costs: what segments cost.
+        size: the batch's depth, its rows, and the tokens of the longest.
+        deadline_s: on the clock; infinite for none.
+        clock: monotonic seconds.
+    """
+    if until == size[0]:
+        return until
+    if deadline_s == math.inf:
+        return min(until, costs.reach(*size, MAX_RUN_S) - 1)
+    free_s = min(MAX_RUN_S, deadline_s - clock())
+    return min(until, costs.reach(*size, free_s) - 1, costs.at_warm_up.reach(*size, free_s) - 1)

@@ -1,77 +1,161 @@
-"""What rows take with them: the answer they leave with, and what the exits on their way said."""
+"""What rows leave with: answers and errors, and what the exits gave that they passed."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.criteria.signals import meaningless
 from serve.engine.batch import Batch
-from serve.engine.row import ExitRecord
-from serve.errors import ModelFailure
-from serve.rules.traits import Task
+from serve.engine.row import Answer, ExitRecord, Outcome, Row
+from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
+from serve.rules.reason import Reason
+from serve.rules.signals import meaningless
+from serve.rules.traits import Task, Traits
 
 Logits: TypeAlias = NDArray[np.float32]
-# Logits, whose head gave them, the label that the rule chose or -1, whether they say nothing.
-FinalOutput: TypeAlias = tuple[Logits, int, int, bool]
+_REASONS = tuple(Reason)
+
+
+class FinalOutput(NamedTuple):
+    """What one row leaves with.
+
+    Attributes:
+        logits: (labels,); for token classification (tokens, labels) without padding.
+        exit_index: where the row leaves.
+        head_index: the exit whose head gave them.
+        label: the label that the rule chose; else -1.
+        non_finite: whether the logits have no distribution.
+    """
+
+    logits: Logits
+    exit_index: int
+    head_index: int
+    label: int
+    non_finite: bool
+
+
+def outcomes_of(
+    batch: Batch,
+    leaving: NDArray[np.intp],
+    reasons: NDArray[np.int8],
+    traits: Traits,
+    now_s: float,
+) -> list[Outcome]:
+    """Return the outcomes of rows that leave.
+
+    Args:
+        batch: that has passed an exit, or none yet where rows leave at their deadline.
+        leaving: places of the rows in it.
+        reasons: (rows,) why each row of the batch leaves.
+        traits: of the model.
+        now_s: on the clock of deadlines.
+    """
+    if not batch.depth:
+        return [Outcome(batch.rows[i], DeadlineExceeded()) for i in leaving.tolist()]
+    figures = zip(
+        leaving.tolist(),
+        reasons[leaving].tolist(),
+        batch.signals[leaving].tolist(),
+        final_outputs(batch, leaving, traits.task),
+        strict=True,
+    )
+    return [
+        outcome_of(batch.rows[i], output, _REASONS[reason], signal, traits, now_s)
+        for i, reason, signal, output in figures
+    ]
+
+
+def outcome_of(
+    row: Row,
+    output: FinalOutput,
+    reason: Reason,
+    signal: float,
+    traits: Traits,
+    now_s: float,
+) -> Outcome:
+    """Return the outcome of one row that leaves at an exit."""
+    logits, exit_index, head_index, label, non_finite = output
+    if non_finite:
+        return Outcome(row, non_finite_output(traits.exits[head_index]))
+    queue_s, compute_s = row.started_s - row.admitted_s, now_s - row.started_s
+    trace = () if row.exit_trace is None else row.exit_trace
+    times_s = queue_s, compute_s
+    answer = Answer(logits, exit_index, reason, signal, *times_s, head_index, label, trace)
+    return Outcome(row, answer)
 
 
 def final_outputs(batch: Batch, rows: NDArray[np.intp], task: Task) -> Iterable[FinalOutput]:
     """Return what these rows leave with.
 
-    Logits are (labels,), of token classification (tokens, labels) without padding. They say
-    nothing if they have no distribution: NaN or +inf among them, or nothing but -inf. Of token
+    Logits have no distribution with NaN or +inf among them, or nothing but -inf; for token
     classification that holds for every token, special ones included. A regression's value must be
-    finite. Of several labels only NaN says nothing: an infinite logit is a certain yes or no.
+    finite. With several labels only NaN has none: an infinite logit is a certain yes or no.
 
     Args:
-        batch: that has come by an exit.
+        batch: that has passed an exit.
         rows: places in it.
         task: the model's.
     """
-    given = batch.given
-    if given is None:
-        logits, heads, labels = batch.logits[rows], batch.exits_of(rows), [-1] * len(rows)
+    exits = [batch.depth - 1] * len(rows)
+    if batch.prediction is None:
+        logits = batch.head.logits[rows]
+        heads, labels = exits, [-1] * len(rows)
     else:
-        logits, heads = given.logits[rows], given.exit_index[rows].tolist()
-        labels = given.label[rows].tolist()
+        logits, heads = batch.prediction.logits[rows], batch.prediction.exit_index[rows].tolist()
+        labels = batch.prediction.label[rows].tolist()
     if logits.ndim == 3:
         return _token_by_token(batch, rows, logits, heads)
-    return zip(logits, heads, labels, _SAYS_NOTHING[task](logits).tolist(), strict=True)
+    non_finite = _NON_FINITE[task](logits).tolist()
+    return map(FinalOutput._make, zip(logits, exits, heads, labels, non_finite, strict=True))
 
 
-def failed() -> ModelFailure:
-    """Return what a row leaves with whose segment has failed."""
+def record_exit(batch: Batch) -> None:
+    """Append to the rows' exit traces what the exit gave that they have just passed.
+
+    Args:
+        batch: judged; its rows have not been compacted yet.
+    """
+    for row, logits, signal in zip(
+        batch.rows, batch.head.logits, batch.signals.tolist(), strict=True
+    ):
+        if row.exit_trace is not None:
+            own = logits[: row.num_tokens] if logits.ndim == 2 else logits
+            row.exit_trace.append(ExitRecord(batch.depth - 1, own.copy(), signal))
+
+
+def expired(row: Row, now_s: float) -> bool:
+    """Tell whether a row has been cancelled, or its deadline has passed."""
+    return row.cancelled or row.deadline_s <= now_s
+
+
+def refusal(row: Row) -> Outcome:
+    """Return the outcome of an expired row that no segment has seen."""
+    error: OfframpError = client_left() if row.cancelled else DeadlineExceeded()
+    return Outcome(row, error)
+
+
+def client_left() -> OfframpError:
+    """Return the error of a row whose client has left."""
+    return Cancelled("the client has left")
+
+
+def segment_failed() -> ModelFailure:
+    """Return the error of a row whose segment raised."""
     return ModelFailure("the model failed on this input; the server's log has the cause")
 
 
 def non_finite_output(layer: int) -> ModelFailure:
-    """Return what a row leaves with whose logits say nothing."""
+    """Return the error of a row whose logits have no distribution."""
     return ModelFailure(f"the model gave no number at layer {layer}")
-
-
-def note_passing(batch: Batch, rows: NDArray[np.int64]) -> None:
-    """Note, for rows that want it, what the exit said that they have just come by.
-
-    Args:
-        batch: judged, its rows still those that were.
-        rows: places in it.
-    """
-    figures = zip(rows.tolist(), batch.exits_of(rows), batch.signals[rows].tolist(), strict=True)
-    for i, exit_index, signal in figures:
-        row, logits = batch.rows[i], batch.logits[i]
-        if row.trail is not None:
-            own = logits[: row.num_tokens] if logits.ndim == 2 else logits
-            row.trail.append(ExitRecord(exit_index, own.copy(), signal))
 
 
 def _token_by_token(
     batch: Batch, rows: NDArray[np.intp], logits: Logits, heads: list[int]
 ) -> Iterable[FinalOutput]:
-    broken = (meaningless(logits) & (batch.mask[rows] == 1)).any(axis=1).tolist()
-    for i, own, head, says_nothing in zip(rows.tolist(), logits, heads, broken, strict=True):
-        yield own[: batch.rows[i].num_tokens], head, -1, says_nothing
+    non_finite = (meaningless(logits) & (batch.mask[rows] == 1)).any(axis=1).tolist()
+    for i, own, head, broken in zip(rows.tolist(), logits, heads, non_finite, strict=True):
+        yield FinalOutput(own[: batch.rows[i].num_tokens], batch.depth - 1, head, -1, broken)
 
 
 def _any_nan(logits: Logits) -> NDArray[np.bool_]:
@@ -84,7 +168,7 @@ def _any_infinite(logits: Logits) -> NDArray[np.bool_]:
     return ~finite
 
 
-_SAYS_NOTHING: dict[Task, Callable[[Logits], NDArray[np.bool_]]] = {
+_NON_FINITE: dict[Task, Callable[[Logits], NDArray[np.bool_]]] = {
     "single_label": meaningless,
     "multi_label": _any_nan,
     "regression": _any_infinite,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.criteria.judge import Reason
 from serve.errors import OfframpError
-from serve.rules import ExitRule
+from serve.rules import CompiledRule
+from serve.rules.reason import Reason
 
 
 class Priority(IntEnum):
@@ -23,11 +23,11 @@ class Priority(IntEnum):
 
 
 class ExitRecord(NamedTuple):
-    """What an exit said of a row that came by it.
+    """What an exit's head gave for a row that passed it.
 
     Attributes:
         exit_index: which exit, counted from 0.
-        logits: (labels,) float32; of token classification (tokens, labels).
+        logits: (labels,) float32; for token classification (tokens, labels).
         signal: the rule's signal there; NaN where the rule has none.
     """
 
@@ -43,23 +43,23 @@ class Row:
     Attributes:
         input_ids: (tokens,) int64, special tokens included.
         token_type_ids: (tokens,) int64.
-        rule: checked against the model; frozen for the row's whole life.
+        rule: worked out for the model; the same for the row's whole life.
         tag: the caller's own, handed back with the answer.
         deadline_s: on the engine's clock; infinite for none.
         priority: among the rows that wait.
         ahead_tokens: tokens of the rows of the same request that stand before this one.
-        cancelled: set by the caller, from any thread, when nobody waits any more.
+        cancelled: set by the caller, from any thread, when its client has left.
         admitted_s: set on admission.
         started_s: set when the first segment starts.
-        counted: (tokens,) which tokens are the text's own, of token classification: exit rules
-            do not look at special ones. None: all of them.
-        trail: gets what every exit says that the row comes by; None where nobody asks.
+        counted: (tokens,) which tokens exit rules look at, for token classification; special
+            tokens are left out. None for all.
+        exit_trace: collects what every exit gives for the row; None if it was not asked for.
         num_tokens: length, special tokens included.
     """
 
     input_ids: NDArray[np.int64]
     token_type_ids: NDArray[np.int64]
-    rule: ExitRule
+    rule: CompiledRule
     tag: Any = None
     deadline_s: float = math.inf
     priority: Priority = Priority.NORMAL
@@ -68,7 +68,7 @@ class Row:
     admitted_s: float = math.nan
     started_s: float = math.nan
     counted: NDArray[np.bool_] | None = None
-    trail: list[ExitRecord] | None = None
+    exit_trace: list[ExitRecord] | None = None
     num_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,17 +79,16 @@ class Answer(NamedTuple):
     """What a row leaves with.
 
     Attributes:
-        logits: (labels,) float32; of token classification (tokens, labels). They say something:
-            see `serve.engine.outputs`.
+        logits: (labels,) float32; for token classification (tokens, labels). They have a
+            distribution, see `serve.engine.outputs`.
         exit_index: where the row left, counted from 0.
         reason: why it left there.
         signal: the rule's signal at that exit; NaN where the rule has none.
         queue_s: from admission to the first segment.
-        compute_s: from the first segment to the answer, other batches' turns included.
-        head_index: whose head gave the logits; by most rules that of the exit.
-        label: the answer's label, if the rule chose it by other means than the largest logit;
-            else -1.
-        trail: what every exit said that the row came by, if it was asked for.
+        compute_s: from the first segment to the answer; other batches may run in between.
+        head_index: the exit whose head gave the logits; by most rules `exit_index`.
+        label: the label, if the rule chose it by other means than the largest logit; else -1.
+        exit_trace: what every exit gave that the row passed, if it was asked for.
     """
 
     logits: NDArray[np.float32]
@@ -100,7 +99,7 @@ class Answer(NamedTuple):
     compute_s: float
     head_index: int
     label: int = -1
-    trail: Sequence[ExitRecord] = ()
+    exit_trace: Sequence[ExitRecord] = ()
 
 
 class Outcome(NamedTuple):
@@ -114,7 +113,7 @@ Deliver = Callable[[Sequence[Outcome]], None]
 
 
 class BatchStats(NamedTuple):
-    """One segment run, for whoever counts.
+    """One segment run, for the metrics.
 
     Attributes:
         exit_index: which segment, counted from 0.
@@ -122,7 +121,7 @@ class BatchStats(NamedTuple):
         num_tokens: real tokens.
         padded_tokens: rows times the longest row's tokens.
         segment_s: time in the segment.
-        judge_s: time in judging and compacting.
+        judge_s: time in judging the rows and letting them leave.
     """
 
     exit_index: int

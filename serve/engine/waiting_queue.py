@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Iterable
 from operator import itemgetter
 
-from serve.engine.batch_selection import Bounds, company
+from serve.engine.batch_selection import SizeLimits, select_batch
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, rows_beside
 from serve.engine.row import Priority, Row
@@ -13,15 +13,15 @@ from serve.engine.row import Priority, Row
 # least total cost would take the true share, but larger batches also keep their first rows longer.
 STAY = 0.7
 
-# What a request of many rows may count on while others come. With all of the machine, whatever
-# lone texts take of it would hold up those behind them; less would hold up large requests more.
+# The share of the machine that a request of many rows gets while other requests come. With all of
+# it, other texts would wait behind the whole request; with less, large requests would take longer.
 SHARE_OF_MACHINE = 0.25
 
-# A row whose deadline is so many batches later than another's can wait for it. Where all have much
-# the same, to leave some out would only make those late instead.
+# A row can wait for another whose deadline is earlier by so many times the batch's run time. Where
+# all deadlines are much the same, to leave some rows out would only make those late instead.
 PATIENT = 5.0
 
-# How many batches' worth of waiting rows are searched for company of like length.
+# How many batches' worth of waiting rows are searched for rows of like length.
 LOOKAHEAD = 4
 
 
@@ -42,14 +42,13 @@ class WaitingQueue:
         return len(self._queue)
 
     @property
-    def lead(self) -> Row:
+    def first(self) -> Row:
         """The row that may start next."""
         return self._queue[0][1]
 
-    def crowded(self, bounds: Bounds) -> bool:
-        """Whether as much waits as one batch may hold."""
-        rows, tokens = bounds
-        return len(self._queue) >= rows or self._num_tokens >= tokens
+    def fills_a_batch(self, limits: SizeLimits) -> bool:
+        """Tell whether as much waits as one batch may hold."""
+        return len(self._queue) >= limits.max_rows or self._num_tokens >= limits.max_tokens
 
     def add(self, rows: Iterable[Row], costs: CostModel) -> None:
         """Take in new rows, in order.
@@ -67,9 +66,9 @@ class WaitingQueue:
                 self._queue.append((rank, row))
 
     def drop_expired(self, now_s: float) -> list[Row]:
-        """Give up the rows that nobody waits for, or that are too late to start."""
-        # Looked at once: a row may be cancelled by another thread at any moment. And briefly: a
-        # long queue is looked through between one segment and the next.
+        """Remove and return the rows that are cancelled, or too late to start."""
+        # Read once: a row may be cancelled by another thread at any moment. One short pass: the
+        # queue may be long, and it is looked through between two runs.
         gone = [row for _, row in self._queue if row.cancelled or row.deadline_s <= now_s]
         if gone:
             removed = set(gone)
@@ -82,38 +81,34 @@ class WaitingQueue:
         aged = int((now_s - row.admitted_s) / self._aging_s)
         return max(row.priority - aged, min(row.priority, Priority.NORMAL))
 
-    def company(self, ahead: SegmentCost, bounds: Bounds, now_s: float) -> list[int]:
-        """Return the places of the first row and of those that would start with it, ascending.
+    def select(self, ahead: SegmentCost, limits: SizeLimits, now_s: float) -> list[int]:
+        """Return the places of the first row and of those that start with it, ascending.
 
-        Of all who wait at this moment: a choice made earlier would leave out those who came since,
-        and cut the queue into batches that are small and unlike. But rows of a worse priority come
-        along only as far as `serve.engine.merge_policy` lets them; and where the first row would be
-        too late with all of them, those stay behind that can.
+        The choice is made among all rows that wait now: an earlier choice would leave out later
+        rows, and cut the queue into small batches of unlike rows. Rows of a worse priority start
+        too only as far as `serve.engine.merge_policy` lets them. Where the first row would be too
+        late with all of them, those rows stay behind that can.
 
         Args:
-            ahead: costs of the whole way through the model.
-            bounds: on a batch.
+            ahead: cost of the whole way through the model.
+            limits: on a batch.
             now_s: on the clock of deadlines.
         """
-        window = [row for _, row in self._queue[: LOOKAHEAD * bounds.max_rows]]
+        window = [row for _, row in self._queue[: LOOKAHEAD * limits.max_rows]]
         fixed_s, *per_token_s = ahead
         likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
         lengths = [row.num_tokens for row in window]
-        places = company(lengths, likely, bounds)
+        places = select_batch(lengths, likely, limits)
         level = self.level(window[0], now_s)
         worse = [i for i in places if window[i].priority > level]
         if worse:
             worse = [i for i in worse if self.level(window[i], now_s) > level]
             longest = max([lengths[i] for i in places])
-            left_out = worse[rows_beside(likely, len(places) - len(worse), longest, bounds) :]
+            left_out = worse[rows_beside(likely, len(places) - len(worse), longest, limits) :]
             places = [i for i in places if i not in left_out]
-        return _in_time(places, window, ahead, bounds, now_s)
+        return _in_time(places, window, ahead, limits, now_s)
 
-    def longest(self, places: list[int]) -> int:
-        """Return the tokens of the longest row at these places."""
-        return max([self._queue[place][1].num_tokens for place in places])
-
-    def take(self, places: list[int]) -> list[Row]:
+    def pop(self, places: list[int]) -> list[Row]:
         """Remove and return the rows at these places, which ascend."""
         taken, head = set(places), self._queue[: places[-1] + 1]
         rows = [head[place][1] for place in places]
@@ -121,7 +116,7 @@ class WaitingQueue:
         self._num_tokens -= sum([row.num_tokens for row in rows])
         return rows
 
-    def take_only(self) -> Row:
+    def pop_only(self) -> Row:
         """Remove and return the only row."""
         ((_, row),) = self._queue
         self._queue, self._num_tokens = [], 0
@@ -130,13 +125,13 @@ class WaitingQueue:
     def _rank(self, row: Row, costs: CostModel) -> float:
         """Return the row's place in the queue, which waiting does not change.
 
-        Every request has its turn from when it came: a row of many counts as come when those of
-        its own request before it would be done on `SHARE_OF_MACHINE` (the virtual start of fair
-        queueing, Demers et al. 1989). So a lone text does not wait for the whole of a large
-        request that came before it; who is alone gets the whole machine all the same.
+        A row of a large request counts as having come when the rows of its request before it
+        would be done on `SHARE_OF_MACHINE` (the virtual start of fair queueing, Demers et al.
+        1989). A single text then does not wait for the whole of a large request that came before
+        it, and a request that is alone still gets the whole machine.
 
-        Lower priorities stand behind rows that come `aging_s` later. A request that must start
-        within that time counts as if it had come earlier: earliest deadline first.
+        Rows of a lower priority stand behind rows that come `aging_s` later. A request that must
+        start within that time counts as if it had come earlier: earliest deadline first.
         """
         _, per_token_s, per_pair_s = costs.remaining(0)
         ahead_s = (per_token_s + per_pair_s * row.num_tokens) * row.ahead_tokens
@@ -146,18 +141,18 @@ class WaitingQueue:
 
 
 def _in_time(
-    places: list[int], window: list[Row], ahead: SegmentCost, bounds: Bounds, now_s: float
+    places: list[int], window: list[Row], ahead: SegmentCost, limits: SizeLimits, now_s: float
 ) -> list[int]:
     """Return the places without some that can wait, if that lets the first row be in time."""
     due_s = window[0].deadline_s
-    took_s = ahead.seconds(len(places), max([window[i].num_tokens for i in places]))
-    if now_s + took_s <= due_s:
+    run_s = ahead.seconds(len(places), max([window[i].num_tokens for i in places]))
+    if now_s + run_s <= due_s:
         return places
-    pressed = [i for i in places if window[i].deadline_s < due_s + PATIENT * took_s]
+    pressed = [i for i in places if window[i].deadline_s < due_s + PATIENT * run_s]
     longest = max([window[i].num_tokens for i in pressed])
     each_s = ahead.seconds(1, longest) - ahead.fixed_s
     room = int((due_s - now_s - ahead.fixed_s) / each_s) if each_s else 0
-    if room < max(len(pressed), enough_rows(ahead, longest, bounds, ENOUGH_IN_HASTE)):
+    if room < max(len(pressed), enough_rows(ahead, longest, limits, ENOUGH_IN_HASTE)):
         return places
     patient = [i for i in places if i not in pressed and window[i].num_tokens <= longest]
     return sorted([*pressed, *patient[: room - len(pressed)]])

@@ -1,14 +1,13 @@
-"""Runs every segment before the first request comes, and measures what batches cost."""
+"""Runs every segment before the first request, and measures what batches cost."""
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.engine.cost_model import CostModel
-from serve.engine.runner import AnyRunner, Hidden, Runner, mixes_depths
+from serve.engine.runner import Hidden, ModelRunner
 
 # (rows, tokens), the most telling first: what a launch costs, what tokens, what long texts.
 SHAPES = ((1, 8), (4, 64), (1, 32), (8, 32), (1, 128), (32, 32), (4, 128), (16, 64), (1, 512))
@@ -16,15 +15,15 @@ ALWAYS = 3  # so many shapes are run however long they take
 REPEATS = 3
 
 
-def measure(runner: AnyRunner, max_tokens: int, budget_s: float = 1.0) -> CostModel:
+def measure(runner: ModelRunner, max_tokens: int, budget_s: float = 1.0) -> CostModel:
     """Return what the runner's segments cost, from medians of real runs.
 
     Args:
-        runner: no one else may use it meanwhile.
+        runner: used by this call alone.
         max_tokens: longest text of the model.
         budget_s: no further shape is begun if it would probably take longer in all.
     """
-    costs = CostModel(len(runner), shared=mixes_depths(runner))
+    costs = CostModel(len(runner))
     for num_rows, num_tokens in SHAPES[:2]:
         _times(runner, num_rows, min(num_tokens, max_tokens))
     began, pace_s = perf_counter(), 0.0
@@ -47,40 +46,28 @@ def measure(runner: AnyRunner, max_tokens: int, budget_s: float = 1.0) -> CostMo
     return costs
 
 
-def _times(runner: AnyRunner, num_rows: int, num_tokens: int) -> list[float]:
+def _times(runner: ModelRunner, num_rows: int, num_tokens: int) -> list[float]:
     """Return the seconds in each segment."""
     mask = np.ones((num_rows, num_tokens), np.int64)
-    steps = _mixed_steps(runner, mask) if mixes_depths(runner) else _steps(runner, mask)
     marks = [perf_counter()]
-    for _ in steps:
+    for _ in _steps(runner, mask):
         marks.append(perf_counter())
-    return np.diff(marks).tolist()[-len(runner) :]
+    return np.diff(marks).tolist()
 
 
-def _steps(runner: AnyRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
-    chain = cast(Runner, runner)
+def _steps(runner: ModelRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
+    """Run one segment after the other; yield each one's hidden states."""
     keep = np.arange(len(mask))
-    step = chain.start(np.ones_like(mask), mask, np.zeros_like(mask))
-    yield step.hidden
-    for index in range(1, len(chain)):
-        step = chain.advance(index, step.hidden, keep, mask)
-        yield step.hidden
+    output = runner.start(np.ones_like(mask), mask, np.zeros_like(mask))
+    yield output.hidden
+    for index in range(1, len(runner)):
+        output = runner.advance(index, output.hidden, keep, mask)
+        yield output.hidden
 
 
-def _mixed_steps(runner: AnyRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
-    assert mixes_depths(runner)
-    keep = np.arange(len(mask))
-    step = runner.start(np.ones_like(mask), mask, np.zeros_like(mask))
-    yield step.hidden
-    for depth in range(len(runner)):
-        step = runner.advance_mixed(np.full(len(mask), depth), step.hidden, keep, mask)
-        yield step.hidden
-
-
-def _measure_joining(runner: AnyRunner, num_tokens: int, costs: CostModel) -> None:
+def _measure_joining(runner: ModelRunner, num_tokens: int, costs: CostModel) -> None:
     mask = np.ones((8, num_tokens), np.int64)
-    steps = _mixed_steps(runner, mask) if mixes_depths(runner) else _steps(runner, mask)
-    hidden = next(steps)
+    hidden = next(_steps(runner, mask))
     if hidden is None:
         return
     for _ in range(REPEATS):

@@ -1,27 +1,26 @@
-"""Exit rules as JSON: one shape in requests, policies, manifests and the command line.
+"""Exit rules: each one's JSON and arithmetic, and how the rows of a batch are judged by them.
 
-A rule says when a row may leave. `ExitRule` validates what can be known without a model;
-`check_rule` checks it against one model's exits, labels and task. docs/rules.md has each
-rule's definition, and where it differs from the code of the system it comes from.
+A rule says when a row may leave. docs/rules.md has each rule's definition, and where it differs
+from the code of the system it comes from.
 """
 
-from serve.rules.agreement import ConfidentPatienceRule, PatienceRule, VotingRule
-from serve.rules.certainty import (
-    ClassesRule,
-    ConfidenceRule,
-    EntropyRule,
-    LearnedRule,
-    MarginRule,
-    NormalizedEntropyRule,
-)
-from serve.rules.check import check_rule, entropy_ceiling, rules_for
-from serve.rules.exit_rule import EXIT_RULE, ExitRule
+from serve.rules.classes import ClassesRule
+from serve.rules.compiled_rule import CompiledRule, check_rule, compile_rule
+from serve.rules.confidence import ConfidenceRule
+from serve.rules.confident_patience import ConfidentPatienceRule
+from serve.rules.entropy import EntropyRule, NormalizedEntropyRule
 from serve.rules.fixed import LayerRule, NeverRule
+from serve.rules.learned import LearnedRule
+from serve.rules.margin import MarginRule
+from serve.rules.patience import PatienceRule
+from serve.rules.registry import EXIT_RULE, ExitRule, rules_for
 from serve.rules.rule import PartwiseRule, Rule
+from serve.rules.voting import VotingRule
 
 __all__ = [
     "EXIT_RULE",
     "ClassesRule",
+    "CompiledRule",
     "ConfidenceRule",
     "ConfidentPatienceRule",
     "EntropyRule",
@@ -36,6 +35,6 @@ __all__ = [
     "Rule",
     "VotingRule",
     "check_rule",
-    "entropy_ceiling",
+    "compile_rule",
     "rules_for",
 ]

@@ -1,34 +1,41 @@
-"""What every rule has, and the kinds of numbers that rules are made of."""
+"""What every exit rule has: its JSON fields, its checks, and how it is worked out for a model."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PositiveInt,
-    Tag,
-    model_validator,
-)
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-# Beyond any model's exits; what is larger than a machine word must not come in.
-MOST_EXITS = 1000
-# So that votes add up exactly enough, and fit the signal.
-MOST_WEIGHT = 1_000_000
+from serve.errors import InvalidRule
+from serve.rules.criterion import Criterion, FreshColumns
+from serve.rules.traits import Task, Traits, listed
+
+_MODELS: dict[Task, str] = {
+    "single_label": "a model that gives each text one label",
+    "multi_label": "a model that gives each text any number of labels",
+    "token": "a model that labels every token",
+    "regression": "a regression, which has no probabilities",
+}
+EVERY_TASK: tuple[Task, ...] = ("single_label", "multi_label", "token", "regression")
+PROBABILITIES: tuple[Task, ...] = ("single_label", "multi_label", "token")
 
 
 class Rule(BaseModel):
-    """What every rule has: the layers between which a row may leave.
+    """The base of exit rules.
+
+    A subclass names itself in a field `rule: Literal["name"] = "name"`, declares its JSON fields
+    and says by `criterion` how rows are judged. `serve.rules.registry` lists all rules.
 
     Attributes:
+        tasks: the tasks of the models that can follow the rule.
         min_layer: no exit before this many transformer layers.
         max_layer: at the last exit not beyond this layer every row leaves.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    tasks: ClassVar[tuple[Task, ...]] = EVERY_TASK
+
+    rule: Any
     min_layer: PositiveInt | None = Field(default=None, description="No exit before this layer.")
     max_layer: PositiveInt | None = Field(
         default=None, description="Every row leaves at the last exit not beyond this layer."
@@ -40,6 +47,35 @@ class Rule(BaseModel):
             raise ValueError(f"min_layer {self.min_layer} is beyond max_layer {self.max_layer}")
         return self
 
+    @classmethod
+    def unsuited(cls, traits: Traits) -> str | None:
+        """Return what is wrong with rules of this kind for a model; None if it can follow them."""
+        return None if traits.task in cls.tasks else f"is not for {_MODELS[traits.task]}"
+
+    def criterion(self, traits: Traits) -> Criterion:
+        """Return how the rule judges rows of a model."""
+        raise NotImplementedError
+
+    def columns(self, traits: Traits) -> FreshColumns:
+        """Return what a fresh row with this rule has in the columns that the criterion reads."""
+        return {}
+
+    def check(self, traits: Traits) -> None:
+        """Raise `InvalidRule`, with what would be right, if a model cannot follow this rule."""
+        check_layers(self.min_layer, self.max_layer, traits.exits)
+        check_one_per_exit("threshold", getattr(self, "threshold", None), traits.exits)
+
+    def exits_between(self, exits: tuple[int, ...]) -> tuple[int, int]:
+        """Return the indices of the first and the last exit at which a row may leave."""
+        low, high = self.min_layer or 1, self.max_layer or exits[-1]
+        inside = [index for index, layer in enumerate(exits) if low <= layer <= high]
+        return inside[0], inside[-1]
+
+    def threshold_per_exit(self, num_exits: int) -> tuple[float, ...]:
+        """Return the threshold of each exit; 0 for rules without one."""
+        threshold = getattr(self, "threshold", 0.0)
+        return threshold if isinstance(threshold, tuple) else (threshold,) * num_exits
+
 
 class PartwiseRule(Rule):
     """A rule whose signal a multi-label model gives per label, and a tagger per token.
@@ -50,15 +86,15 @@ class PartwiseRule(Rule):
         quantile: the share of the parts that must be at least as sure as the row's signal says.
     """
 
+    tasks: ClassVar[tuple[Task, ...]] = PROBABILITIES
+
     reduce: Literal["mean", "max", "quantile"] | None = Field(
         default=None,
         description="How signals per label or token become one: their mean, that of the least "
         "sure (max), or a quantile. Default: max for labels, mean for tokens.",
     )
-    quantile: float | None = Field(
+    quantile: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        gt=0,
-        lt=1,
         description="With reduce `quantile`: this share of the parts is at least as sure.",
     )
 
@@ -73,41 +109,47 @@ class PartwiseRule(Rule):
             raise ValueError('quantile needs reduce "quantile" beside it')
         return self
 
+    def check(self, traits: Traits) -> None:
+        if self.reduce is not None and traits.task == "single_label":
+            raise InvalidRule(
+                "reduce is for models that give several labels, or one per token; this one gives "
+                "one label per text: leave reduce out"
+            )
+        super().check(traits)
 
-def _number_or_list(value: Any) -> str:
-    return "<list>" if isinstance(value, list | tuple) else "<number>"
-
-
-_ONE_OR_EACH = Discriminator(_number_or_list)
-# An empty list is refused with every other wrong length, when the number of exits is known.
-_PER_EXIT = Field(strict=False, max_length=MOST_EXITS, fail_fast=True)
-
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-Nats: TypeAlias = Annotated[float, Field(ge=0)]
-PerExit: TypeAlias = tuple[float, ...]
-
-Shares = Annotated[
-    Annotated[Share, Tag("<number>")] | Annotated[tuple[Share, ...], _PER_EXIT, Tag("<list>")],
-    _ONE_OR_EACH,
-]
-NatsThreshold = Annotated[
-    Annotated[Nats, Tag("<number>")] | Annotated[tuple[Nats, ...], _PER_EXIT, Tag("<list>")],
-    _ONE_OR_EACH,
-]
-Weights = Annotated[tuple[Annotated[float, Field(ge=0, le=MOST_WEIGHT)], ...], _PER_EXIT]
+    def columns(self, traits: Traits) -> FreshColumns:
+        threshold = np.array(getattr(self, "threshold", 0.0), np.float32)
+        if traits.task == "single_label":
+            return {"threshold": threshold}
+        reduce = self.reduce or ("mean" if traits.task == "token" else "max")
+        quantile = {"mean": np.nan, "max": 1.0}.get(reduce, self.quantile)
+        return {"threshold": threshold, "quantile": np.array(quantile, np.float64)}
 
 
-def _some_patience(patience: int) -> int:
-    # PABEE's and PCEE's code take 0 for "off"; taken literally it would be "leave at once".
-    if patience < 1:
-        raise ValueError(
-            f'must be 1 or more, not {patience}; to run the full model, say {{"rule": "never"}}'
+def check_layers(min_layer: int | None, max_layer: int | None, exits: tuple[int, ...]) -> None:
+    """Raise `InvalidRule` unless the model has an exit between the two layers."""
+    depth = exits[-1]
+    for name, bound in (("min_layer", min_layer), ("max_layer", max_layer)):
+        if bound is not None and bound > depth:
+            raise InvalidRule(f"{name} {bound} is beyond the model's {depth} layers")
+    if max_layer is not None and max_layer < exits[0]:
+        raise InvalidRule(f"max_layer {max_layer} is before the first exit: {exits_of(exits)}")
+    if not any((min_layer or 1) <= layer <= (max_layer or depth) for layer in exits):
+        raise InvalidRule(
+            f"there is no exit from min_layer {min_layer} to max_layer {max_layer}: "
+            f"{exits_of(exits)}"
         )
-    return patience
 
 
-Patience = Annotated[
-    int,
-    Field(le=MOST_EXITS, json_schema_extra={"minimum": 1}),
-    AfterValidator(_some_patience),
-]
+def check_one_per_exit(name: str, numbers: object, exits: tuple[int, ...]) -> None:
+    """Raise `InvalidRule` if a list does not have one number per exit."""
+    if isinstance(numbers, tuple) and len(numbers) != len(exits):
+        raise InvalidRule(
+            f"{name} has {len(numbers)} numbers, one per exit would be {len(exits)}: "
+            f"{exits_of(exits)}"
+        )
+
+
+def exits_of(exits: tuple[int, ...]) -> str:
+    """Return a model's exits in words."""
+    return f"the model has exits at {listed(exits)}"

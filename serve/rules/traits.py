@@ -1,5 +1,6 @@
 """What of a model decides which exit rules it can follow, and how its logits are read."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,7 +13,7 @@ class Traits:
 
     Attributes:
         exits: exit layers, ascending; the last is the model's depth.
-        labels: label names by id; of a regression, the value's one name.
+        labels: label names by id; for a regression, the one name of its value.
         task: `single_label`: softmax over the labels; `multi_label`: a sigmoid for each;
             `regression`: the one logit is the value; `token`: softmax over the labels for
             every token.
@@ -23,3 +24,13 @@ class Traits:
     labels: tuple[str, ...]
     task: Task = "single_label"
     learned: bool = False
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return values in words."""
+    return ", ".join(map(str, values))
+
+
+def logits_shape(traits: Traits) -> tuple[int, ...]:
+    """Return the shape of one row's logits before any exit; tokens come with the first."""
+    return (0, len(traits.labels)) if traits.task == "token" else (len(traits.labels),)

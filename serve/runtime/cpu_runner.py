@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +17,21 @@ from serve.bundle.manifest import (
     Manifest,
     Precision,
 )
-from serve.engine.runner import Gaps, Hidden, Ids, Step
+from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.runtime.graph_ports import FIRST_HIDDEN, FIRST_KEEP
 from serve.runtime.ort_session import RUN_OPTIONS
 from serve.runtime.process_memory import loading_weights
 from serve.runtime.sessions import Course, Segments
 
-# Rules: few at a time. One is soon worked out again.
-_MOST_COURSES = 512
-
-_Key: TypeAlias = tuple[int, bytes | None]  # index of the first exit, gaps
-# What a run is to do, and how many exits rows have come by wherever it may end.
-_RulePlan: TypeAlias = tuple[Course, list[int]]
-
 
 class CpuRunner:
-    """A `serve.engine.runner.PassingRunner` over the segments of one precision.
+    """A `serve.engine.runner.ModelRunner` over the segments of one precision.
 
     Neighbouring segments run back to back where the exit between them is not active.
 
     Attributes:
-        passes: yes, it can go on past an exit by itself.
         precision: the variant.
     """
-
-    passes: Literal[True] = True
 
     def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
         self.precision = precision
@@ -65,22 +55,18 @@ class CpuRunner:
 
     def _present(self, active: Sequence[int]) -> None:
         self._active = list(active)
-        self._courses: dict[_Key, _RulePlan] = {}
+        self._courses: dict[tuple[int, int], Course] = {}
 
     def __len__(self) -> int:
         return len(self._active)
 
     def start(
-        self,
-        input_ids: Ids,
-        attention_mask: Ids,
-        token_type_ids: Ids,
-        gaps: Gaps | None = None,
-    ) -> Step:
+        self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
+    ) -> StepOutput:
         inputs = {INPUT_IDS: input_ids, ATTENTION_MASK: attention_mask}
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = token_type_ids
-        return self._run(0, inputs, attention_mask, gaps)
+        return self._run(0, inputs, attention_mask, until)
 
     def advance(
         self,
@@ -88,60 +74,31 @@ class CpuRunner:
         hidden: Hidden,
         keep: NDArray[np.int64],
         attention_mask: Ids,
-        gaps: Gaps | None = None,
-    ) -> Step:
+        until: int | None = None,
+    ) -> StepOutput:
         inputs = {FIRST_HIDDEN: hidden, FIRST_KEEP: keep, ATTENTION_MASK: attention_mask}
-        return self._run(index, inputs, attention_mask, gaps)
+        return self._run(index, inputs, attention_mask, index if until is None else until)
 
     def _run(
-        self, index: int, inputs: dict[str, NDArray[Any]], mask: Ids, gaps: Gaps | None
-    ) -> Step:
-        # Short: the weights have driven this code from the caches when a run returns.
+        self, index: int, inputs: dict[str, NDArray[Any]], mask: Ids, until: int
+    ) -> StepOutput:
         rows, tokens = mask.shape
-        key = index, None if gaps is None else gaps.tobytes()
-        course, exits = self._courses.get(key) or self._course(key)
-        outputs, num_hidden = course.outputs, course.num_hidden
+        course = self._courses.get((index, until)) or self._course(index, until)
         inputs.update(course.all_feeds(rows, tokens))
-        values = self._session_run(outputs, inputs, RUN_OPTIONS)
-        logits = values[num_hidden]
-        if len(logits) == rows:
-            hidden = values[0] if num_hidden else None
-            uncertainty = values[num_hidden + 1] if self._learned else None
-            return Step(hidden, logits, uncertainty, exits[0])
-        return _several(values, num_hidden, rows, exits)
+        values = self._session_run(course.outputs, inputs, RUN_OPTIONS)
+        hidden = values[0] if course.num_hidden else None
+        uncertainty = values[course.num_hidden + 1] if self._learned else None
+        return StepOutput(hidden, values[course.num_hidden], uncertainty)
 
-    def _course(self, key: _Key) -> _RulePlan:
-        """Return what runs are to do; worked out once for many."""
-        index, gaps = key
+    def _course(self, index: int, until: int) -> Course:
         starts = [run.start for run in runs_between(self._active)]
         to_next = np.full(len(self._segments), np.inf, np.float32)
-        to_next[self._active] = 0 if gaps is None else np.frombuffer(gaps, np.float32)
+        to_next[self._active[until]] = 0
         course = self._segments.course(starts[index], to_next)
-        if len(self._courses) >= _MOST_COURSES:
-            self._courses.clear()
-        exits = [1 + self._active.index(end) - index for end in course.ends]
-        return self._courses.setdefault(key, (course, exits))
+        return self._courses.setdefault((index, until), course)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return join_on_host(parts)
-
-
-def _several(
-    values: Sequence[NDArray[Any]], num_hidden: int, rows: int, exits: Sequence[int]
-) -> Step:
-    """Return what came of a run in which more than one head was asked.
-
-    Args:
-        values: what `serve.runtime.sessions.Segments.run` gave.
-        num_hidden: how many of them are hidden states.
-        rows: of the run.
-        exits: how many exits rows have come by at each end of the course.
-    """
-    heads = len(values[num_hidden]) // rows
-    hidden = values[heads - 1] if heads <= num_hidden else None
-    logits, *more = (value.reshape(heads, rows, *value.shape[1:]) for value in values[num_hidden:])
-    uncertainty = more[0][-1] if more else None
-    return Step(hidden, logits[-1], uncertainty, exits[heads - 1], logits[:-1])
 
 
 def join_on_host(parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> NDArray[np.float32]:

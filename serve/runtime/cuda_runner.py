@@ -19,8 +19,8 @@ from serve.bundle.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.engine.batch import places
-from serve.engine.runner import Hidden, Ids, Step
+from serve.engine.batch import arange as places
+from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.runtime.cpu_runner import active_segments, runs_between, said_by_heads
 
 GRAPHS = Path(__file__).parent / "graphs"
@@ -83,29 +83,37 @@ class CudaRunner:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+    def start(
+        self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
+    ) -> StepOutput:
         inputs = {
             INPUT_IDS: _on_device(input_ids, self.device),
             ATTENTION_MASK: self._uploads.mask(attention_mask),
         }
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = _on_device(token_type_ids, self.device)
-        return self._run(self._runs[0], inputs)
+        return self._run(range(self._runs[until].stop), inputs)
 
     def advance(
-        self, index: int, hidden: Hidden, keep: NDArray[np.int64], attention_mask: Ids
-    ) -> Step:
+        self,
+        index: int,
+        hidden: Hidden,
+        keep: NDArray[np.int64],
+        attention_mask: Ids,
+        until: int | None = None,
+    ) -> StepOutput:
         inputs = {
             HIDDEN: hidden,
             KEEP: self._uploads.keep(keep),
             ATTENTION_MASK: self._uploads.mask(attention_mask),
         }
-        return self._run(self._runs[index], inputs)
+        last = self._runs[index if until is None else until]
+        return self._run(range(self._runs[index].start, last.stop), inputs)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._joiner.join(parts)
 
-    def _run(self, indices: range, inputs: _Inputs) -> Step:
+    def _run(self, indices: range, inputs: _Inputs) -> StepOutput:
         """Run neighbouring segments on the same rows; only the last one's exit is asked."""
         *inner, last = (self._segments[index] for index in indices)
         if inner:
@@ -157,12 +165,12 @@ class _Bound:
         (hidden,) = _bound_run(self._session, inputs, {HIDDEN_OUT: self._device}, _QUEUED)
         return hidden
 
-    def run(self, inputs: _Inputs, is_last: bool) -> Step:
+    def run(self, inputs: _Inputs, is_last: bool) -> StepOutput:
         """Run, and wait for what the head says."""
         passed_on = {} if is_last else {HIDDEN_OUT: self._device}
         values = _bound_run(self._session, inputs, passed_on | self._said, None)
         hidden = None if is_last else values.pop(0)
-        return Step.of(hidden, (value.numpy() for value in values))
+        return StepOutput(hidden, *(value.numpy() for value in values))
 
 
 class _Joiner:

@@ -11,7 +11,6 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 from serve.runtime.hardware import choose_precision
 from serve.runtime.ort_session import session_options
-from serve.runtime.shared_layers import SharedLayers
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 
@@ -65,7 +64,7 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
 
 def build_runner(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None = None
-) -> CpuRunner | SharedLayers | CudaRunner:
+) -> CpuRunner | CudaRunner:
     """Return the bundle's graphs, loaded.
 
     Args:
@@ -78,8 +77,6 @@ def build_runner(
         DeviceUnavailable: the GPU was lost since, or ONNX Runtime cannot use it.
         InvalidBundle: ONNX Runtime cannot load a segment.
     """
-    if bundle.manifest.layers == "shared":
-        return SharedLayers(bundle, placement.precision, num_threads)
     if placement.device == "cpu":
         return CpuRunner(bundle, placement.precision, num_threads)
     memory_bytes = None if gpu_memory_gb is None else int(gpu_memory_gb * 2**30)

@@ -17,7 +17,6 @@ from serve.bundle.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.engine.runner import ASKED, Gaps
 from serve.errors import InvalidBundle
 from serve.runtime.graph_ports import (
     FIRST,
@@ -33,6 +32,8 @@ from serve.runtime.one_graph import OneGraph, one_graph
 from serve.runtime.ort_session import AWAKE_S, RUN_OPTIONS, quick_run, session_options
 from serve.runtime.straight_run import may_go_straight
 
+Gaps = NDArray[np.float32]
+ASKED = np.finfo(np.float32).max
 # A lone row up to so many tokens runs in memory that is laid out for its length. In longer ones
 # what that saves is not seen.
 MOST_LAID_OUT = 64

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from pydantic import ConfigDict, Field
 
 from serve.api.schemas.base import ResponseModel
-from serve.criteria.judge import Reason
+from serve.rules.reason import Reason
 
 # Rules bring reasons of their own.
 ReasonName = Annotated[

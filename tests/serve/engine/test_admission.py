@@ -1,11 +1,11 @@
 import pytest
 
-from serve.criteria.judge import Reason
 from serve.engine.admission import Admission, QueueLimits
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.row import Answer, Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Overloaded
+from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import fake_row
 
 COSTS = CostModel.of([SegmentCost(fixed_s=1.0, per_token_s=0.25)] * 4)
@@ -66,13 +66,3 @@ def test_a_refusal_says_when_to_come_back() -> None:
     with pytest.raises(Overloaded) as refusal:
         admission.admit(rows(1))
     assert refusal.value.retry_after_s == 24
-
-
-def test_where_not_every_layer_has_an_exit_rows_are_counted_through_all_before_theirs() -> None:
-    admission = Admission(QueueLimits(), COSTS, BATCHES, exit_depths=(2, 4))
-    before, now = rows(100), rows(8)
-    admission.admit(before)
-    admission.release([answered(row, 0) for row in before])
-    admission.admit(now)
-    # Two batches through two segments each.
-    assert admission.backlog_s == pytest.approx(12)

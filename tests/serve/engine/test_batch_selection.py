@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.engine.batch_selection import Bounds, cheapest, company, least_total
+from serve.engine.batch_selection import SizeLimits, cheapest, least_total, select_batch
 from serve.engine.cost_model import SegmentCost
 
 GPU = SegmentCost(fixed_s=1.0, per_token_s=0.0001)
@@ -18,7 +18,7 @@ prices = st.builds(
     per_token_s=st.sampled_from([1e-4, 0.01, 0.1]),
     per_token_pair_s=st.sampled_from([0.0, 1e-3]),
 )
-sizes = st.builds(Bounds, max_rows=st.integers(1, 9), max_tokens=st.integers(1, 200))
+sizes = st.builds(SizeLimits, max_rows=st.integers(1, 9), max_tokens=st.integers(1, 200))
 texts = st.lists(st.integers(1, 40), min_size=1, max_size=24)
 
 
@@ -26,49 +26,49 @@ def seconds(cost: SegmentCost, lengths: list[int]) -> float:
     return cost.seconds(len(lengths), lengths[-1])
 
 
-@given(lengths=texts, cost=prices, bounds=sizes)
-def test_the_first_row_starts_and_the_batch_keeps_its_bounds(
-    lengths: list[int], cost: SegmentCost, bounds: Bounds
+@given(lengths=texts, cost=prices, limits=sizes)
+def test_the_first_row_starts_and_the_batch_keeps_its_limits(
+    lengths: list[int], cost: SegmentCost, limits: SizeLimits
 ) -> None:
-    places = company(lengths, cost, bounds)
+    places = select_batch(lengths, cost, limits)
     assert places[0] == 0
     assert places == sorted(set(places))
-    assert len(places) <= bounds.room(max(lengths[place] for place in places))
+    assert len(places) <= limits.room(max(lengths[place] for place in places))
 
 
-@given(lengths=texts.map(sorted), cost=prices, bounds=sizes)
+@given(lengths=texts.map(sorted), cost=prices, limits=sizes)
 def test_windows_of_least_total_cost_cost_as_little_as_any(
-    lengths: list[int], cost: SegmentCost, bounds: Bounds
+    lengths: list[int], cost: SegmentCost, limits: SizeLimits
 ) -> None:
     @cache
     def least(stop: int) -> float:
-        fitting = range(max(0, stop - bounds.room(lengths[stop - 1])), stop) if stop else ()
+        fitting = range(max(0, stop - limits.room(lengths[stop - 1])), stop) if stop else ()
         ways = [least(first) + seconds(cost, lengths[first:stop]) for first in fitting]
         return min(ways, default=0.0)
 
     stop, total = len(lengths), 0.0
     while stop:
-        first, end = least_total(lengths[:stop], stop - 1, cost, bounds)
+        first, end = least_total(lengths[:stop], stop - 1, cost, limits)
         assert end == stop
         total += seconds(cost, lengths[first:stop])
         stop = first
     assert total == pytest.approx(least(len(lengths)))
 
 
-@given(lengths=texts.map(sorted), cost=prices, bounds=sizes, data=st.data())
+@given(lengths=texts.map(sorted), cost=prices, limits=sizes, data=st.data())
 def test_the_window_around_a_row_is_the_cheapest_per_token(
-    lengths: list[int], cost: SegmentCost, bounds: Bounds, data: st.DataObject
+    lengths: list[int], cost: SegmentCost, limits: SizeLimits, data: st.DataObject
 ) -> None:
     place = data.draw(st.integers(0, len(lengths) - 1))
     windows = [
         lengths[first:stop]
         for first in range(place + 1)
         for stop in range(place + 1, len(lengths) + 1)
-        if stop - first <= bounds.room(lengths[stop - 1])
+        if stop - first <= limits.room(lengths[stop - 1])
     ]
-    first, stop = cheapest(lengths, place, cost, bounds)
+    first, stop = cheapest(lengths, place, cost, limits)
     assert first <= place < stop
-    assert stop - first <= bounds.room(lengths[stop - 1])
+    assert stop - first <= limits.room(lengths[stop - 1])
     price = seconds(cost, lengths[first:stop]) / sum(lengths[first:stop])
     assert price == pytest.approx(min(seconds(cost, w) / sum(w) for w in windows))
 
@@ -76,31 +76,31 @@ def test_the_window_around_a_row_is_the_cheapest_per_token(
 @settings(max_examples=20)
 @given(lengths=st.lists(st.integers(20, 22), min_size=5, max_size=8))
 def test_all_start_together_where_a_launch_costs_more_than_padding(lengths: list[int]) -> None:
-    bounds = Bounds(8, 400)
-    assert company(lengths, GPU, bounds) == list(range(len(lengths)))
+    limits = SizeLimits(8, 400)
+    assert select_batch(lengths, GPU, limits) == list(range(len(lengths)))
 
 
 def test_of_more_than_fit_those_alike_in_length_start_with_the_first() -> None:
     dear = SegmentCost(fixed_s=1.0, per_token_s=0.1)
-    assert company([10, 40, 11, 39, 9, 41], dear, Bounds(3, 400)) == [0, 2, 4]
-    assert company([40, 10, 11, 39, 9, 41], dear, Bounds(3, 400)) == [0, 3, 5]
+    assert select_batch([10, 40, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 2, 4]
+    assert select_batch([40, 10, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 3, 5]
 
 
 def test_rows_of_one_length_start_in_the_order_they_came() -> None:
-    assert company([7] * 9, CPU, Bounds(4, 1000)) == [0, 1, 2, 3]
-    assert company([7] * 9, CPU, Bounds(64, 15)) == [0, 1]
+    assert select_batch([7] * 9, CPU, SizeLimits(4, 1000)) == [0, 1, 2, 3]
+    assert select_batch([7] * 9, CPU, SizeLimits(64, 15)) == [0, 1]
 
 
 def test_a_row_too_long_for_any_batch_starts_alone() -> None:
-    assert company([50, 50, 3], GPU, Bounds(8, 20)) == [0]
+    assert select_batch([50, 50, 3], GPU, SizeLimits(8, 20)) == [0]
 
 
 def test_a_batch_need_not_grow_beyond_what_saves_something() -> None:
-    wide = Bounds(64, 2048)
+    wide = SizeLimits(64, 2048)
     dear_launch = SegmentCost(fixed_s=1e-3, per_token_s=1e-6)
     cheap_launch = SegmentCost(fixed_s=2**-10, per_token_s=2**-15)
-    assert wide.enough(dear_launch) == wide
-    assert wide.enough(cheap_launch) == Bounds(64, 1600)
-    assert wide.enough(SegmentCost(per_token_s=1e-3)) == Bounds(64, 512)
-    assert Bounds(64, 100).enough(SegmentCost(per_token_s=1e-3)) == Bounds(64, 100)
-    assert wide.enough(SegmentCost()) == wide
+    assert wide.narrowed(dear_launch) == wide
+    assert wide.narrowed(cheap_launch) == SizeLimits(64, 1600)
+    assert wide.narrowed(SegmentCost(per_token_s=1e-3)) == SizeLimits(64, 512)
+    assert SizeLimits(64, 100).narrowed(SegmentCost(per_token_s=1e-3)) == SizeLimits(64, 100)
+    assert wide.narrowed(SegmentCost()) == wide

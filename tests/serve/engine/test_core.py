@@ -1,15 +1,16 @@
 """The engine's turns on a fake clock."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.criteria.judge import Reason
-from serve.engine.core import EngineCore, ModelShape
+from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
+from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
@@ -21,10 +22,13 @@ from serve.rules import (
     NeverRule,
     PatienceRule,
 )
-from tests.serve.support.fake_runner import FakeRunner, Heads, fake_row
+from serve.rules.reason import Reason
+from tests.serve.support.fake_runner import FakeRunner, Heads
+from tests.serve.support.fake_runner import fake_row as row_for
 from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4)
+fake_row = partial(row_for, exits=EXITS)
 SOON_S = 1e-5  # a turn that takes no time to speak of
 SURE, UNSURE = (9.0, 0.0), (0.1, 0.0)
 
@@ -52,15 +56,15 @@ class Bench:
             row.admitted_s = self.now_s
         self.core.add(list(rows))
 
-    def turn(self) -> list[Outcome]:
+    def step(self) -> list[Outcome]:
         self.now_s += self.tick_s
-        return self.core.turn()
+        return self.core.step()
 
     def finish(self) -> list[Outcome]:
         outcomes = []
         while self.core:
-            outcomes += self.turn()
-        self.core.write_books()
+            outcomes += self.step()
+        self.core.flush_costs()
         return outcomes
 
 
@@ -78,7 +82,7 @@ def test_easy_row_leaves_and_the_batch_shrinks() -> None:
     bench = Bench(sure_from({1: 0, 2: 2, 3: 3}))
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 5, rule), fake_row(2, 4, rule), fake_row(3, 4, rule))
-    assert [o.row.tag for o in bench.turn()] == [1]
+    assert [o.row.tag for o in bench.step()] == [1]
     bench.finish()
     assert [run.keys for run in bench.runner.runs] == [[1, 2, 3], [2, 3], [2, 3], [3]]
     assert [run.num_tokens for run in bench.runner.runs] == [5, 4, 4, 4]
@@ -99,7 +103,7 @@ def test_rows_enter_while_others_are_deeper_and_go_on_together() -> None:
     bench = Bench(sure_from({1: 3, 2: 0, 3: 3, 4: 3}), BatchLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, rule=rule))
-    bench.turn()
+    bench.step()
     bench.add(*(fake_row(key, rule=rule) for key in (2, 3, 4)))
     bench.finish()
     together = [1, 3, 4]
@@ -111,7 +115,7 @@ def test_batches_that_join_keep_every_row_its_own_state() -> None:
     bench = Bench(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), BatchLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 9, rule), fake_row(2, 4, rule))
-    bench.turn()
+    bench.step()
     bench.add(fake_row(3, 5, rule), fake_row(4, 5, rule), fake_row(5, 5, rule))
     answers = {o.row.tag: answer_of(o).exit_index for o in bench.finish()}
     assert answers == {3: 0, 2: 3, 4: 3, 5: 3}
@@ -121,8 +125,8 @@ def test_batches_that_join_keep_every_row_its_own_state() -> None:
 def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
     bench = Bench(sure_from({1: 3, 2: 3}))
     bench.add(fake_row(1, deadline_s=2.5), fake_row(2))
-    bench.turn()
-    bench.turn()
+    bench.step()
+    bench.step()
     outcomes = bench.finish()
     answer = answer_of(outcomes[0])
     assert outcomes[0].row.tag == 1
@@ -143,7 +147,7 @@ def test_a_row_whose_client_has_left_is_dropped_before_its_next_segment() -> Non
     bench = Bench(sure_from({1: 3, 2: 3, 3: 3}))
     running, waiting = fake_row(1), fake_row(3)
     bench.add(running, fake_row(2))
-    bench.turn()
+    bench.step()
     bench.add(waiting)
     running.cancelled = waiting.cancelled = True
     results = {o.row.tag: o.result for o in bench.finish()}
@@ -256,7 +260,7 @@ def test_every_row_gets_exactly_one_outcome(plan: list[dict], seed: int, max_row
         bench.add(*(r for r, f in zip(rows, plan, strict=True) if f["arrives"] == turn))
         for row, fate in zip(rows, plan, strict=True):
             row.cancelled = fate["leaves"] is not None and fate["leaves"] <= turn
-        outcomes += bench.turn()
+        outcomes += bench.step()
     outcomes += bench.finish()
     assert sorted(o.row.tag for o in outcomes) == list(range(1, len(plan) + 1))
 

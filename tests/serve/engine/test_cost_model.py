@@ -5,7 +5,6 @@ from serve.bundle.loader import Bundle
 from serve.engine.cost_model import REFIT_EVERY, CostModel, SegmentCost
 from serve.engine.warm_up import measure
 from serve.runtime.cpu_runner import CpuRunner
-from tests.serve.support.fake_runner import FakeSharedRunner
 
 TRUE = SegmentCost(fixed_s=2e-4, per_token_s=2e-5, per_token_pair_s=2e-8)
 SHAPES = [(1, 8), (1, 128), (4, 16), (8, 64), (16, 32), (32, 8), (2, 300)]
@@ -125,14 +124,6 @@ def test_a_hiccup_hardly_counts() -> None:
     assert model.segment_s(0, 8, 64) == pytest.approx(TRUE.seconds(8, 64), rel=0.15)
 
 
-def test_layers_that_are_one_are_learned_as_one() -> None:
-    model = CostModel(3, shared=True)
-    learned(model, TRUE, 30)
-    model.refit()
-    first, *others = model.coefficients()
-    assert all(other == first for other in others)
-
-
 def test_no_pass_waits_for_more_than_one_segment_to_be_fitted_anew() -> None:
     model = CostModel(4)
     fitted = []
@@ -160,10 +151,3 @@ def test_the_warm_up_measures_every_segment_of_a_real_model(bundle: Bundle) -> N
     assert len(model) == len(chain)
     assert model.segment_s(0, 8, 32) > 0
     assert model.join_s(8, 32) > 0
-
-
-def test_the_warm_up_measures_a_layer_that_all_layers_are() -> None:
-    runner = FakeSharedRunner((2, 4), lambda key, index: (1.0, 0.0))
-    model = measure(runner, 16, budget_s=0.01)
-    assert model.known
-    assert len(set(model.coefficients())) == 1

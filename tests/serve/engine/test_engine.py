@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -15,10 +16,12 @@ from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome
 from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.rules import EntropyRule
-from tests.serve.support.fake_runner import FakeRunner, Heads, fake_row
+from tests.serve.support.fake_runner import FakeRunner, Heads
+from tests.serve.support.fake_runner import fake_row as row_for
 from tests.support.traits import two_labels
 
 EXITS = (1, 2)
+fake_row = partial(row_for, exits=EXITS)
 PATIENCE_S = 30.0
 
 
@@ -157,7 +160,8 @@ def test_a_drain_that_takes_too_long_ends_with_an_error_for_every_row(
 ) -> None:
     gate = Gate()
     engine, collected = make_engine(gate)
-    engine.submit([fake_row(1, 3), fake_row(2, 30)])
+    unsure = EntropyRule(threshold=0.1)
+    engine.submit([fake_row(1, 3, unsure), fake_row(2, 30, unsure)])
     assert gate.entered.wait(PATIENCE_S)
     verdicts: list[bool] = []
     stopping = threading.Thread(target=lambda: verdicts.append(engine.stop(0)))
@@ -258,7 +262,7 @@ def test_rows_that_come_just_before_the_stop_are_answered() -> None:
     engine = Engine(runner, ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)), collected)
     engine._inbox = Interrupted()
     engine._accepting = True
-    engine._live()
+    engine._run()
     assert isinstance(collected.wait_for(1)[1], Answer)
 
 

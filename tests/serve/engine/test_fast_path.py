@@ -1,143 +1,262 @@
-"""A row that goes alone is judged as in a batch; who cannot go alone does not."""
+"""A row that is alone goes from exit to exit without a batch, and notices when that must end."""
 
 import math
-from dataclasses import replace
-from random import Random
+import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-import serve.engine.fast_path
-from serve.criteria.carry import THRESHOLDS
-from serve.criteria.judge import HeadOutput, Reason, judge, judge_alone, unheard_reasons
-from serve.criteria.rule_state import RuleState
-from serve.engine.batch import Batch
-from serve.engine.cost_model import CostModel
-from serve.engine.cost_recorder import CostRecorder
+from serve.engine.core import EngineCore
+from serve.engine.cost_model import SegmentCost
 from serve.engine.executor import ModelShape
-from serve.engine.fast_path import FastPath
-from serve.engine.row import Answer, Outcome
-from serve.engine.runner import AnyRunner
-from serve.rules import (
-    ConfidenceRule,
-    EntropyRule,
-    ExitRule,
-    LayerRule,
-    NeverRule,
-    PatienceRule,
-    VotingRule,
-)
-from serve.rules.traits import Task, Traits
-from tests.serve.criteria.test_glance import TEMPERATURES, THOROUGH, some_logits
-from tests.serve.support.fake_runner import FakeRunner, FakeSharedRunner, fake_row
-from tests.serve.support.rule_strategies import EXITS, rules_of, traits_of
+from serve.engine.row import Answer, BatchStats, Outcome, Row
+from serve.engine.runner import Hidden, Ids, StepOutput
+from serve.engine.scheduler import BatchLimits
+from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
+from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from serve.rules.reason import Reason
+from tests.serve.support.fake_runner import FakeRunner, fake_row
 from tests.support.traits import two_labels
 
+EXITS = (1, 2, 3, 4, 5, 6)
+UNSURE = (0.0, 0.1)
+SURE = (0.0, 9.0)
 
-@THOROUGH
-@given(
-    rule=rules_of("single_label"), seed=st.integers(0, 2**32), num_labels=st.sampled_from([2, 3])
+
+class Bench:
+    """An engine core that nobody calls between segments unless the test says so.
+
+    `between` runs before each look at whether somebody waits.
+    """
+
+    def __init__(self, sure_from: int = 9, between: Callable[[int], bool] | None = None) -> None:
+        self.now_s = 0.0
+        self.seen: list[BatchStats] = []
+        self.between = between or (lambda runs: False)
+        self.runner = FakeRunner(
+            len(EXITS), lambda key, index: SURE if index >= sure_from else UNSURE
+        )
+        self.core = EngineCore(
+            self.runner,
+            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
+            BatchLimits(),
+            lambda: self.now_s,
+            self.seen.append,
+            lambda: self.between(len(self.runner.runs)),
+        )
+
+    def step(self, *rows: Row) -> list[Outcome]:
+        for row in rows:
+            row.admitted_s = self.now_s
+        self.core.add(list(rows))
+        return self.core.step()
+
+
+@pytest.mark.parametrize(
+    ("rule", "index", "reason"),
+    [
+        (EntropyRule(threshold=0.3), 3, Reason.CONFIDENT),
+        (EntropyRule(threshold=0), 5, Reason.FINAL),
+        (LayerRule(layer=5), 4, Reason.LAYER),
+        (NeverRule(), 5, Reason.FINAL),
+        (NeverRule(max_layer=3), 2, Reason.MAX_LAYER),
+    ],
 )
-def test_row_that_is_alone_is_judged_as_a_batch_of_one(
-    rule: ExitRule, seed: int, num_labels: int
+def test_lone_row_is_answered_in_one_turn(rule: ExitRule, index: int, reason: Reason) -> None:
+    bench = Bench(sure_from=3)
+    ((_, answer),) = bench.step(fake_row(1, rule=rule))
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (index, reason)
+    assert answer.logits.tolist() == np.array(SURE if index >= 3 else UNSURE, np.float32).tolist()
+    assert not bench.core
+
+
+def test_every_run_is_written_down_once_the_answer_is_out() -> None:
+    bench = Bench()
+    bench.step(fake_row(1, 7, EntropyRule(threshold=0.3)))
+    assert bench.seen == []
+    bench.core.flush_costs()
+    assert [(s.exit_index, s.num_rows, s.num_tokens) for s in bench.seen] == [
+        (index, 1, 7) for index in range(len(EXITS))
+    ]
+
+
+def test_next_turn_writes_down_what_nobody_has_asked_for() -> None:
+    bench = Bench()
+    bench.step(fake_row(1))
+    bench.step(fake_row(2))
+    assert len(bench.seen) == len(EXITS)
+
+
+def test_row_waits_for_those_who_come() -> None:
+    bench = Bench(between=lambda runs: runs == 2)
+    rule = EntropyRule(threshold=0.3)
+    assert bench.step(fake_row(1, rule=rule)) == []
+    assert [run.keys for run in bench.runner.runs] == [[1], [1]]
+    outcomes = [*bench.step(fake_row(2, rule=rule)), *bench.step()]
+    while bench.core:
+        outcomes += bench.step()
+    assert {outcome.row.tag for outcome in outcomes} == {1, 2}
+    assert sum(run.keys.count(1) for run in bench.runner.runs) == len(EXITS)
+
+
+def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
+    row = fake_row(1, rule=EntropyRule(threshold=0.3))
+
+    def leave(runs: int) -> bool:
+        row.cancelled = runs == 2
+        return False
+
+    bench = Bench(between=leave)
+    outcomes = [*bench.step(row), *bench.step()]
+    ((_, error),) = outcomes
+    assert isinstance(error, Cancelled)
+    assert len(bench.runner.runs) == 3
+
+
+def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
+    bench = Bench()
+
+    def pass_time(runs: int) -> bool:
+        bench.now_s = float(runs)
+        return False
+
+    bench.between = pass_time
+    outcomes = [*bench.step(fake_row(1, rule=EntropyRule(threshold=0.3), deadline_s=2.5))]
+    outcomes += bench.step()
+    ((_, answer),) = outcomes
+    assert isinstance(answer, Answer)
+    assert (answer.exit_index, answer.reason) == (2, Reason.DEADLINE)
+    assert answer.signal == pytest.approx(math.log(2), abs=2e-3)
+
+
+def test_row_with_others_in_flight_is_judged_as_ever() -> None:
+    bench = Bench()
+    bench.step(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]]
+
+
+def test_row_that_others_leave_behind_goes_on_alone() -> None:
+    bench = Bench()
+    one = fake_row(1, 3, EntropyRule(threshold=0.3))
+    other = fake_row(2, 3, LayerRule(layer=2))
+    outcomes = [*bench.step(one, other), *bench.step()]
+    assert [outcome.row.tag for outcome in outcomes] == [2]
+    ((_, answer),) = bench.step()
+    assert isinstance(answer, Answer)
+    assert answer.exit_index == len(EXITS) - 1
+    assert [run.keys for run in bench.runner.runs] == [[1, 2]] * 2 + [[1]] * 4
+
+
+@pytest.mark.parametrize(("waited_s", "held_from_s"), [(0.0, 5.0), (0.004, 5.0), (9.0, 14.0)])
+def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
+    waited_s: float, held_from_s: float
 ) -> None:
-    traits, random = traits_of("single_label"), Random(seed)
-    if num_labels == 2 and not hasattr(rule, "thresholds"):
-        traits = replace(traits, labels=("a", "b"))
-    alone, batch = RuleState.of([rule], traits), RuleState.of([rule], traits)
-    assume(alone.carry.keys() <= {THRESHOLDS})
-    unheard = unheard_reasons(alone, len(EXITS))
-    assert unheard.count(None) == (0 if isinstance(rule, LayerRule | NeverRule) else len(EXITS))
-    for index in range(len(EXITS)):
-        error = random.choice([0.0, 0.4, 1.0, math.nan])
-        logits = np.array([some_logits(random, len(traits.labels))], np.float32)
-        said = HeadOutput(logits, np.array([error], np.float32))
-        with np.errstate(all="ignore"):
-            wanted = judge(batch, said, index, len(EXITS), TEMPERATURES[index])
-            found = judge_alone(alone, said, index, len(EXITS), TEMPERATURES[index])
-        assert wanted.given is None
-        assert repr(found) == repr((Reason(int(wanted.reasons[0])), wanted.signals.tolist()[0]))
-        assert (alone.label, alone.streak) == (batch.label, batch.streak)
-        assert unheard[index] in (None, found[0])
+    bench = Bench(between=lambda runs: runs == 2)
+    bench.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
+    row = fake_row(1, rule=EntropyRule(threshold=0.3), admitted_s=5.0)
+    bench.core.add([row])
+    bench.now_s = 5.0 + waited_s
+    assert bench.core.step() == []
+    (group,) = bench.core._scheduler._groups
+    assert group.held_from_s == held_from_s, "5 times 6 ms since it came, or since it started"
+    assert row.started_s == bench.now_s
 
 
-def lone(
-    traits: Traits | None = None, runner: AnyRunner | None = None, should_yield: bool = False
-) -> FastPath:
-    traits = traits or two_labels((1, 2, 3, 4))
-    runner = runner or FakeRunner(4, lambda key, index: (0.0, 9.0))
-    shape, costs = ModelShape(traits, (1.0,) * 4), CostModel(4)
-    books = CostRecorder(costs, lambda stats: None)
-    return FastPath(runner, shape, costs, books, lambda: 0.0, lambda: should_yield)
+def test_hidden_states_of_those_who_have_left_are_given_back() -> None:
+    """They are most of a large batch's memory."""
+    bench = Bench()
+    run, held = bench.runner._step, list[weakref.ref[Hidden]]()
+
+    class Kept(np.ndarray):  # which can be referred to weakly
+        pass
+
+    def note(index: int, until: int, ids: Ids, mask: Ids) -> StepOutput:
+        step = run(index, until, np.asarray(ids), mask)
+        assert [ref() is None for ref in held[:-1]] == [True] * (index - 1), "but those it reads"
+        hidden = step.hidden.copy().view(Kept)
+        held.append(weakref.ref(hidden))
+        return step._replace(hidden=hidden)
+
+    bench.runner._step = note  # type: ignore[method-assign]
+    others = [fake_row(key, 3, LayerRule(layer=2)) for key in range(2, 9)]
+    first = fake_row(1, 3, EntropyRule(threshold=0.3))
+    outcomes = [*bench.step(first, *others), *bench.step(), *bench.step()]
+    assert [isinstance(outcome.result, Answer) for outcome in outcomes] == [True] * 8
+    assert len(held) == len(EXITS)
 
 
-def answer_of(end: Outcome | Batch) -> Answer:
-    assert isinstance(end, Outcome)
-    assert isinstance(end.result, Answer)
-    return end.result
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("waited_for", [False, True])
+@pytest.mark.parametrize("gone", [{"cancelled": True}, {"deadline_s": 0.001}])
+def test_row_that_nobody_waits_for_does_not_start(
+    gone: dict[str, Any], waited_for: bool, others: int
+) -> None:
+    bench = Bench(between=lambda runs: waited_for)
+    bench.now_s = 0.001  # the last look at all who wait was less than 5 ms ago
+    rows = [fake_row(1, **gone), *(fake_row(2 + key) for key in range(others))]
+    outcomes = bench.step(*rows)
+    while bench.core:
+        outcomes += bench.step()
+    results = {row.tag: result for row, result in outcomes}
+    assert isinstance(results.pop(1), Cancelled if "cancelled" in gone else DeadlineExceeded)
+    assert [isinstance(result, Answer) for result in results.values()] == [True] * others
+    assert not any(1 in run.keys for run in bench.runner.runs)
 
 
-def test_rows_go_alone_that_leave_with_what_their_exit_says() -> None:
-    alone = lone()
-    assert alone.takes(fake_row(1, rule=EntropyRule(threshold=(0.1, 0.2, 0.3, 0.4))))
-    assert not alone.takes(fake_row(1, rule=EntropyRule(threshold=0.1), trail=[]))
-    most_confident = ConfidenceRule(threshold=0.9, fallback="most_confident")
-    assert not alone.takes(fake_row(1, rule=most_confident))
-    assert not alone.takes(fake_row(1, rule=VotingRule(votes=2)))
+@pytest.mark.parametrize(
+    ("rule", "fields"),
+    [
+        (EntropyRule(threshold=0.3), {"exit_trace": []}),
+        (PatienceRule(patience=2), {}),
+        (ConfidenceRule(threshold=0.9, fallback="most_confident"), {}),
+    ],
+)
+def test_a_row_that_needs_more_than_one_exits_logits_goes_as_a_batch(
+    rule: ExitRule, fields: dict[str, Any]
+) -> None:
+    bench = Bench()
+    assert bench.step(fake_row(1, rule=rule, **fields)) == []
+    assert len(bench.runner.runs) == 1
 
 
-@pytest.mark.parametrize("task", ["multi_label", "regression", "token"])
-def test_only_single_labels_go_alone(task: Task) -> None:
-    labels = ("value",) if task == "regression" else ("a", "b")
-    alone = lone(Traits((1, 2, 3, 4), labels, task))
-    assert not alone.takes(fake_row(1, rule=LayerRule(layer=2)))
+def test_a_run_passes_the_exits_that_no_row_must_hear_within_its_time() -> None:
+    for cost_s, runs in ((0.0, [(0, 4)]), (0.008, [(0, 1), (2, 3), (4, 4)])):
+        for rows in ([fake_row(1, rule=LayerRule(layer=5))], [fake_row(1, 3), fake_row(2, 3)]):
+            for row in rows:
+                row.rule = fake_row(1, rule=LayerRule(layer=5)).rule
+            bench = Bench()
+            bench.core.costs._publish([SegmentCost(fixed_s=cost_s)] * len(EXITS))
+            outcomes = bench.step(*rows)
+            while bench.core:
+                outcomes += bench.step()
+            assert len(outcomes) == len(rows)
+            assert [(run.index, run.exit_index) for run in bench.runner.runs] == runs
 
 
-def test_layers_that_are_shared_are_not_gone_through_alone() -> None:
-    runner = FakeSharedRunner((1, 2, 3, 4), lambda key, index: (0.0, 9.0))
-    assert not lone(runner=runner).takes(fake_row(1, rule=LayerRule(layer=2)))
+def test_a_run_ends_before_a_deadline_and_at_every_exit_while_other_rows_wait() -> None:
+    late = Bench()
+    late.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
+    late.step(fake_row(1, deadline_s=0.0025))
+    first = late.runner.runs[0]
+    assert (first.index, first.exit_index) == (0, 1)
+    busy = Bench(between=lambda runs: True)
+    busy.step(fake_row(1))
+    assert [(run.index, run.exit_index) for run in busy.runner.runs] == [(0, 0)]
 
 
-def test_rows_of_a_rule_that_counts_do_not_count_on_where_the_last_one_left() -> None:
-    alone, rule = lone(), PatienceRule(patience=2)
-    ends = [alone.start(fake_row(key, rule=rule, admitted_s=0.0), 0.0) for key in (1, 2, 3)]
-    assert [answer_of(end).exit_index for end in ends] == [2, 2, 2]
+def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:
+    bench = Bench()
+    step = bench.runner.advance
 
+    def break_down(index: int, *arguments: object) -> object:
+        if index == 3:
+            raise RuntimeError("broken")
+        return step(index, *arguments)  # type: ignore[arg-type]
 
-@pytest.mark.parametrize("rule", [PatienceRule(patience=3), EntropyRule(threshold=0)])
-def test_batch_that_comes_of_it_has_columns_of_its_own(rule: ExitRule) -> None:
-    disturbed, alone = lone(should_yield=True), lone()
-    batches = [disturbed.start(fake_row(key, rule=rule, admitted_s=0.0), 0.0) for key in (1, 2)]
-    assert all(isinstance(batch, Batch) and batch.depth == 1 for batch in batches)
-    first, second = (batch for batch in batches if isinstance(batch, Batch))
-    second.columns.streak[:] = second.columns.label[:] = 7
-    assert (first.columns.streak[0], first.columns.label[0]) != (7, 7)
-    fresh = alone.start(fake_row(3, rule=rule, admitted_s=0.0), 0.0)
-    assert answer_of(alone.resume(first))[1:4] == answer_of(fresh)[1:4]
-
-
-def test_way_of_a_rule_is_not_that_of_one_before_which_is_gone() -> None:
-    """Ways are known by the rules' identities, which others get once nobody holds them."""
-    alone = lone()
-    for layer in [1, 2, 3] * 20:
-        row = fake_row(1, rule=LayerRule(layer=layer), admitted_s=0.0)
-        assert alone.takes(row)
-        assert answer_of(alone.start(row, 0.0)).exit_index == layer - 1
-
-
-def test_ways_are_forgotten_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve.engine.fast_path, "_MOST_WAYS", 3)
-    alone = lone()
-    for _ in range(2):
-        for percent in range(10):
-            row = fake_row(1, rule=EntropyRule(threshold=percent / 100), admitted_s=0.0)
-            assert alone.takes(row)
-            assert answer_of(alone.start(row, 0.0)).exit_index == (3 if percent == 0 else 0)
-    assert len(alone._ways) <= 3
-
-
-def test_text_of_any_length_goes_alone() -> None:
-    row = fake_row(1, 5000, LayerRule(layer=2), admitted_s=0.0)
-    assert answer_of(lone().start(row, 0.0)).exit_index == 1
+    bench.runner.advance = break_down  # type: ignore[method-assign, assignment]
+    ((_, error),) = bench.step(fake_row(1, rule=EntropyRule(threshold=0.3)))
+    assert isinstance(error, ModelFailure)
+    assert not bench.core

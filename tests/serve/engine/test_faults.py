@@ -8,11 +8,11 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.engine.batch import Batch
-from serve.engine.core import EngineCore, ModelShape
-from serve.engine.executor import ChainSteps
+from serve.engine.core import EngineCore
+from serve.engine.executor import Executor, ModelShape
 from serve.engine.out_of_memory import out_of_memory
 from serve.engine.row import Answer, Row
-from serve.engine.runner import Step
+from serve.engine.runner import StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.errors import ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
@@ -26,26 +26,32 @@ NO_MEMORY = (
 )
 
 
+Fault = Callable[[int, int, StepOutput], StepOutput]
+
+
 class Faulty:
     """A chain that does `fault(index, number of rows, step)` after each segment."""
 
-    def __init__(self, chain: CpuRunner, fault: Callable[[int, int, Step], Step]) -> None:
+    def __init__(
+        self, chain: CpuRunner, fault: Callable[[int, int, StepOutput], StepOutput]
+    ) -> None:
         self._chain, self._fault = chain, fault
         self.runs: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._chain)
 
-    def start(self, ids: Any, mask: Any, types: Any) -> Step:
-        return self._after(0, len(mask), self._chain.start(ids, mask, types))
+    def start(self, ids: Any, mask: Any, types: Any, until: int = 0) -> StepOutput:
+        return self._after(until, len(mask), self._chain.start(ids, mask, types, until))
 
-    def advance(self, index: int, hidden: Any, keep: Any, mask: Any) -> Step:
-        return self._after(index, len(mask), self._chain.advance(index, hidden, keep, mask))
+    def advance(self, index: int, hidden: Any, keep: Any, mask: Any, until: int) -> StepOutput:
+        output = self._chain.advance(index, hidden, keep, mask, until)
+        return self._after(until, len(mask), output)
 
     def join(self, parts: Any) -> Any:
         return self._chain.join(parts)
 
-    def _after(self, index: int, num_rows: int, step: Step) -> Step:
+    def _after(self, index: int, num_rows: int, step: StepOutput) -> StepOutput:
         self.runs.append((index, num_rows))
         return self._fault(index, num_rows, step)
 
@@ -63,13 +69,13 @@ def answers(
     core = EngineCore(runner, shape, limits, clock=lambda: 0.0, observe=lambda stats: None)
     core.add(
         [
-            Row(ids := np.arange(5, 5 + n), 0 * ids, rule, tag=tag, admitted_s=0.0)
+            Row(ids := np.arange(5, 5 + n), 0 * ids, shape.compile(rule), tag=tag, admitted_s=0.0)
             for tag, n in enumerate(lengths)
         ]
     )
     results = {}
     while core:
-        for row, result in core.turn():
+        for row, result in core.step():
             assert row.tag not in results
             results[row.tag] = result
     return results
@@ -78,7 +84,7 @@ def answers(
 def test_a_segment_that_raises_fails_its_batches_rows_only(
     bundle: Bundle, chain: CpuRunner
 ) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         if index == 2 and num_rows == 3:
             raise RuntimeError("a kernel failed")
         return step
@@ -92,7 +98,7 @@ def test_a_segment_that_raises_fails_its_batches_rows_only(
 def test_a_batch_too_large_for_the_memory_is_split_and_tried_again(
     bundle: Bundle, chain: CpuRunner, first_short: int
 ) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         if index >= first_short and num_rows > 2:
             raise RuntimeError(NO_MEMORY)
         return step
@@ -107,12 +113,12 @@ def test_a_batch_too_large_for_the_memory_is_split_and_tried_again(
         np.testing.assert_allclose(results[tag].logits, answer.logits, atol=1e-5)
 
 
-def test_logits_that_nobody_can_judge_fail_their_batches_rows_only(
+def test_logits_that_cannot_be_judged_fail_their_batches_rows_only(
     bundle: Bundle, chain: CpuRunner
 ) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         broken = index == 1 and num_rows == 3
-        return Step(step.hidden, step.logits[:, :0]) if broken else step
+        return StepOutput(step.hidden, step.logits[:, :0]) if broken else step
 
     results = answers(bundle, Faulty(chain, fault), [6, 6, 6, 60], EntropyRule(threshold=0.01))
     assert all(isinstance(results[tag], ModelFailure) for tag in (0, 1, 2))
@@ -122,14 +128,14 @@ def test_logits_that_nobody_can_judge_fail_their_batches_rows_only(
 def test_no_exit_is_skipped_where_judging_runs_out_of_memory(
     bundle: Bundle, chain: CpuRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = ChainSteps.judge
+    judge = Executor.judge
 
-    def short(steps: ChainSteps, batch: Batch) -> Any:
+    def short(executor: Executor, batch: Batch) -> Any:
         if batch.depth == 2 and len(batch.rows) == 3:
             raise MemoryError
-        return judge(steps, batch)
+        return judge(executor, batch)
 
-    monkeypatch.setattr(ChainSteps, "judge", short)
+    monkeypatch.setattr(Executor, "judge", short)
     runner = Faulty(chain, lambda index, num_rows, step: step)
     results = answers(bundle, runner, [6, 6, 6], LayerRule(layer=2))
     assert all(isinstance(results[tag], ModelFailure) for tag in range(3))
@@ -137,7 +143,7 @@ def test_no_exit_is_skipped_where_judging_runs_out_of_memory(
 
 
 def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: CpuRunner) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         if index == 1 and num_rows > 1:
             raise MemoryError
         return step
@@ -149,17 +155,17 @@ def test_a_half_that_is_too_large_too_is_given_up(bundle: Bundle, chain: CpuRunn
 
 
 def test_a_row_that_is_too_large_alone_is_given_up(bundle: Bundle, chain: CpuRunner) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         raise MemoryError
 
     assert isinstance(answers(bundle, Faulty(chain, fault), [6])[0], ModelFailure)
 
 
 def test_logits_that_are_not_numbers_fail_their_rows_only(bundle: Bundle, chain: CpuRunner) -> None:
-    def fault(index: int, num_rows: int, step: Step) -> Step:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
         logits = step.logits.copy()
         logits[1] = np.nan
-        return Step(step.hidden, logits)
+        return StepOutput(step.hidden, logits)
 
     results = answers(bundle, Faulty(chain, fault), [6, 6, 6])
     assert isinstance(results[1], ModelFailure)

@@ -1,22 +1,27 @@
-"""What rows leave with, task by task, and what they take along of the exits they came by."""
+"""What rows leave with, task by task, and the exits that they have passed."""
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
-from serve.criteria.judge import Reason
 from serve.engine.batch import Batch
-from serve.engine.core import EngineCore, ModelShape
-from serve.engine.outputs import final_outputs, note_passing
+from serve.engine.core import EngineCore
+from serve.engine.executor import ModelShape
+from serve.engine.outputs import final_outputs, record_exit
 from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits
-from serve.rules import ConfidenceRule, EntropyRule, NeverRule, VotingRule
+from serve.rules import ConfidenceRule, EntropyRule, VotingRule
+from serve.rules.head_output import HeadOutput
+from serve.rules.reason import Reason
 from serve.rules.traits import Task, Traits
-from tests.serve.support.fake_runner import FakeRunner, FakeSharedRunner, Heads, fake_row
+from tests.serve.support.fake_runner import FakeRunner, Heads
+from tests.serve.support.fake_runner import fake_row as row_for
 from tests.support.traits import two_labels
 
+fake_row = partial(row_for, exits=(1, 2, 3))
 SURE, UNSURE, OTHER = (9.0, 0.0), (0.1, 0.0), (0.0, 2.0)
 INF, NAN = math.inf, math.nan
 
@@ -25,16 +30,15 @@ def batch_of(task: Task, logits: Sequence[Sequence[object]], lengths: Sequence[i
     """Return a batch that has come by the first of two exits with these logits."""
     labels = ("a",) if task == "regression" else ("a", "b")
     batch = Batch([fake_row(key, length) for key, length in enumerate(lengths, 1)])
-    batch.prepare(Traits((1, 2), labels, task), shared=False)
-    batch.land(None)
-    batch.logits = np.array(logits, np.float32)
+    batch.prepare(Traits((1, 2), labels, task))
+    batch.depth, batch.head = 1, HeadOutput(np.array(logits, np.float32), None, batch.counted)
     return batch
 
 
 def broken(task: Task, logits: Sequence[object]) -> bool:
     batch = batch_of(task, [logits], [1])  # type: ignore[list-item]
-    ((*_, says_nothing),) = final_outputs(batch, np.array([0]), task)
-    return bool(says_nothing)
+    (output,) = final_outputs(batch, np.array([0]), task)
+    return bool(output.non_finite)
 
 
 @pytest.mark.parametrize(
@@ -60,31 +64,34 @@ def test_a_row_takes_its_own_tokens_and_padding_says_nothing_of_it() -> None:
     short, long = final_outputs(batch, np.array([0, 1]), "token")
     np.testing.assert_array_equal(short[0], logits[0, :3])
     np.testing.assert_array_equal(long[0], logits[1])
-    assert (short[1:], long[1:]) == ((0, -1, False), (0, -1, False))
+    assert short[1:] == long[1:] == (0, 0, -1, False)
 
 
 def test_special_tokens_do_not_count_but_must_say_something() -> None:
-    row = Row(np.ones(3, np.int64), np.zeros(3, np.int64), NeverRule())
+    row = fake_row(1, 3)
     row.counted = np.array([False, True, False])
     other = fake_row(2, 2)
     batch = Batch([row, other])
-    batch.prepare(Traits((1, 2), ("a", "b"), "token"), shared=False)
+    batch.prepare(Traits((1, 2), ("a", "b"), "token"))
     assert batch.counted is not None
     assert batch.counted.tolist() == [[False, True, False], [True, True, False]]
-    batch.land(None)
-    batch.logits = np.zeros((2, 3, 2), np.float32)
-    batch.logits[0, 0] = NAN
-    assert [leave[3] for leave in final_outputs(batch, np.array([0, 1]), "token")] == [True, False]
+    logits = np.zeros((2, 3, 2), np.float32)
+    logits[0, 0] = NAN
+    batch.depth, batch.head = 1, HeadOutput(logits)
+    assert [output.non_finite for output in final_outputs(batch, np.array([0, 1]), "token")] == [
+        True,
+        False,
+    ]
 
 
-def test_trails_are_copies_and_only_for_those_who_want_them() -> None:
+def test_exit_traces_are_copies_and_only_for_those_who_want_them() -> None:
     batch = batch_of("token", np.zeros((2, 4, 2)).tolist(), [3, 4])
-    batch.rows[0].trail = []
+    batch.rows[0].exit_trace = []
     batch.signals = np.array([0.5, 0.25], np.float32)
-    note_passing(batch, np.array([0, 1]))
-    batch.logits[:] = 7
-    assert batch.rows[1].trail is None
-    (passed,) = batch.rows[0].trail
+    record_exit(batch)
+    batch.head.logits[:] = 7
+    assert batch.rows[1].exit_trace is None
+    (passed,) = batch.rows[0].exit_trace
     assert (passed.exit_index, passed.signal) == (0, 0.5)
     np.testing.assert_array_equal(passed.logits, np.zeros((3, 2)))
 
@@ -92,11 +99,10 @@ def test_trails_are_copies_and_only_for_those_who_want_them() -> None:
 class Bench:
     """An engine core over fake segments, with a clock that only the test moves."""
 
-    def __init__(self, heads: Heads, shared: bool) -> None:
+    def __init__(self, heads: Heads) -> None:
         self.now_s = 0.0
-        exits = (1, 3, 6) if shared else (1, 2, 3)
-        runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(3, heads)
-        shape = ModelShape(two_labels(exits), (1.0,) * 3)
+        runner = FakeRunner(3, heads)
+        shape = ModelShape(two_labels((1, 2, 3)), (1.0,) * 3)
         self.core = EngineCore(runner, shape, BatchLimits(), lambda: self.now_s, lambda stats: None)
 
     def add(self, *rows: Row) -> None:
@@ -107,28 +113,26 @@ class Bench:
     def finish(self) -> dict[int, Answer]:
         outcomes = []
         while self.core:
-            outcomes += self.core.turn()
+            outcomes += self.core.step()
         assert all(isinstance(outcome.result, Answer) for outcome in outcomes)
         return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for(shared: bool) -> None:
+def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for() -> None:
     said = {(1, 0): UNSURE, (1, 1): OTHER, (1, 2): SURE}
-    bench = Bench(lambda key, index: said.get((key, index), UNSURE), shared)
-    bench.add(fake_row(1, rule=EntropyRule(threshold=0.2), trail=[]), fake_row(2))
+    bench = Bench(lambda key, index: said.get((key, index), UNSURE))
+    bench.add(fake_row(1, rule=EntropyRule(threshold=0.2), exit_trace=[]), fake_row(2))
     answers = bench.finish()
-    trail = answers[1].trail
-    assert [passed.exit_index for passed in trail] == [0, 1, 2]
-    np.testing.assert_array_equal([p.logits for p in trail], np.float32([UNSURE, OTHER, SURE]))
-    assert [passed.signal for passed in trail][-1] == answers[1].signal
-    assert answers[2].trail == ()
+    exit_trace = answers[1].exit_trace
+    assert [passed.exit_index for passed in exit_trace] == [0, 1, 2]
+    np.testing.assert_array_equal([p.logits for p in exit_trace], np.float32([UNSURE, OTHER, SURE]))
+    assert [passed.signal for passed in exit_trace][-1] == answers[1].signal
+    assert answers[2].exit_trace == ()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest(shared: bool) -> None:
+def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest() -> None:
     said = [UNSURE, OTHER, UNSURE]
-    bench = Bench(lambda key, index: said[index], shared)
+    bench = Bench(lambda key, index: said[index])
     bench.add(fake_row(1, rule=ConfidenceRule(threshold=0.99, fallback="most_confident")))
     bench.add(fake_row(2))
     answers = bench.finish()
@@ -140,7 +144,7 @@ def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest(share
 
 def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:
     said = [OTHER, OTHER, SURE]
-    bench = Bench(lambda key, index: said[index], shared=False)
+    bench = Bench(lambda key, index: said[index])
     bench.add(fake_row(1, rule=VotingRule(votes=3)))
     answer = bench.finish()[1]
     assert (answer.reason, answer.label, answer.head_index) == (Reason.FINAL, 1, 2)
@@ -148,20 +152,18 @@ def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:
 
 
 @pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
 def test_a_late_row_leaves_with_the_answer_that_its_rule_gives_by_then(
-    shared: bool, joined: bool
+    joined: bool,
 ) -> None:
     """Also where it comes by no exit any more between being joined by others and its deadline."""
     said = [OTHER, UNSURE, SURE]
-    bench = Bench(lambda key, index: said[index], shared)
+    bench = Bench(lambda key, index: said[index])
     rule = ConfidenceRule(threshold=0.999, fallback="most_confident")
     bench.add(fake_row(1, 5, rule, deadline_s=1.0), fake_row(2, 7))
-    turns = {False: 2, True: 4}[shared]  # the second exit, and one layer on
-    for turn in range(turns):
-        if joined and turn == turns - 1:
+    for step in range(2):
+        if joined and step == 1:
             bench.add(fake_row(3, 9), fake_row(4, 2, VotingRule(votes=3)))
-        assert bench.core.turn() == []
+        assert bench.core.step() == []
     bench.now_s = 2.0
     answers = bench.finish()
     late = answers[1]

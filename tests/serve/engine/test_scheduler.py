@@ -333,17 +333,6 @@ def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
     assert scheduler.pop_single(lambda row: True) is None, "another is in flight"
 
 
-def test_where_layers_are_shared_new_rows_join_at_every_step() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=3), GPU, shared=True)
-    scheduler.add([row(1)])
-    deeper(scheduler, scheduler.schedule(0))
-    scheduler.add([row(2), row(3), row(4)])
-    batches = scheduler.schedule(0)
-    assert keys(batches) == [1, 2, 3]
-    assert [batch.depth for batch in batches] == [1, 0]
-    assert scheduler.num_waiting == 1
-
-
 @settings(deadline=None)
 @given(limits, costs, st.lists(st.integers(1, 32), min_size=1, max_size=40), st.data())
 def test_every_row_goes_through_every_depth_once_and_no_batch_breaks_the_limits(

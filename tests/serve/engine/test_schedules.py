@@ -1,11 +1,11 @@
 """DESIGN's promises about answers, over random schedules; a row's content decides its answer.
 
-`pytest tests/serve/test_schedules.py --hypothesis-profile soak` tries very many.
+`pytest tests/serve/engine/test_schedules.py --hypothesis-profile soak` tries very many.
 """
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -14,26 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.criteria.judge import Reason
-from serve.engine.core import EngineCore, ModelShape
+from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
+from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from tests.serve.support.fake_runner import FakeRunner, FakeSharedRunner, fake_row
+from serve.rules.reason import Reason
+from tests.serve.support.fake_runner import FakeRunner
+from tests.serve.support.fake_runner import fake_row as row_for
 from tests.support.traits import two_labels
 
-CHAIN_EXITS = (1, 2, 3, 4)
-SHARED_EXITS = (2, 3, 6)
+EXITS = (1, 2, 3, 4)
+TEMPERATURES = (1.0, 1.3, 0.8, 1.0)
 COSTS = (
     None,
     SegmentCost(fixed_s=1e-3, per_token_s=1e-6),
     SegmentCost(fixed_s=1e-6, per_token_s=1e-4),
 )
 
-# Of both kinds of model and both properties, so thousands in all; more if the profile says so.
-THOROUGH = settings(max_examples=max(500, settings().max_examples), deadline=None)
+# Thousands in all; more if the profile says so.
+THOROUGH = settings(max_examples=max(1000, settings().max_examples))
+fake_row = partial(row_for, exits=EXITS)
 
 rules = st.one_of(
     st.builds(EntropyRule, threshold=st.floats(0, 0.69)),
@@ -75,7 +78,6 @@ class Limited:
 
     def __init__(self, runner: FakeRunner, most_rows: int) -> None:
         self._runner, self._most_rows = runner, most_rows
-        self.shared = getattr(runner, "shared", False)
 
     def __len__(self) -> int:
         return len(self._runner)
@@ -84,7 +86,7 @@ class Limited:
         call = getattr(self._runner, name)
 
         def checked(*args: Any) -> Any:
-            if name != "join" and len(args[-1]) > self._most_rows:
+            if name != "join" and len(args[-2]) > self._most_rows:
                 raise RuntimeError("Failed to allocate memory for requested buffer of size 9")
             return call(*args)
 
@@ -92,25 +94,23 @@ class Limited:
 
 
 def new_core(
-    shared: bool,
     limits: BatchLimits,
     clock: Any,
     most_rows: int = 99,
     should_yield: Callable[[], bool] = lambda: True,
 ) -> EngineCore:
-    exits = SHARED_EXITS if shared else CHAIN_EXITS
-    runner = FakeSharedRunner(exits, heads) if shared else FakeRunner(len(exits), heads)
-    shape = ModelShape(two_labels(exits), (1.0, 1.3, 0.8, 1.0)[: len(exits)])
+    runner = FakeRunner(len(EXITS), heads)
+    shape = ModelShape(two_labels(EXITS), TEMPERATURES)
     limited: Any = Limited(runner, most_rows)
     return EngineCore(limited, shape, limits, clock, lambda stats: None, should_yield)
 
 
-def alone(shared: bool, key: int, length: int, rule: ExitRule) -> Answer:
-    core = new_core(shared, BatchLimits(), lambda: 0.0)
+def alone(key: int, length: int, rule: ExitRule) -> Answer:
+    core = new_core(BatchLimits(), lambda: 0.0)
     core.add([fake_row(key, length, rule, admitted_s=0.0)])
     outcomes: list[Outcome] = []
     while core:
-        outcomes += core.turn()
+        outcomes += core.step()
     (outcome,) = outcomes
     assert isinstance(outcome.result, Answer)
     return outcome.result
@@ -123,20 +123,19 @@ def run(core: EngineCore, plan: list[dict[str, Any]], clock: list[float], tick_s
         for key, fate in enumerate(plan, 1)
     ]
     outcomes: list[Outcome] = []
-    turn = 0
-    while turn <= 10 or core:
+    step = 0
+    while step <= 10 or core:
         for row, fate in zip(rows, plan, strict=True):
-            row.cancelled = fate["leaves"] is not None and fate["leaves"] <= turn
-            if fate["arrives"] == turn:
+            row.cancelled = fate["leaves"] is not None and fate["leaves"] <= step
+            if fate["arrives"] == step:
                 row.admitted_s, row.deadline_s = clock[0], clock[0] + fate["timeout_s"]
                 core.add([row])
         clock[0] += tick_s
-        outcomes += core.turn()
-        turn += 1
+        outcomes += core.step()
+        step += 1
     return rows, outcomes
 
 
-@pytest.mark.parametrize("shared", [False, True])
 @THOROUGH
 @given(
     plan=plans,
@@ -146,7 +145,6 @@ def run(core: EngineCore, plan: list[dict[str, Any]], clock: list[float], tick_s
     most_rows=st.sampled_from([99, 3]),
 )
 def test_every_row_gets_the_one_answer_it_would_get_alone(
-    shared: bool,
     plan: list[dict[str, Any]],
     limits: BatchLimits,
     cost: SegmentCost | None,
@@ -155,24 +153,24 @@ def test_every_row_gets_the_one_answer_it_would_get_alone(
 ) -> None:
     """Or the first exits of it if its deadline comes, or an error if its client leaves."""
     clock, random = [0.0], Random(len(plan))
-    core = new_core(shared, limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4)
+    core = new_core(limits, lambda: clock[0], most_rows, lambda: random.random() < 0.4)
     if cost:
         core.costs._publish([cost] * len(core.costs))
     rows, outcomes = run(core, plan, clock, tick_s)
     assert sorted(outcome.row.tag for outcome in outcomes) == [row.tag for row in rows]
     for row, result in outcomes:
         if most_rows == 99 or limits.max_rows <= 2 * most_rows:
-            check(shared, row, plan[row.tag - 1], result)
+            check(row, plan[row.tag - 1], result)
 
 
-def check(shared: bool, row: Row, fate: dict[str, Any], result: object) -> None:
+def check(row: Row, fate: dict[str, Any], result: object) -> None:
     if isinstance(result, Cancelled):
         assert fate["leaves"] is not None
         return
     if isinstance(result, DeadlineExceeded):
         assert row.deadline_s < math.inf
         return
-    expected = alone(shared, row.tag, fate["length"], fate["rule"])
+    expected = alone(row.tag, fate["length"], fate["rule"])
     if isinstance(result, Answer) and result.reason is not Reason.DEADLINE:
         assert (result.exit_index, result.reason) == (expected.exit_index, expected.reason)
         assert result.logits.tolist() == expected.logits.tolist()
@@ -199,7 +197,32 @@ def test_loosening_a_threshold_never_makes_a_row_leave_later(
             for fate in plan
         ]
         clock = [0.0]
-        core = new_core(False, limits, lambda clock=clock: clock[0])  # type: ignore[misc]
+        core = new_core(limits, lambda clock=clock: clock[0])  # type: ignore[misc]
         _, outcomes = run(core, own, clock, tick_s)
         exits.append({outcome.row.tag: outcome.result.exit_index for outcome in outcomes})
     assert all(exits[1][key] <= exits[0][key] for key in exits[0])
+
+
+@THOROUGH
+@given(plan=plans, limits=bounds, tick_s=st.sampled_from([1e-5, 1e-3]), seed=st.integers(0, 999))
+def test_outcomes_are_the_same_with_and_without_the_fast_path(
+    plan: list[dict[str, Any]], limits: BatchLimits, tick_s: float, seed: int
+) -> None:
+    own = [fate | {"timeout_s": math.inf, "leaves": None} for fate in plan]
+    results = []
+    for uses_fast_path in (True, False):
+        clock, random = [0.0], Random(seed)
+        core = new_core(limits, lambda clock=clock: clock[0],  # type: ignore[misc]
+                        should_yield=lambda random=random: random.random() < 0.2)  # fmt: skip
+        core.uses_fast_path = uses_fast_path
+        _, outcomes = run(core, own, clock, tick_s)
+        results.append({outcome.row.tag: told(outcome.result) for outcome in outcomes})
+    assert results[0] == results[1]
+
+
+def told(result: object) -> object:
+    """Return everything that an outcome says but its times."""
+    if not isinstance(result, Answer):
+        return str(result)
+    exits = result.exit_index, result.reason, result.head_index, result.label
+    return exits, result.logits.tolist(), repr(result.signal)

@@ -1,4 +1,4 @@
-"""Every task through the real engine core: a row's answer is its own, whoever runs with it."""
+"""Every task through the real engine core: a row's answer does not depend on its batch mates."""
 
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Row
-from serve.engine.runner import AnyRunner
+from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
 from serve.rules import EXIT_RULE, ExitRule, LayerRule
 from serve.rules.traits import Traits
@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 KINDS = [Kind(task, shared, learned=True) for task in LABELS for shared in (False, True)]
 
 Ids = NDArray[np.int64]
-Runners = dict[Kind, AnyRunner]
+Runners = dict[Kind, ModelRunner]
 
 _FIXED: list[dict[str, Any]] = [
     {"rule": "layer", "layer": 2},
@@ -58,35 +58,38 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Runners:
     return {k: build_runner(b, Placement("cpu", "fp32"), 1) for k, b in bundles.items()}
 
 
-def new_core(kind: Kind, runner: AnyRunner, limits: BatchLimits, clock: Any) -> EngineCore:
-    traits = Traits(EXITS, kind.labels, kind.task, kind.learned)
-    shape = ModelShape(traits, (1.0,) * len(EXITS))
-    core = EngineCore(runner, shape, limits, clock, lambda stats: None)
+def new_core(kind: Kind, runner: ModelRunner, limits: BatchLimits, clock: Any) -> EngineCore:
+    core = EngineCore(runner, shape_of(kind), limits, clock, lambda stats: None)
     # Launches that cost this much make batches join.
     core.costs._publish([SegmentCost(fixed_s=1e-3, per_token_s=1e-6)] * len(core.costs))
     return core
 
 
-def row_of(ids: Ids, rule: ExitRule, tag: int = 0, **fields: Any) -> Row:
+def shape_of(kind: Kind) -> ModelShape:
+    return ModelShape(Traits(EXITS, kind.labels, kind.task, kind.learned), (1.0,) * len(EXITS))
+
+
+def row_of(kind: Kind, ids: Ids, rule: ExitRule, tag: int = 0) -> Row:
     # The first and the last are no words, as in a text that a tokenizer has framed.
     counted = np.ones(len(ids), np.bool_)
     counted[[0, -1]] = False
-    return Row(ids, 0 * ids, rule, tag=tag, admitted_s=0.0, counted=counted, trail=[], **fields)
+    compiled = shape_of(kind).compile(rule)
+    return Row(ids, 0 * ids, compiled, tag, admitted_s=0.0, counted=counted, exit_trace=[])
 
 
 def finish(core: EngineCore) -> dict[int, Answer]:
     answers: dict[int, Answer] = {}
     while core:
-        for row, result in core.turn():
+        for row, result in core.step():
             assert isinstance(result, Answer)
             assert row.tag not in answers
             answers[row.tag] = result
     return answers
 
 
-def alone(kind: Kind, runner: AnyRunner, ids: Ids, rule: ExitRule) -> Answer:
+def alone(kind: Kind, runner: ModelRunner, ids: Ids, rule: ExitRule) -> Answer:
     core = new_core(kind, runner, BatchLimits(), lambda: 0.0)
-    core.add([row_of(ids, rule)])
+    core.add([row_of(kind, ids, rule)])
     return finish(core)[0]
 
 
@@ -99,19 +102,19 @@ def is_a_coin_toss(rule: ExitRule, answer: Answer) -> bool:
     """Tell whether a signal or a lead lies within what may differ by company."""
     threshold = getattr(rule, "threshold", None)
     if threshold is not None and rule.rule != "learned":
-        close = [abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.trail]
-        signals = sorted(p.signal for p in answer.trail)
+        close = [abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.exit_trace]
+        signals = sorted(p.signal for p in answer.exit_trace)
         leads = np.diff(signals)  # of which the highest answers, with fallback
         return any(close) or bool((leads < 10 * TOLERANCE).any())
     if rule.rule == "learned":
-        return any(abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.trail)
+        return any(abs(p.signal - threshold) < 10 * TOLERANCE for p in answer.exit_trace)
     if getattr(rule, "tolerance", None) is not None:
-        moves = np.abs(np.diff([float(p.logits[0]) for p in answer.trail]))
+        moves = np.abs(np.diff([float(p.logits[0]) for p in answer.exit_trace]))
         return bool((np.abs(moves - rule.tolerance) < 10 * TOLERANCE).any())
     if rule.rule in ("patience", "voting"):
-        best = [np.sort(np.atleast_2d(p.logits), axis=-1) for p in answer.trail]
+        best = [np.sort(np.atleast_2d(p.logits), axis=-1) for p in answer.exit_trace]
         ties = [(b[:, -1] - b[:, -2] if b.shape[1] > 1 else b[:, 0]).min() for b in best]
-        signs = [np.abs(p.logits).min() for p in answer.trail]  # of labels on or off
+        signs = [np.abs(p.logits).min() for p in answer.exit_trace]  # of labels on or off
         return min(*ties, *signs) < 10 * TOLERANCE
     return False
 
@@ -131,12 +134,12 @@ limits = st.builds(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     mix=st.lists(st.tuples(texts, st.integers(0, 99), st.integers(0, 4)), min_size=1, max_size=20),
     bounds=limits,
 )
-def test_a_rows_answer_and_trail_are_those_it_has_alone(
+def test_a_rows_answer_and_exit_trace_are_those_it_has_alone(
     runners: Runners, kind: Kind, mix: list[tuple[Ids, int, int]], bounds: BatchLimits
 ) -> None:
     runner, rules = runners[kind], rules_of(kind.task)
@@ -145,14 +148,14 @@ def test_a_rows_answer_and_trail_are_those_it_has_alone(
     for turn in range(5):
         for tag, (ids, pick, when) in enumerate(mix):
             if when == turn:
-                core.add([row_of(ids, rules[pick % len(rules)], tag)])
-        together |= {row.tag: result for row, result in core.turn()}  # type: ignore[misc]
+                core.add([row_of(kind, ids, rules[pick % len(rules)], tag)])
+        together |= {row.tag: result for row, result in core.step()}  # type: ignore[misc]
     together |= finish(core)
     assert sorted(together) == list(range(len(mix)))
     for tag, (ids, pick, _) in enumerate(mix):
         rule, answer = rules[pick % len(rules)], together[tag]
-        heads = alone(kind, runner, ids, LayerRule(layer=EXITS[-1])).trail
-        for passed in answer.trail:
+        heads = alone(kind, runner, ids, LayerRule(layer=EXITS[-1])).exit_trace
+        for passed in answer.exit_trace:
             expected = heads[passed.exit_index].logits
             np.testing.assert_allclose(passed.logits, expected, rtol=TOLERANCE, atol=TOLERANCE)
         shape = (len(ids), len(kind.labels)) if kind.per_token else (len(kind.labels),)
@@ -168,7 +171,7 @@ def test_a_rows_answer_and_trail_are_those_it_has_alone(
                 expected_answer.head_index,
                 expected_answer.label,
             )
-            found, expected = ([p.signal for p in a.trail] for a in (answer, expected_answer))
+            found, expected = ([p.signal for p in a.exit_trace] for a in (answer, expected_answer))
             np.testing.assert_allclose(found, expected, atol=10 * TOLERANCE)
 
 

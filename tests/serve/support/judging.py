@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serve.criteria.judge import HeadOutput, Reason, judge
-from serve.criteria.multipart import decisions
-from serve.criteria.rule_state import RuleState
-from serve.rules import EXIT_RULE, ExitRule, check_rule
+from serve.rules import EXIT_RULE, ExitRule, compile_rule
+from serve.rules.head_output import HeadOutput
+from serve.rules.judge import judge
+from serve.rules.multipart import decisions
+from serve.rules.reason import Reason
+from serve.rules.rule_state import RuleState
 from serve.rules.traits import Traits
 
 NUM_EXITS = 6
@@ -39,6 +41,11 @@ def rule(name: str, **fields: Any) -> ExitRule:
     return EXIT_RULE.validate_python({"rule": name, **fields})
 
 
+def state_of(rules: Sequence[ExitRule], traits: Traits) -> RuleState:
+    """Return the state of fresh rows, one rule per row."""
+    return RuleState.of([compile_rule(each, traits) for each in rules])
+
+
 def judged(
     rules: Sequence[ExitRule],
     heads: Sequence[HeadOutput] | np.ndarray,
@@ -48,27 +55,25 @@ def judged(
     """Judge rows exit by exit, compacting on the way.
 
     Args:
-        rules: one per row, checked here.
-        heads: what every exit says of all rows; or just (exits, rows, labels) logits.
+        rules: one per row.
+        heads: what every exit gives for all rows; or just (exits, rows, labels) logits.
         traits: of the model.
         temperatures: one per exit.
     """
-    for each in rules:
-        check_rule(each, traits)
-    columns = RuleState.of(rules, traits)
+    state = state_of(rules, traits)
     alive, left = np.arange(len(rules)), {}
     for index, head in enumerate(heads):
-        said = (HeadOutput(head) if isinstance(head, np.ndarray) else head).of(alive)
-        verdict = judge(columns, said, index, len(heads), temperatures[index])
-        gone = verdict.reasons != Reason.STAYS
+        output = (HeadOutput(head) if isinstance(head, np.ndarray) else head).of(alive)
+        decision = judge(state, output, index, len(heads), temperatures[index])
+        gone = decision.reasons != Reason.STAYS
         for i in np.flatnonzero(gone):
-            logits, answering, label = said.logits[i], index, -1
-            if verdict.given is not None:
-                logits, answering, label = (values[i] for values in verdict.given)
+            logits, answering, label = output.logits[i], index, -1
+            if decision.prediction is not None:
+                logits, answering, label = (values[i] for values in decision.prediction)
             if label < 0 and traits.task == "single_label":
                 label = decisions(traits.task, logits)
-            left[alive[i]] = Left(index, Reason(verdict.reasons[i]), logits, answering, int(label))
-        alive, columns = alive[~gone], columns.take(np.flatnonzero(~gone))
+            left[alive[i]] = Left(index, Reason(decision.reasons[i]), logits, answering, int(label))
+        alive, state = alive[~gone], state.take(np.flatnonzero(~gone))
     return [left[i] for i in range(len(rules))]
 
 

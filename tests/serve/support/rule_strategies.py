@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from serve.rules import EXIT_RULE, ExitRule, check_rule
+from serve.rules import EXIT_RULE, ExitRule, compile_rule
 from serve.rules.traits import Task, Traits
 
 EXITS = (2, 3, 5, 6, 8)
@@ -99,7 +99,7 @@ def reduced(kinds: list[st.SearchStrategy[dict[str, Any]]]) -> list[Any]:
 def fits(document: dict[str, Any], task: Task) -> bool:
     """Tell whether the rule does not contradict itself or the model."""
     try:
-        check_rule(EXIT_RULE.validate_python(document), traits_of(task))
+        compile_rule(EXIT_RULE.validate_python(document), traits_of(task))
     except ValueError:
         return False
     except Exception as error:

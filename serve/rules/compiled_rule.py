@@ -1,0 +1,100 @@
+"""One exit rule, checked against one model and worked out for it.
+
+A `CompiledRule` is made where a request's rule is resolved. Rows carry it through the engine, so
+that nothing there asks again what the rule means for this model.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from serve.errors import InvalidRule
+from serve.rules.criterion import Criterion, FreshColumns
+from serve.rules.registry import rules_for
+from serve.rules.rule import Rule
+from serve.rules.traits import Traits, listed
+
+# A row whose gap is at least this may leave: every gap is.
+_MAY_LEAVE = -1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRule:
+    """A rule in terms of one model's exit indices, labels and task.
+
+    Attributes:
+        rule: what was asked for.
+        criterion: judges the rows that have this rule.
+        first: index of the first exit at which a row may leave.
+        last: index of the exit at which a row leaves at the latest.
+        first_heard: index of the first exit whose head the rule must hear.
+        bounded: whether `first` or `last` lies inside the model.
+        columns: what a fresh row has in each column of `RuleState`, without the axis of rows.
+        stay_gaps: (exits,) a row with one label surely stays at an exit while its two largest
+            logits lie closer together than this; None where logits alone do not tell.
+    """
+
+    rule: Rule
+    criterion: Criterion
+    first: int
+    last: int
+    first_heard: int
+    bounded: bool
+    columns: FreshColumns
+    stay_gaps: tuple[float, ...] | None
+
+
+@lru_cache(maxsize=1024)
+def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = ()) -> CompiledRule:
+    """Check a rule against a model and work it out; equal rules give the same object.
+
+    Args:
+        rule: what a request or a policy asks for.
+        traits: of the model.
+        temperatures: one per exit; all 1 if left out.
+
+    Raises:
+        InvalidRule: the model cannot follow the rule.
+    """
+    check_rule(rule, traits)
+    first, last = rule.exits_between(traits.exits)
+    criterion = rule.criterion(traits)
+    temperatures = temperatures or (1.0,) * len(traits.exits)
+    return CompiledRule(
+        rule=rule,
+        criterion=criterion,
+        first=first,
+        last=last,
+        first_heard=criterion.first_heard(first, last),
+        bounded=first > 0 or last < len(traits.exits) - 1,
+        columns=rule.columns(traits),
+        stay_gaps=_stay_gaps(rule, criterion, traits, temperatures),
+    )
+
+
+def check_rule(rule: Rule, traits: Traits) -> None:
+    """Raise `InvalidRule`, saying why, if a model cannot follow a rule."""
+    reason = rule.unsuited(traits)
+    if reason:
+        raise InvalidRule(
+            f"rule {rule.rule} {reason}; the model can follow {listed(rules_for(traits))}"
+        )
+    rule.check(traits)
+
+
+def _stay_gaps(
+    rule: Rule, criterion: Criterion, traits: Traits, temperatures: tuple[float, ...]
+) -> tuple[float, ...] | None:
+    num_labels, num_exits = len(traits.labels), len(traits.exits)
+    if traits.task != "single_label" or num_labels < 2:
+        return None
+    thresholds = rule.threshold_per_exit(num_exits)
+    gaps = [
+        criterion.stay_gap(threshold, num_labels, temperature)
+        for threshold, temperature in zip(thresholds, temperatures, strict=True)
+    ]
+    if any(map(math.isnan, gaps)):
+        return None
+    first, last = rule.exits_between(traits.exits)
+    inside = gaps[first:last]
+    return (*[math.inf] * first, *inside, *[_MAY_LEAVE] * (num_exits - last))

@@ -1,0 +1,132 @@
+"""How a kind of rule judges rows: arithmetic over many rows at once."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.rules.head_output import HeadOutput, Prediction
+from serve.rules.reason import Reason
+
+# Arrays by name. Of a batch: rows first. Of one fresh row: without the axis of rows.
+Columns: TypeAlias = dict[str, NDArray[Any]]
+FreshColumns: TypeAlias = Mapping[str, NDArray[Any]]
+
+EVERY_ROW = slice(None)
+
+
+class RowsAtExit:
+    """The rows of one criterion at one exit: their columns, and where they are.
+
+    Reading `rows[name]` gives a column of these rows only; assigning writes it back.
+
+    Attributes:
+        exit_index: the exit, counted from 0.
+        temperature: of the exit's head.
+        permitted: (rows,) whether a row may leave at this exit by its own choice.
+    """
+
+    __slots__ = ("_columns", "_index", "exit_index", "permitted", "temperature")
+
+    def __init__(
+        self,
+        columns: Columns,
+        index: slice | NDArray[np.intp],
+        exit_index: int,
+        temperature: float,
+        permitted: NDArray[np.bool_],
+    ) -> None:
+        self._columns, self._index = columns, index
+        self.exit_index, self.temperature, self.permitted = exit_index, temperature, permitted
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        # To index every row takes longer than to ask.
+        column = self._columns[name]
+        return column if self._index is EVERY_ROW else column[self._index]
+
+    def __setitem__(self, name: str, values: NDArray[Any]) -> None:
+        if self._index is EVERY_ROW:
+            self._columns[name] = values
+            return
+        column = self._columns[name]
+        if column.ndim > 1 and column.shape[1] != values.shape[1]:
+            column = self._columns[name] = fit_width(column, values.shape[1])
+        column[self._index] = values
+
+    def at_exit(self, name: str) -> NDArray[Any]:
+        """Return (rows,) a column's values for this exit: one for all exits, or one per exit."""
+        column = self[name]
+        return column if column.ndim == 1 else column[:, self.exit_index]
+
+
+class Judgement(NamedTuple):
+    """What a criterion says of its rows at an exit.
+
+    Attributes:
+        confident: (rows,) bool, whether each row's rule would let it leave.
+        signal: (rows,) float32, what was compared; NaN where there is none.
+        prediction: what the rows would leave with; None for this exit's own logits.
+    """
+
+    confident: NDArray[np.bool_]
+    signal: NDArray[np.float32]
+    prediction: Prediction | None = None
+
+
+class Criterion:
+    """The arithmetic of one kind of rule. Equal ones judge the rows of a batch together.
+
+    Attributes:
+        reason: why rows leave that are confident.
+    """
+
+    reason: ClassVar[Reason] = Reason.CONFIDENT
+
+    def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
+        """Judge rows at an exit, and advance what the criterion keeps of them in their columns.
+
+        A NaN signal is never confident. Arrays that `rows` gives are not to be written to.
+        """
+        raise NotImplementedError
+
+    def first_heard(self, first: int, last: int) -> int:
+        """Return the index of the first exit whose head the rule must hear.
+
+        A run passes the exits before it without asking their heads.
+
+        Args:
+            first: the first exit at which the rule may let a row leave.
+            last: the exit at which the row leaves at the latest.
+        """
+        return first
+
+    def stay_gap(self, threshold: float, num_labels: int, temperature: float) -> float:
+        """Return how far apart the two largest logits lie at least where a row may leave.
+
+        Rows with one label each whose logits lie closer together surely stay. NaN where logits
+        alone do not tell.
+        """
+        return math.nan
+
+
+class CountingCriterion(Criterion):
+    """A criterion that counts at every exit, also at those where no row may leave."""
+
+    def first_heard(self, first: int, last: int) -> int:
+        return 0
+
+
+def fit_width(column: NDArray[Any], width: int, blank: float = 0) -> NDArray[Any]:
+    """Return a column with its second axis cut, or filled up, to a width."""
+    if column.ndim == 1 or column.shape[1] == width:
+        return column
+    if column.shape[1] > width:
+        return column[:, :width]
+    fitted = np.full((len(column), width, *column.shape[2:]), blank, column.dtype)
+    fitted[:, : column.shape[1]] = column
+    return fitted

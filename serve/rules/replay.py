@@ -1,0 +1,121 @@
+"""Rules tried on what every exit said of some texts, without running the model."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.errors import InvalidRule
+from serve.rules.compiled_rule import compile_rule
+from serve.rules.head_output import HeadOutput, Prediction
+from serve.rules.judge import judge
+from serve.rules.learned import LearnedRule
+from serve.rules.reason import Reason
+from serve.rules.rule import Rule
+from serve.rules.rule_state import RuleState
+from serve.rules.traits import Traits
+
+# Logits: (exits, rows, labels); for token classification (exits, rows, tokens, labels).
+Recording: TypeAlias = NDArray[np.float32]
+
+
+class Taken(NamedTuple):
+    """What a rule makes of recorded rows.
+
+    Attributes:
+        exits: (rows,) at which exit each row leaves, counted from 0.
+        logits: (rows, labels) those it leaves with; of tokens (rows, tokens, labels).
+        heads: (rows,) whose head gave them; by most rules that of the exit.
+        labels: (rows,) the label where the rule chose it by other means than the largest
+            logit; else -1.
+    """
+
+    exits: NDArray[np.intp]
+    logits: NDArray[np.float32]
+    heads: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    @property
+    def deciding(self) -> NDArray[np.float32]:
+        """Logits of which the largest is the answer's label, whoever chose it."""
+        chosen = np.flatnonzero(self.labels >= 0)
+        if not len(chosen):
+            return self.logits
+        logits = self.logits.copy()
+        top = np.nextafter(logits[chosen].max(axis=-1), np.float32(np.inf))
+        logits[chosen, self.labels[chosen]] = top
+        return logits
+
+
+def exits_taken(
+    recording: Recording,
+    rule: Rule,
+    traits: Traits,
+    temperatures: tuple[float, ...],
+    counted: NDArray[np.bool_] | None = None,
+) -> NDArray[np.intp]:
+    """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
+
+    Args:
+        recording: logits at just these exits.
+        rule: checked against the model.
+        traits: of the model, with these exits.
+        temperatures: one per exit.
+        counted: (rows, tokens) of token classification: which tokens count.
+
+    Raises:
+        InvalidRule: rule learned: a recording holds no predicted errors.
+    """
+    left_at = np.full(recording.shape[1], len(recording) - 1)
+    for index, leaves, _ in _leaving(recording, rule, traits, temperatures, counted):
+        left_at[leaves] = index
+    return left_at
+
+
+def answers_taken(
+    recording: Recording,
+    rule: Rule,
+    traits: Traits,
+    temperatures: tuple[float, ...],
+    counted: NDArray[np.bool_] | None = None,
+) -> Taken:
+    """Return where the rule lets each row leave, and with what.
+
+    Args and errors are those of `exits_taken`.
+    """
+    num_rows = recording.shape[1]
+    exits = np.full(num_rows, len(recording) - 1)
+    logits = recording[-1].copy()
+    heads, labels = exits.copy(), np.full(num_rows, -1)
+    for index, leaves, prediction in _leaving(recording, rule, traits, temperatures, counted):
+        exits[leaves] = heads[leaves] = index
+        logits[leaves] = recording[index][leaves]
+        if prediction is not None:
+            logits[leaves], heads[leaves] = prediction.logits[leaves], prediction.exit_index[leaves]
+            labels[leaves] = prediction.label[leaves]
+    return Taken(exits, logits, heads, labels)
+
+
+def _leaving(
+    recording: Recording,
+    rule: Rule,
+    traits: Traits,
+    temperatures: tuple[float, ...],
+    counted: NDArray[np.bool_] | None,
+) -> Iterator[tuple[int, NDArray[np.bool_], Prediction | None]]:
+    """Yield each exit, (rows,) which leave there, and what they answer if not the exit's logits."""
+    if isinstance(rule, LearnedRule):
+        raise InvalidRule(
+            "rule learned cannot be tried on a recording, which holds logits and no predicted "
+            "errors; rules that read logits can"
+        )
+    num_exits, num_rows = recording.shape[:2]
+    state = RuleState.of([compile_rule(rule, traits, temperatures)] * num_rows)
+    inside = np.ones(num_rows, np.bool_)
+    for index, logits in enumerate(recording):
+        head = HeadOutput(logits, counted=counted)
+        reasons, _, prediction = judge(state, head, index, num_exits, temperatures[index])
+        leaves = inside & (reasons != Reason.STAYS)
+        inside &= ~leaves
+        yield index, leaves, prediction

@@ -1,0 +1,141 @@
+"""The rules of a batch's rows as columns of arrays, so that one batch may mix rules."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.rules.compiled_rule import CompiledRule
+from serve.rules.criterion import Columns, Criterion, FreshColumns, fit_width
+
+
+@dataclass(slots=True)
+class RuleState:
+    """What each row's rule asks for, and how far the row has come with it.
+
+    Attributes:
+        criteria: those that judge the rows. The rows of one may have left since.
+        kind: (rows,) int8 index into `criteria`.
+        first: (rows,) int32 index of the first exit at which the row may leave.
+        last: (rows,) int32 index of the exit at which it leaves at the latest.
+        bounded: whether `first` or `last` of some row lies inside the model.
+        columns: parameters and progress by name, rows first; only what the criteria declare.
+    """
+
+    criteria: tuple[Criterion, ...]
+    kind: NDArray[np.int8]
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    bounded: bool
+    columns: Columns
+
+    @classmethod
+    def of(cls, rules: Sequence[CompiledRule]) -> "RuleState":
+        """Return the state of fresh rows, one rule per row, all of one model."""
+        lead = rules[0]
+        if rules.count(lead) == len(rules):
+            return _of_one(lead).take(np.zeros(len(rules), np.intp))
+        criteria = tuple(dict.fromkeys([rule.criterion for rule in rules]))
+        place = {criterion: i for i, criterion in enumerate(criteria)}
+        return cls(
+            criteria=criteria,
+            kind=np.array([place[rule.criterion] for rule in rules], np.int8),
+            first=np.array([rule.first for rule in rules], np.int32),
+            last=np.array([rule.last for rule in rules], np.int32),
+            bounded=any([rule.bounded for rule in rules]),
+            columns=_stack([rule.columns for rule in rules]),
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> "RuleState":
+        """Return the state of these rows only, in this order."""
+        return RuleState(
+            self.criteria,
+            self.kind[rows],
+            self.first[rows],
+            self.last[rows],
+            self.bounded,
+            {name: column[rows] for name, column in self.columns.items()},
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["RuleState"]) -> "RuleState":
+        """Return the parts' rows one after another; all of one model."""
+        criteria = tuple(dict.fromkeys([c for part in parts for c in part.criteria]))
+        return cls(
+            criteria,
+            np.concatenate([_renumbered(part, criteria) for part in parts]),
+            np.concatenate([part.first for part in parts]),
+            np.concatenate([part.last for part in parts]),
+            any([part.bounded for part in parts]),
+            _concatenate([(len(part.kind), part.columns) for part in parts]),
+        )
+
+
+@lru_cache(maxsize=1024)
+def _of_one(rule: CompiledRule) -> RuleState:
+    """Return the state of one fresh row, to be copied: rows come with few different rules."""
+    return RuleState(
+        (rule.criterion,),
+        np.zeros(1, np.int8),
+        np.array([rule.first], np.int32),
+        np.array([rule.last], np.int32),
+        rule.bounded,
+        {name: value[None] for name, value in rule.columns.items()},
+    )
+
+
+def _renumbered(part: RuleState, criteria: tuple[Criterion, ...]) -> NDArray[np.int8]:
+    if part.criteria == criteria[: len(part.criteria)]:
+        return part.kind
+    places = np.array([criteria.index(criterion) for criterion in part.criteria], np.int8)
+    renumbered: NDArray[np.int8] = places[part.kind]
+    return renumbered
+
+
+def _stack(fresh: Sequence[FreshColumns]) -> Columns:
+    """Return the columns of rows of which each has its own values, or lacks some columns."""
+    if not any(fresh):
+        return {}
+    columns: Columns = {}
+    for name, like in _examples(fresh).items():
+        blank = np.zeros_like(like)
+        values = [own.get(name, blank) for own in fresh]
+        # A threshold may be one number in some rules, and one number per exit in others.
+        columns[name] = np.stack([np.broadcast_to(value, like.shape) for value in values])
+    return columns
+
+
+def _concatenate(parts: Sequence[tuple[int, Columns]]) -> Columns:
+    """Return the rows of all parts, (number of rows, columns), one after another."""
+    columns: Columns = {}
+    for name, like in _examples([own for _, own in parts]).items():
+        width = max([own[name].shape[1] for _, own in parts if name in own and own[name].ndim > 1]
+                    or [0])  # fmt: skip
+        columns[name] = np.concatenate(
+            [_as_wide(own.get(name), num_rows, like, width) for num_rows, own in parts]
+        )
+    return columns
+
+
+def _as_wide(
+    column: NDArray[Any] | None, num_rows: int, like: NDArray[Any], width: int
+) -> NDArray[Any]:
+    """Return a part's column in the shape of `like`, blank where the part lacks it."""
+    if column is None:
+        column = np.zeros((num_rows, *like.shape[1:]), like.dtype)
+    elif column.ndim < like.ndim:
+        column = np.repeat(column[:, None], width, axis=1)
+    return fit_width(column, width)
+
+
+def _examples(columns: Iterable[FreshColumns]) -> dict[str, NDArray[Any]]:
+    """Return each column's name once, with the array of the most axes that has it."""
+    examples: dict[str, NDArray[Any]] = {}
+    for own in columns:
+        for name, column in own.items():
+            if name not in examples or column.ndim > examples[name].ndim:
+                examples[name] = column
+    return examples
