@@ -86,7 +86,7 @@ class Admission:
             )
 
     def release(self, outcomes: Sequence[Outcome]) -> None:
-        """Count rows out that have got their answer or error."""
+        """Count out rows that have got their answer or error."""
         for row, result in outcomes:
             self.rows -= 1
             self.tokens -= row.num_tokens
@@ -97,8 +97,8 @@ class Admission:
     def backlog_s(self) -> float:
         """Estimated seconds until what is admitted now is answered; 0 before any measurement.
 
-        From segment times as they are measured, in batches of the rows there are, and from how
-        deep recent rows went. Rows in flight count as if they had yet to start.
+        The estimate takes measured segment times, batches of the rows that are admitted, and how
+        deep recent rows went. Rows in flight count as if they had not started.
         """
         if not self.rows:
             return 0.0
@@ -113,7 +113,7 @@ class Admission:
 
 
 class _RecentDepths:
-    """How deep recent answers went; old ones fade."""
+    """How deep recent answers went; old answers fade."""
 
     def __init__(self, num_segments: int) -> None:
         self._counts = [0.0] * num_segments
@@ -121,7 +121,7 @@ class _RecentDepths:
 
     def add(self, depth: int) -> None:
         """Count an answer after so many segments."""
-        # A new answer weighs more, which is to say that all others weigh less.
+        # A new answer weighs more than the one before it, so that old answers fade.
         self._weight *= 1 + 1 / ANSWERS_REMEMBERED
         self._counts[depth - 1] += self._weight
         if self._weight > 1e100:
@@ -129,7 +129,7 @@ class _RecentDepths:
             self._weight = 1.0
 
     def reaching(self) -> list[float]:
-        """Return which share of rows each segment sees; all, before any answer."""
+        """Return the share of rows that each segment sees; 1 before any answer."""
         total = sum(self._counts) or 1.0
         left = accumulate(self._counts, initial=0.0)
         return [1 - gone / total for gone in left][: len(self._counts)]

@@ -1,9 +1,9 @@
 """What a batch costs: segment time as a function of rows and tokens, learned from real runs.
 
-Each segment has a line of its own, t = fixed + per_token * rows * tokens + per_pair * rows *
-tokens^2, fitted to relative errors so that a batch of one row counts as much as a full one. What
-is old fades, and what the warm-up found about the *shape* stays, scaled to the present speed:
-traffic of one length alone says nothing about other lengths.
+Each segment has a formula of its own, t = fixed + per_token * rows * tokens + per_pair * rows *
+tokens^2. It is fitted to relative errors, so that a batch of one row counts as much as a full one.
+Old runs fade. The shape that the warm-up has found stays, scaled to the present speed, because
+traffic of one length says nothing about other lengths.
 """
 
 from collections.abc import Sequence
@@ -38,14 +38,14 @@ class SegmentCost(NamedTuple):
 
 
 class CostModel:
-    """Segment times, read by any thread, observed by the engine's.
+    """Segment times. Any thread reads them; the engine's thread reports runs.
 
     Attributes:
         known: whether every segment has been measured.
     """
 
     def __init__(self, num_segments: int) -> None:
-        """Know nothing yet.
+        """Start without measurements.
 
         Args:
             num_segments: how many segments there are.
@@ -71,7 +71,7 @@ class CostModel:
 
     @property
     def at_warm_up(self) -> "CostModel":
-        """What was known when the warm-up ended; before that, and without one, what is known."""
+        """The costs when the warm-up ended; without a warm-up, the present ones."""
         return self._at_warm_up or self
 
     def segment_s(self, index: int, num_rows: int, num_tokens: int) -> float:
@@ -120,7 +120,7 @@ class CostModel:
         """Learn from a run. One caller at a time; most calls only take a note."""
         fit = self._fits[index]
         fit.recent.append((num_rows, num_tokens, seconds))
-        # Not all in the same pass through the model, lest one request waits for all of them.
+        # Segments refit at different times, so that no request waits for all of them.
         if len(fit.recent) >= REFIT_EVERY + index:
             self.refit([index])
 
@@ -137,14 +137,14 @@ class CostModel:
         self._publish(costs)
 
     def anchor(self) -> None:
-        """Take what has been observed until now as the shape to hold on to."""
+        """Keep the shape of the costs that have been observed until now."""
         self.refit()
         for fit in self._fits:
             fit.anchor()
         self._at_warm_up = CostModel.of(self._costs)
 
     def _publish(self, costs: list[SegmentCost]) -> None:
-        # Whole lists are exchanged, so that other threads read either the old or the new.
+        # Whole lists are exchanged, so that other threads read either the old or the new costs.
         sums = np.cumsum(np.array(costs)[::-1], axis=0)[::-1]
         self._remaining = [SegmentCost(*cost) for cost in sums.tolist()]
         self._costs = costs
@@ -164,8 +164,8 @@ class _Fit:
         self._anchored = SegmentCost()
         self._speed = 1.0  # present time over the anchor's
 
-    def _take_in(self, known: SegmentCost) -> None:
-        """Add the news to the sums, the last at full weight."""
+    def _add_recent(self, known: SegmentCost) -> None:
+        """Add recent runs to the sums, the last at full weight."""
         if not self.recent:
             return
         rows, tokens, seconds = np.array(self.recent).T
@@ -185,7 +185,7 @@ class _Fit:
         self._count += len(seconds)
 
     def anchor(self) -> None:
-        """Hold on to the present sums as the shape, and start anew."""
+        """Keep the present sums as the shape, and start new sums."""
         self._anchored = self.solve(SegmentCost())
         if self._count:
             weight = ANCHOR / self._count
@@ -195,7 +195,7 @@ class _Fit:
 
     def solve(self, known: SegmentCost) -> SegmentCost:
         """Return the non-negative coefficients of least squared relative error."""
-        self._take_in(known)
+        self._add_recent(known)
         # The anchor's times at the present speed: x / (speed * t).
         square = self._square + self._anchor_square / self._speed**2
         if not square.any():

@@ -1,4 +1,4 @@
-"""The engine's thread: rows in from any thread, outcomes out the moment they exist."""
+"""The engine's thread: takes rows from any thread, delivers outcomes as soon as they exist."""
 
 import logging
 import threading
@@ -53,12 +53,13 @@ class Engine:
         Args:
             runner: the segments.
             shape: the model's exits.
-            deliver: gets outcomes, on the engine's thread; must neither block nor raise.
-            observe: gets figures of each segment run; the same holds for it.
+            deliver: gets outcomes on the engine's thread. It must neither block nor raise.
+            observe: gets figures of each segment run on the engine's thread. It must neither
+                block nor raise.
             batch_limits: how large a batch may grow.
             queue_limits: how much is admitted.
         """
-        # Wakes the engine's thread sooner than a condition does.
+        # A queue wakes the engine's thread sooner than a condition does.
         self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
         self._core = EngineCore(
             runner, shape, batch_limits, self.clock, observe, self._should_yield
@@ -108,7 +109,7 @@ class Engine:
             self._inbox.put(rows)
 
     def check_room(self, num_rows: int) -> None:
-        """Refuse early what the queue has no room for now, before its text is tokenized.
+        """Refuse rows that the queue has no room for now, before their text is tokenized.
 
         Raises:
             InvalidRequest: the rows would not fit into an empty queue.
@@ -121,7 +122,7 @@ class Engine:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.
 
         Args:
-            drain_s: how long to wait; what is unanswered then gets `Unavailable`.
+            drain_s: how long to wait. Rows that are unanswered then get `Unavailable`.
 
         Returns:
             Whether everything was answered in time.
@@ -156,8 +157,8 @@ class Engine:
 
     def _receive(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
-        # `stop` puts no rows in, so that there is always something to wait for. After it none
-        # come, so an inbox that is found empty then stays so: it must be looked at last.
+        # `stop` puts an empty list in, which wakes a thread that waits here. No rows come after
+        # it, so an inbox that is empty then stays empty; it must be looked at last.
         busy = bool(self._core)
         while (self._accepting and not busy) or not self._inbox.empty():
             rows = self._inbox.get()

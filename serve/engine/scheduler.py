@@ -16,10 +16,11 @@ from their start: under overload, throughput counts.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 
 from serve.engine.batch import Batch
+from serve.engine.batch_group import BatchGroup
 from serve.engine.batch_selection import SizeLimits
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, BatchSize, enough_rows, should_merge
@@ -52,38 +53,6 @@ class BatchLimits:
     max_tokens: int = 2048
     max_hold_passes: float = 5.0
     aging_s: float = 5.0
-
-
-@dataclass(slots=True, eq=False)
-class BatchGroup:
-    """Batches at one depth that will run together.
-
-    Without batches it stands for the batch of new rows that could start.
-    """
-
-    depth: int
-    level: int
-    deadline_s: float
-    held_from_s: float
-    num_rows: int = 0
-    longest: int = 0
-    parked_until_s: float = math.inf
-    start_by_s: float = math.inf
-    batches: list[Batch] = field(default_factory=list)
-
-    @property
-    def size(self) -> BatchSize:
-        """Its rows as one batch."""
-        return BatchSize(self.num_rows, self.longest, self.level, self.deadline_s)
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch at the same depth."""
-        self.batches.append(batch)
-        self.level = min(self.level, batch.level)
-        self.deadline_s = min(self.deadline_s, batch.deadline_s)
-        self.held_from_s = min(self.held_from_s, batch.held_from_s)
-        self.num_rows += len(batch.rows)
-        self.longest = max(self.longest, batch.longest)
 
 
 class Scheduler:

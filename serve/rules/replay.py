@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 
     @property
     def deciding(self) -> NDArray[np.float32]:
-        """Logits of which the largest is the answer's label, whoever chose it."""
+        """Logits whose largest is the answer's label, also where the rule chose the label."""
         chosen = np.flatnonzero(self.labels >= 0)
         if not len(chosen):
             return self.logits
