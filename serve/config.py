@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from serve.api.context import WebLimits
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.engine.admission import QueueLimits
 from serve.policy.document import Policy
 

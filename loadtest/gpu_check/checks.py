@@ -9,12 +9,12 @@ import numpy as np
 
 from loadtest.gpu_check.subject import Logits, Subject, all_heads, random_ids
 from serve.bundle.manifest import Precision
-from serve.rules.replay import exits_taken
 from serve.engine.core import ModelShape
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, Outcome, Row
 from serve.errors import OfframpError
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
+from serve.rules.replay import exits_taken
 from serve.runtime.cpu_runner import CpuRunner
 
 # A logit's distance from the fp32 segments on the CPU. fp32 without TF32 differs in the order of

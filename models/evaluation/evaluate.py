@@ -6,9 +6,9 @@ from models.evaluation.candidates import candidates
 from models.evaluation.outcome import Outcome
 from models.evaluation.scores import agreement, main_metric, score
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.rules.replay import Taken, answers_taken
 from serve.policy.document import Policy
 from serve.rules import ExitRule, NeverRule
+from serve.rules.replay import Taken, answers_taken
 
 # How much of its metric, of 1, a profile may give away against the last exit.
 PROFILES = {"balanced": 0.005, "fast": 0.02}

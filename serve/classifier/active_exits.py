@@ -1,8 +1,8 @@
-"""Which exits are used: each one used early saves layers, each one used in vain costs a visit.
+"""Which exits are used: each one saves layers for rows that leave, and costs every row a visit.
 
-A bundle may carry a head after every layer. Where no row is likely to leave, running on to the
-next exit without asking is cheaper; `cheapest_exits` finds the subset with the least expected
-time, from what the exits said of the calibration data and what segments cost here.
+A bundle may carry a head after every layer. Where few rows are likely to leave, running on to the
+next exit without asking is cheaper. `cheapest_exits` finds the exits with the least expected time,
+from what all exits gave for the calibration data and from what segments cost on this machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,15 +16,15 @@ from serve.rules import ExitRule
 from serve.rules.replay import Recording, exits_taken
 from serve.rules.traits import Traits
 
-Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit's is the last
+Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit is among them
 
-# 2 ** 11 subsets, since the last exit is always used; beyond this, exits are given up one by one.
+# 2 ** 11 subsets, since the last exit is always used. With more exits, they are dropped one by one.
 MAX_EXACT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ExitCosts:
-    """What a lone text costs.
+    """What one text costs that is alone in the engine.
 
     Attributes:
         segment_s: (exits,) seconds from one exit to the next.
@@ -42,7 +42,7 @@ class Candidate:
     Attributes:
         traits: of the model with all its exits.
         temperatures: one per exit.
-        recording: what the exits said of the calibration data.
+        recording: what the exits gave for the calibration data.
         costs: measured on this machine.
     """
 
@@ -70,20 +70,20 @@ def cheapest_exits(
 ) -> Active:
     """Return the indices of the exits under which the rule's answers take the least time.
 
-    Exact for up to `MAX_EXACT` exits; with more, exits are given up one at a time for as long
-    as that saves time.
+    Exact for up to `MAX_EXACT` exits. With more, exits are dropped one at a time for as long as
+    that saves time.
 
     Args:
         candidate: the exits to choose from.
-        rule: what most requests use.
-        allowed: whether a choice will do for other reasons; using all exits must.
+        rule: the rule that most requests use.
+        allowed: tells whether a choice is possible; using all exits must be.
     """
     every = tuple(range(len(candidate.traits.exits)))
     if len(every) <= MAX_EXACT:
-        # Of equals the one with most exits, which serves other rules better.
+        # Of choices that cost the same, the one with most exits serves other rules better.
         largest_first = sorted(filter(allowed, _subsets(every)), key=len, reverse=True)
         return min(largest_first, key=lambda active: candidate.expected_s(rule, active))
-    return _give_up_in_turn(every, allowed, lambda active: candidate.expected_s(rule, active))
+    return _drop_in_turn(every, allowed, lambda active: candidate.expected_s(rule, active))
 
 
 def _subsets(every: Active) -> Iterator[Active]:
@@ -93,12 +93,12 @@ def _subsets(every: Active) -> Iterator[Active]:
             yield (*chosen, every[-1])
 
 
-def _give_up_in_turn(
+def _drop_in_turn(
     every: Active, allowed: Callable[[Active], bool], expected_s: Callable[[Active], float]
 ) -> Active:
     best, best_s = every, expected_s(every)
     while True:
-        fewer = [tuple(i for i in best if i != given_up) for given_up in best[:-1]]
+        fewer = [tuple(i for i in best if i != dropped) for dropped in best[:-1]]
         usable = [active for active in fewer if allowed(active)]
         next_best = min(usable, key=expected_s, default=best)
         next_s = expected_s(next_best)

@@ -3,18 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from serve.bundle.loader import Bundle
+from serve.classifier.options import EngineOptions
 from serve.classifier.pending import Pending, settle_on_their_loops
 from serve.classifier.request import ModelRequest
-from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
-from serve.engine.scheduler import BatchLimits
 from serve.engine.warm_up import measure
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.live import LivePolicy, PolicyStore
@@ -27,12 +25,12 @@ from serve.tokenization.tokenizer import Tokens
 
 log = logging.getLogger(__name__)
 
-# Longer requests are tokenized on a thread, so that they do not hold up the event loop.
+# Longer requests are tokenized on a thread: the event loop must stay free.
 MAX_INLINE_SIZE = 10_000
 
 
 class Observer(Protocol):
-    """Whoever counts what one model does; called from several threads."""
+    """Counts what one model does, for the metrics. Called from several threads."""
 
     def batch(self, stats: BatchStats) -> None:
         """Count a segment run."""
@@ -47,34 +45,13 @@ class Observer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How a model is run.
-
-    Attributes:
-        device: `auto`, `cpu` or `cuda`; see `serve.runtime.placement`.
-        precision: `auto`, or the variant to use.
-        gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
-        num_threads: of each segment; None for all cores that the process may use.
-        batch_limits: how large a batch may grow.
-        queue_limits: how much is admitted.
-    """
-
-    device: str = "auto"
-    precision: str = "auto"
-    gpu_memory_gb: float | None = None
-    num_threads: int | None = None
-    batch_limits: BatchLimits = BatchLimits()
-    queue_limits: QueueLimits = QueueLimits()
-
-
 class Classified(NamedTuple):
-    """Answers, and what they are of, in the order of the inputs.
+    """The answers to one request, in the order of its inputs.
 
     Attributes:
         answers: one per input.
-        tokens: likewise, what the inputs were tokenized to.
-        policy_version: that the answers were made under.
+        tokens: what each input was tokenized to.
+        policy_version: version of the policy that the answers were made under.
     """
 
     answers: list[Answer]
@@ -92,8 +69,8 @@ class Classifier:
         precision: the variant in use.
         policy: the live policy.
         inputs: reads texts and ids as the model takes them.
-        entities: of token classification, reads answers; else None.
-        costs: what segments cost, kept fresh by the engine.
+        entities: reads the answers of a token classifier; None for other tasks.
+        costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
     """
 
@@ -189,5 +166,5 @@ def _rows(
 
 
 def _tokens_ahead(texts: Sequence[Tokens]) -> list[int]:
-    """Return of each text how many tokens stand before it in its request."""
+    """Return how many tokens of the request stand before each of its texts."""
     return [0, *accumulate(len(t.input_ids) for t in texts)][:-1]

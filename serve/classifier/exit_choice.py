@@ -1,4 +1,4 @@
-"""`--active-exits`: from what the operator wrote to the exit layers that each model uses."""
+"""`--active-exits`: from what the operator wrote to the exit layers that a model uses."""
 
 from serve.bundle.loader import Bundle
 from serve.classifier.active_exits import Candidate, ExitCosts, cheapest_exits
@@ -13,7 +13,7 @@ AUTO = "auto"
 
 
 def choose_exits(
-    wish: str,
+    wanted: str,
     bundle: Bundle,
     placement: Placement,
     num_threads: int,
@@ -21,28 +21,24 @@ def choose_exits(
 ) -> list[int]:
     """Return the exit layers to use, ascending.
 
-    To be called once per deployment: replicas that measure for themselves might choose
+    To be called once per deployment: replicas that measured for themselves might choose
     differently, and the same text would get different answers.
 
     Args:
-        wish: layers, comma separated, or `auto` for those under which the bundle's default
+        wanted: layers, comma separated, or `auto` for those under which the bundle's default
             rule takes the least time on this machine.
         bundle: the model.
-        placement: where it will run, and as which variant.
+        placement: the device and the variant that will run.
         num_threads: of the replica that will run it.
-        gpu_memory_gb: likewise; a process has one limit, and may go on to serve.
+        gpu_memory_gb: bound on the process's memory on a GPU. A process has one bound, and this
+            one may go on to serve.
 
     Raises:
         InvalidRequest: a layer without an exit, or a bundle without what `auto` needs.
     """
-    if wish != AUTO:
-        return _named(wish, bundle)
+    if wanted != AUTO:
+        return _named(wanted, bundle)
     manifest, recording = bundle.manifest, bundle.recording
-    if manifest.layers == "shared":
-        raise InvalidRequest(
-            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
-            "together; name the layers"
-        )
     default = manifest.policy.rule_for(None)
     if isinstance(default, LearnedRule):
         raise InvalidRequest(
@@ -50,7 +46,7 @@ def choose_exits(
             "which a recording does not hold; name the layers"
         )
     if recording is None:
-        # No recording is made of taggers, see `models.evaluation.measure`.
+        # No recording is made of taggers, see `models.evaluation`.
         remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
         if manifest.task == "token":
             remedy = "there is none of models that label tokens: name the layers"
@@ -59,7 +55,6 @@ def choose_exits(
             f"{remedy}"
         )
     costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
-    # Whoever asks may be there for as long as the server runs.
     give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
     candidate = Candidate(manifest.traits, temperatures, recording, costs)
@@ -74,11 +69,11 @@ def choose_exits(
 def _measure(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> ExitCosts:
-    chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
+    runner = build_runner(bundle, placement, num_threads, gpu_memory_gb)
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
     shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)
-    return measure_exit_costs(chain, shape, manifest.max_tokens)
+    return measure_exit_costs(runner, shape, manifest.max_tokens)
 
 
 def _fits(bundle: Bundle, layers: list[int]) -> bool:
@@ -89,12 +84,12 @@ def _fits(bundle: Bundle, layers: list[int]) -> bool:
     return True
 
 
-def _named(wish: str, bundle: Bundle) -> list[int]:
+def _named(wanted: str, bundle: Bundle) -> list[int]:
     try:
-        layers = [int(part) for part in wish.split(",")]
+        layers = [int(part) for part in wanted.split(",")]
     except ValueError:
         raise InvalidRequest(
-            f"--active-exits {wish!r}: must be {AUTO} or layers such as 2,4,6"
+            f"--active-exits {wanted!r}: must be {AUTO} or layers such as 2,4,6"
         ) from None
     bundle.presenting(layers)
     return layers

@@ -1,4 +1,4 @@
-"""Measures, on this machine, what a lone text's layers cost and what asking an exit adds."""
+"""Measures, on this machine, what a text's layers cost and what asking an exit adds."""
 
 import time
 from collections.abc import Callable
@@ -18,54 +18,53 @@ from serve.runtime.cuda_runner import CudaRunner
 
 TYPICAL_TOKENS = 32
 _ROUNDS = 15
-# At 0 no exit would be asked; and no head is as sure as this.
-_ASKS = EntropyRule(threshold=1e-9)
+# No head is as sure as this, so the row visits every exit. At 0 no exit would be asked.
+_ASKS_EVERY_EXIT = EntropyRule(threshold=1e-9)
 
-Chain: TypeAlias = CpuRunner | CudaRunner
+Runner: TypeAlias = CpuRunner | CudaRunner
 
 
-def measure_exit_costs(chain: Chain, shape: ModelShape, max_tokens: int) -> ExitCosts:
+def measure_exit_costs(runner: Runner, shape: ModelShape, max_tokens: int) -> ExitCosts:
     """Time one text of typical length through all layers, with every exit asked and with none.
 
     Args:
-        chain: with all exits.
+        runner: with all exits.
         shape: of the same exits.
         max_tokens: longest input.
     """
     ids = np.full((1, min(TYPICAL_TOKENS, max_tokens)), shape.pad_id, np.int64)
-    unasked = chain.presenting((len(chain) - 1,))
-    # Made once, as in a server: making it takes as long as asking several exits. And as there, a
-    # text that nobody waits behind passes exits without coming back.
+    unasked = runner.presenting((len(runner) - 1,))
+    # One core for all rounds, as in a server: making it takes as long as asking several exits.
     core = EngineCore(
-        chain, shape, BatchLimits(), time.monotonic, lambda stats: None, should_yield=lambda: False
+        runner, shape, BatchLimits(), time.monotonic, lambda stats: None, lambda: False
     )
-    rule = shape.compile(_ASKS)
+    rule = shape.compile(_ASKS_EVERY_EXIT)
     marks_s, asked_s, unasked_s = [], [], []
     # In turns, so that a busy moment of the machine meets all three alike.
     for _ in range(_ROUNDS):
-        marks_s.append(_marks_s(chain, ids))
+        marks_s.append(_segment_times_s(runner, ids))
         asked_s.append(_seconds(lambda: _answer(core, rule, ids)))
         unasked_s.append(_seconds(lambda: unasked.start(ids, np.ones_like(ids), 0 * ids)))
     shares = np.median(marks_s, axis=0)
     segments_s = shares / shares.sum() * median(unasked_s)
-    visit_s = max(0.0, median(asked_s) - median(unasked_s)) / len(chain)
+    visit_s = max(0.0, median(asked_s) - median(unasked_s)) / len(runner)
     return ExitCosts(tuple(segments_s.tolist()), visit_s)
 
 
-def _marks_s(chain: Chain, ids: np.ndarray) -> list[float]:
+def _segment_times_s(runner: Runner, ids: np.ndarray) -> list[float]:
     """Return the seconds in each segment."""
     mask = np.ones_like(ids)
     marks = [time.perf_counter()]
-    step = chain.start(ids, mask, 0 * ids)
+    output = runner.start(ids, mask, 0 * ids)
     marks.append(time.perf_counter())
-    for index in range(1, len(chain)):
-        step = chain.advance(index, step.hidden, np.arange(1), mask)
+    for index in range(1, len(runner)):
+        output = runner.advance(index, output.hidden, np.arange(1), mask)
         marks.append(time.perf_counter())
     return np.diff(marks).tolist()
 
 
 def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray) -> None:
-    """Run one row that asks every exit and never leaves through the engine's core."""
+    """Run one row that asks every exit and never leaves early through the engine's core."""
     core.add([Row(ids[0], 0 * ids[0], rule, admitted_s=time.monotonic())])
     while core:
         core.step()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.catalog import Catalog
-from serve.classifier.classifier import Classifier, EngineOptions
+from serve.classifier.classifier import Classifier
+from serve.classifier.options import EngineOptions
 from serve.errors import InvalidRequest
 from serve.metrics.collectors import Metrics
 from serve.policy.live import PolicyStore

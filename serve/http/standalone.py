@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from serve.api.app import build_http_app
 from serve.api.context import AppContext, WebLimits
 from serve.api.replicas import OnlyReplica
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.listener import listen
 from serve.http.loading import assemble
 from serve.http.server import uvicorn_config

@@ -15,7 +15,7 @@ import pytest
 
 from export import bundle as bundles
 from serve.bundle.manifest import Manifest
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.standalone import build_standalone_app
 from tests.serve.support.live_server import LiveServer, listening
 from tests.support.originals.elasticbert import ElasticBert

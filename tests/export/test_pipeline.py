@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from export import bundle as bundles
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.standalone import build_standalone_app
 from tests.serve.support.live_server import LiveServer, listening
 from tests.support.families import CONFIGS, with_depth

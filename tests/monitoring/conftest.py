@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.standalone import build_standalone_app
 from serve.metrics.page import merge_pages
 from tests.serve.support.live_server import listening

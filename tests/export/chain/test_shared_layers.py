@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
+from serve.runtime.shared_layers import SharedLayers
 
 from export import bundle as bundles
 from export.chain import shared_layers
@@ -19,7 +20,6 @@ from models.multi_exit import MultiExitModel
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.engine.runner import Hidden, Ids, Step
-from serve.runtime.shared_layers import SharedLayers
 from tests.support.tiny import MAX_TOKENS, tiny_model, tiny_tokenizer, write_tiny_bundle
 
 BOTH: tuple[Precision, ...] = ("fp32", "int8")

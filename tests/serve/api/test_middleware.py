@@ -7,7 +7,7 @@ import pytest
 from serve.api.context import AppContext
 from serve.api.replicas import Refreshed
 from serve.bundle.loader import Bundle
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
 from tests.serve.api.conftest import StartServer

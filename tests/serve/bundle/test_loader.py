@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve.bundle.loader import CALIBRATION, MANIFEST, TOKENIZER, Bundle, load_bundle, sha256_of
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from serve.criteria.signals import softmax
 
 from serve.bundle.recording import answers_taken, exits_taken
-from serve.criteria.signals import softmax
 from serve.errors import InvalidRule
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying

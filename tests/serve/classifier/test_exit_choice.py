@@ -10,7 +10,8 @@ import pytest
 from serve.bundle.loader import Bundle, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING, read_recording
-from serve.classifier.classifier import EngineOptions, exit_choice, exit_costs
+from serve.classifier import exit_choice, exit_costs
+from serve.classifier.options import EngineOptions
 from serve.classifier.exit_choice import choose_exits
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape

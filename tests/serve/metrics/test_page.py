@@ -1,7 +1,7 @@
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
-
 from serve.criteria.judge import Reason
+
 from serve.engine.row import Answer
 from serve.errors import OfframpError
 from serve.metrics.collectors import Metrics

@@ -10,6 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from serve.runtime.shared_layers import SharedLayers
 
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
@@ -18,7 +19,6 @@ from serve.rules.traits import Task
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.placement import Placement, build_runner, place
-from serve.runtime.shared_layers import SharedLayers
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS, tiny_model
 
