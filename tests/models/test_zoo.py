@@ -13,9 +13,10 @@ from models.evaluation.figures import render_figures
 from models.evaluation.outcome import run_model
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Calibration, OperatingPoint, VariantCalibration
-from serve.bundle.recording import RECORDING, exits_taken, read_recording
+from serve.bundle.recording import RECORDING, read_recording
 from serve.policy.document import Policy
 from serve.rules import EntropyRule
+from serve.rules.replay import exits_taken
 from tests.support.traits import two_labels
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from models.evaluation.evaluate import calibrate, choose_policy, exit_figures, o
 from models.evaluation.outcome import Outcome, run_model
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Data
-from serve.bundle.recording import exits_taken
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
+from serve.rules.replay import exits_taken
 from serve.rules.traits import Task, Traits
 from tests.support.traits import two_labels
 

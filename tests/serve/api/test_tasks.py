@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serve.criteria.signals import softmax
 
 from serve.bundle.loader import load_bundle
+from serve.rules.signals import softmax
 from serve.runtime.placement import Placement, build_runner
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer

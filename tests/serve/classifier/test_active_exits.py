@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.bundle.recording import Recording, exits_taken
+from serve.classifier import active_exits
 from serve.classifier.active_exits import Active, Candidate, ExitCosts, cheapest_exits
-from serve.classifier.classifier import active_exits
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
+from serve.rules.replay import Recording, exits_taken
 from tests.support.traits import two_labels
 
 RULES: list[ExitRule] = [

@@ -11,8 +11,8 @@ from serve.bundle.loader import Bundle, load_bundle, sha256_of
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING, read_recording
 from serve.classifier import exit_choice, exit_costs
-from serve.classifier.options import EngineOptions
 from serve.classifier.exit_choice import choose_exits
+from serve.classifier.options import EngineOptions
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.errors import InvalidBundle, InvalidRequest
@@ -115,15 +115,6 @@ def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
     rewrite_manifest(folder, lambda document: document.update(policy=policy))
     with pytest.raises(InvalidRequest, match=r"auto: the default rule of .* name the layers"):
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
-
-
-def test_auto_is_refused_where_all_layers_are_one_whether_there_is_a_recording_or_not(
-    tmp_path: Path,
-) -> None:
-    albert = load_bundle(write_task_bundle(tmp_path, Kind("single_label", shared=True)))
-    assert albert.recording is None
-    with pytest.raises(InvalidRequest, match=r"auto: the layers of .* are one"):
-        choose_exits("auto", albert, Placement("cpu", "fp32"), 1)
 
 
 def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serve.criteria.judge import Reason
 
 from serve.engine.row import Answer, BatchStats
 from serve.metrics.collectors import REQUEST_SECONDS, ROWS, STAGE_SECONDS, Metrics
+from serve.rules.reason import Reason
 from serve.version import __version__
 
 NAMES = {

@@ -1,11 +1,11 @@
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
-from serve.criteria.judge import Reason
 
 from serve.engine.row import Answer
 from serve.errors import OfframpError
 from serve.metrics.collectors import Metrics
 from serve.metrics.page import merge_pages
+from serve.rules.reason import Reason
 
 
 def page(answers: int, layer_index: int = 0) -> str:

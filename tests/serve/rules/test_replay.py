@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from serve.criteria.signals import softmax
 
-from serve.bundle.recording import answers_taken, exits_taken
 from serve.errors import InvalidRule
+from serve.rules.replay import answers_taken, exits_taken
+from serve.rules.signals import softmax
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying
 
