@@ -51,7 +51,7 @@ def choose_exits(
             "which a recording does not hold; name the layers"
         )
     if recording is None:
-        # No recording is made of taggers, see `models.evaluation.measure`.
+        # No recording is made of taggers, see `models.evaluation.evaluate`.
         remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
         if manifest.task == "token":
             remedy = "there is none of models that label tokens: name the layers"

@@ -12,8 +12,8 @@ from transformers import AlbertConfig
 from export import bundle as bundles
 from models.encoders.families import build_encoder
 from models.multi_exit import MultiExitModel
-from models.training.run import TrainConfig
-from models.training.train import ModelChoice, TrainJob, train
+from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.train import train
 from serve.classifier.classifier import EngineOptions
 from serve.http.standalone import build_standalone_app
 from tests.serve.support.live_server import LiveServer, listening
