@@ -1,1 +1,1 @@
-"""From a multi-exit model to the bundle that the server loads."""
+"""Export: from a multi-exit model to the bundle that the server loads."""

@@ -1,4 +1,4 @@
-"""Model folder in, bundle folder out."""
+"""Writing a bundle: graphs, manifest, card."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,6 @@ from export.card import card
 from export.chain.parts import Part
 from export.chain.segments import variant
 from export.checks import parity, samples
-from export.description import describe
 from export.files import (
     copy_recording,
     graph_path,
@@ -16,6 +15,7 @@ from export.files import (
     sizes_of,
     write_model_files,
 )
+from export.manifest import describe
 from export.plan import Export, plan
 from export.staging import staged
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle
@@ -35,11 +35,11 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
     Args:
         export: from `plan`.
         out: the bundle's folder; an existing bundle there is replaced.
-        report: told the name of every step before it starts.
+        report: called with the name of every step before the step starts.
 
     Raises:
-        ExportFailed: something that is no bundle lies at `out`, or the segments are not the
-            model: then what was at `out` is untouched.
+        ExportFailed: `out` exists and is no bundle, or the segments' results differ from the
+            model's. `out` is then unchanged.
     """
     out = out.resolve()
     with staged(out) as folder:
@@ -76,7 +76,7 @@ def _write_card(export: Export, measured: dict[Precision, Parity], name: str, fo
 
 
 def _measure(export: Export, folder: Path, report: Report) -> dict[Precision, Parity]:
-    """Load the bundle as the server would, and compare every variant with the model."""
+    """Load the bundle as the server does, and compare every variant with the model."""
     _write_manifest(export, dict.fromkeys(export.precisions, _UNMEASURED), folder)
     bundle = load_bundle(folder)
     measured = {}

@@ -1,7 +1,7 @@
-"""The bundle's README: where it comes from, what was measured, how to serve it."""
+"""The bundle's README: its source, its measured figures, how to serve it."""
 
 from models.checkpoints.formats import ORIGINAL
-from models.evaluation.figures import shown, title, unit
+from models.evaluation.tables import in_hundredths, title, unit
 from serve.bundle.calibration import Calibration, OperatingPoint
 from serve.bundle.manifest import Manifest, Precision
 
@@ -11,9 +11,9 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
 
     Args:
         name: the bundle's folder.
-        manifest: with its final parity.
+        manifest: the final manifest, with parity.
         calibration: the figures that hold for this bundle; may be empty.
-        sizes: bytes of each variant's segments.
+        sizes: size of each variant's graphs in bytes.
     """
     source = manifest.source
     exits = ", ".join(map(str, manifest.exit_layers))
@@ -79,8 +79,8 @@ def _figures(calibration: Calibration) -> list[str]:
 
 
 def _point(point: OperatingPoint, metrics: tuple[str, ...]) -> str:
-    values = " | ".join(shown(point.value(metric)) for metric in metrics)
-    # Values of a regression are never quite the same.
-    agreement = "-" if point.agreement is None else shown(point.agreement)
+    values = " | ".join(in_hundredths(point.value(metric)) for metric in metrics)
+    # A regression has no agreement.
+    agreement = "-" if point.agreement is None else in_hundredths(point.agreement)
     rule = point.rule.model_dump_json(exclude_none=True)
     return f"| `{rule}` | {values} | {agreement} | {point.mean_exit_layer:.2f} |"

@@ -19,7 +19,7 @@ _Exportable = Literal["fp32", "int8", "fp16"]
 
 def export(
     model: Annotated[
-        Path, typer.Argument(help="Folder of a model; `offramp inspect` tells which are known.")
+        Path, typer.Argument(help="Folder of a model; `offramp inspect` tells its format.")
     ],
     out: Annotated[Path, typer.Option(help="Bundle folder to write; a bundle there is replaced.")],
     precision: Annotated[

@@ -1,9 +1,9 @@
-"""Why an export stops."""
+"""Errors of export."""
 
 from serve.errors import OfframpError
 
 
 class ExportFailed(OfframpError):
-    """The model cannot be exported, or what was exported is not the model."""
+    """The model cannot be exported, or the exported graphs differ from it."""
 
     code = "export_failed"

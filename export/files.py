@@ -1,4 +1,4 @@
-"""The bundle's files: segments, copies from the model folder, hashes."""
+"""The bundle's files: graphs, tokenizer, recording, hashes, sizes."""
 
 import shutil
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.manifest import Manifest
 from serve.bundle.recording import RECORDING
 
-# A protobuf message holds at most 2 GiB; weights beyond this go into a file beside the graph.
+# A protobuf message holds at most 2 GiB. Larger weights go into a file beside the graph.
 MAX_INLINE_BYTES = 1_500_000_000
 
 
@@ -26,7 +26,7 @@ def graph_path(precision: str, stem: str) -> str:
 
 
 def save_segment(model: ir.Model, path: Path, max_inline_bytes: int = MAX_INLINE_BYTES) -> None:
-    """Write a segment; its weights into `NN.onnx.data` only if they are too large for one file."""
+    """Write a segment; weights too large for one file go into `NN.onnx.data`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = (value.const_value for value in model.graph.initializers.values())
     large = sum(tensor.nbytes for tensor in weights if tensor is not None) > max_inline_bytes
@@ -34,19 +34,19 @@ def save_segment(model: ir.Model, path: Path, max_inline_bytes: int = MAX_INLINE
 
 
 def write_model_files(model_folder: Path, tokenizer: str, folder: Path) -> None:
-    """Write the tokenizer, and copy the model's own card, which may state terms of use."""
+    """Write the tokenizer, and copy the model's card, which may state terms of use."""
     (folder / TOKENIZER).write_text(tokenizer, "utf-8")
     if (model_folder / "README.md").is_file():
         shutil.copyfile(model_folder / "README.md", folder / "MODEL.md")
 
 
 def copy_recording(model_folder: Path, folder: Path, kept: Sequence[int]) -> None:
-    """Copy what the exits said of the calibration data, if it was recorded.
+    """Copy the recorded logits of the calibration data, if there are any.
 
     Args:
         model_folder: written by `offramp train` or `offramp evaluate`.
-        folder: the bundle's.
-        kept: which of the model's exits are exported, counted from 0.
+        folder: the bundle's folder.
+        kept: the exported ones of the model's exits, counted from 0.
     """
     path = model_folder / RECORDING
     if path.is_file():
@@ -54,13 +54,13 @@ def copy_recording(model_folder: Path, folder: Path, kept: Sequence[int]) -> Non
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file in the folder but the manifest, by relative path."""
+    """Return the sha256 of every file in the folder except the manifest, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     named = {path.relative_to(folder).as_posix(): path for path in files}
     return {name: sha256_of(path) for name, path in named.items() if name != MANIFEST}
 
 
 def sizes_of(folder: Path, manifest: Manifest) -> dict[str, int]:
-    """Return how many bytes the segments of each variant take."""
+    """Return the size of each variant's graphs in bytes."""
     files = {p: (folder / "segments" / p).rglob("*.onnx*") for p in manifest.variants}
     return {p: sum(path.stat().st_size for path in paths) for p, paths in files.items()}

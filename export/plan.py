@@ -1,13 +1,14 @@
-"""What goes into a bundle, decided before anything is written."""
+"""Deciding what goes into a bundle, before anything is written."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export import source, subset
 from export.chain.parts import Part, parts_of
 from export.chain.stages import Span, spans
 from export.errors import ExportFailed
-from models.checkpoints import Loaded, UnusableCheckpoint, load
+from export.exit_subset import fitting_calibration, fitting_policy
+from export.model_folder import POLICY, read_calibration, read_policy
+from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision, TrainedFor
@@ -16,19 +17,19 @@ from serve.policy.document import Policy
 
 @dataclass(frozen=True)
 class Export:
-    """One export: what, from where, for which precisions and exits.
+    """One planned export.
 
     Attributes:
         folder: the model's folder.
-        model: loaded from it.
+        model: the model loaded from it.
         precisions: variants to write.
-        spans: one per exit.
-        policy: what of the model's policy these exits can follow.
-        calibration: what of the model's figures holds for these exits and precisions.
-        trained_for: what the checkpoint says of its rule.
-        tokenizer: the content of `tokenizer.json`.
-        whole: whether this is the whole model; what was recorded of it holds for no other.
-        notes: what does not hold, and what else the user should know.
+        spans: the layers of each segment, one span per exit.
+        policy: the part of the model's policy that fits these exits.
+        calibration: the part of the model's figures that holds for these exits and precisions.
+        trained_for: the rule that the checkpoint was trained for.
+        tokenizer: content of `tokenizer.json`.
+        whole: whether no layers are cut off; recorded logits hold for the whole model only.
+        notes: remarks for the user, such as dropped parts of the policy.
     """
 
     folder: Path
@@ -44,12 +45,12 @@ class Export:
 
     @property
     def kept(self) -> list[int]:
-        """Which of the model's exits are exported, counted from 0."""
+        """Indices of the exported ones among the model's exits, counted from 0."""
         return [self.model.exits.index(span.exit_layer) for span in self.spans]
 
     @property
     def num_steps(self) -> int:
-        """How often `export.bundle.write` reports."""
+        """Number of steps that `export.bundle.write` reports."""
         return len(self.parts) + len(self.precisions)
 
     @property
@@ -68,11 +69,11 @@ def plan(
     """Load a model and decide what goes into its bundle.
 
     Args:
-        folder: any checkpoint that `models.checkpoints` recognises.
+        folder: a checkpoint of any supported format.
         precisions: variants to write.
-        wanted: exit layers; None for all the model has.
-        layers: keep only so many layers of the model.
-        last_ramp: bring back DeeBERT's last ramp.
+        wanted: exit layers; None for all exits of the model.
+        layers: keep only the first so many layers.
+        last_ramp: include DeeBERT's last ramp as an exit.
 
     Raises:
         ExportFailed: the model cannot be read, or has no such exits.
@@ -83,12 +84,12 @@ def plan(
         raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
-    stated = (folder / source.POLICY).is_file()
-    policy, lost = subset.fitting_policy(
-        source.read_policy(folder) if stated else loaded.policy, replace(model.traits, exits=exits)
+    stated = (folder / POLICY).is_file()
+    policy, lost = fitting_policy(
+        read_policy(folder) if stated else loaded.policy, replace(model.traits, exits=exits)
     )
-    calibration, unmeasured = subset.fitting_calibration(
-        Calibration() if layers else source.read_calibration(folder),
+    calibration, unmeasured = fitting_calibration(
+        Calibration() if layers else read_calibration(folder),
         exits,
         model.exits,
         precisions,
@@ -103,11 +104,11 @@ def plan(
         loaded.trained_for,
         loaded.tokenizer,
         layers is None,
-        (*loaded.found.notes, *lost, *unmeasured),
+        (*loaded.info.notes, *lost, *unmeasured),
     )
 
 
-def _load(folder: Path, layers: int | None, last_ramp: bool) -> Loaded:
+def _load(folder: Path, layers: int | None, last_ramp: bool) -> LoadedCheckpoint:
     try:
         return load(folder, last_ramp, layers)
     except UnusableCheckpoint as error:

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all."""
+"""Writing a folder atomically: it appears complete or not at all."""
 
 import shutil
 import tempfile
@@ -11,7 +11,7 @@ from serve.bundle.loader import MANIFEST
 
 
 def check_replaceable(out: Path) -> None:
-    """Raise `ExportFailed` unless nothing lies at `out`, or a bundle, or an empty folder."""
+    """Raise `ExportFailed` unless `out` is a bundle, an empty folder, or does not exist."""
     if not out.exists():
         return
     if not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file()):
@@ -20,17 +20,17 @@ def check_replaceable(out: Path) -> None:
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """Yield an empty sibling of `out` that takes its place if the block succeeds.
+    """Yield an empty folder beside `out` that replaces `out` if the block succeeds.
 
-    If the block raises, the sibling is removed and what was at `out` is untouched.
+    If the block raises, the new folder is removed and `out` is unchanged.
 
     Raises:
-        ExportFailed: something that is no bundle lies at `out`, or nothing can be put there.
+        ExportFailed: `out` exists and is no bundle, or cannot be written.
     """
     check_replaceable(out)
     workspace = _sibling(out)
     try:
-        # mkdtemp is for its owner alone; a bundle is for whoever serves it.
+        # Only the owner may read a folder of mkdtemp, but other users may serve the bundle.
         fresh = workspace / "new"
         fresh.mkdir()
         yield fresh

@@ -1,1 +1,1 @@
-"""Multi-exit models in PyTorch: definition, training, evaluation, and the shipped zoo."""
+"""Multi-exit models in PyTorch: definition, training, evaluation, import, the shipped zoo."""

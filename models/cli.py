@@ -1,8 +1,9 @@
-"""The commands `offramp train` and `offramp evaluate`.
+"""The commands `offramp train`, `offramp evaluate` and `offramp inspect`.
 
 Torch is imported when a command runs, so that `offramp --help` stays quick.
 """
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,7 +31,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Model folder to write.", file_okay=False)],
     task: Annotated[
         Literal["single_label", "multi_label", "regression", "token"] | None,
-        typer.Option(help="What labels mean. Default: what the training data tells."),
+        typer.Option(help="What labels mean. Default: detected from the training data."),
     ] = None,
     recipe: Annotated[
         Literal["joint", "two-stage", "mixed", "alternating", "gradient-equilibrium", "frozen"],
@@ -62,11 +63,13 @@ def train(
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
     average_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Save the mean of the weights at every so many steps."),
+        typer.Option(min=1, help="Save the mean of the weights, taken every so many steps."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
-    dtype: Annotated[Literal["fp32", "fp16"], typer.Option(help="Of the saved weights.")] = "fp32",
+    dtype: Annotated[
+        Literal["fp32", "fp16"], typer.Option(help="Type of the saved weights.")
+    ] = "fp32",
     bf16: Annotated[
         bool | None,
         typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
@@ -80,32 +83,23 @@ def train(
     keep_best: Annotated[
         bool, typer.Option(help="Save the weights of the best evaluation, not the last ones.")
     ] = False,
-    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint in --out.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")] = False,
 ) -> None:
-    """Train a multi-exit classifier; Ctrl-C stops it so that --resume can go on."""
-    import torch
+    """Train a multi-exit classifier; after Ctrl-C, --resume continues the run."""
     from pydantic import ValidationError
 
     from models.multi_exit import HeadConfig
-    from models.training.run import TrainConfig
-    from models.training.train import ModelChoice, TrainJob
+    from models.training.job import ModelChoice, TrainConfig, TrainJob
     from models.training.train import train as run
     from serve.validation import explain
 
     _quiet_transformers()
-    has_gpu = torch.cuda.is_available()
-    if device == "auto":
-        device = "cuda" if has_gpu else "cpu"
-    if device == "cuda" and not has_gpu:
-        raise TrainingFailed(
-            "--device cuda: this PyTorch finds no GPU that it can use; leave --device out, or put "
-            "driver and PyTorch right"
-        )
+    torch_device = _available(device)
     try:
         choice = ModelChoice(
             encoder=encoder,
             task=task,
-            labels=_listed(labels),
+            labels=_split(labels),
             exits=_layers(exits),
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
@@ -121,12 +115,12 @@ def train(
             average_every=average_every,
             evaluate_every=evaluate_every,
             keep_best=keep_best,
-            bf16=_has_bf16(device) if bf16 is None else bf16,
+            bf16=_has_bf16(torch_device) if bf16 is None else bf16,
         )
     except ValidationError as error:
         raise TrainingFailed(explain(error)) from error
     console = Console(stderr=True)
-    job = TrainJob(choice, config, train, dev, out, dtype, resume, device)
+    job = TrainJob(choice, config, train, dev, out, dtype, resume, torch_device)
     if not run(job, console):
         console.print("stopped; the same command with --resume goes on")
         raise KeyboardInterrupt
@@ -141,25 +135,66 @@ def evaluate(
     max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
 ) -> None:
     """Measure a multi-exit model; rewrite its calibration, policy and card."""
-    from models.evaluation.figures import shown, title, unit
-    from models.evaluation.measure import measure
+    from models.evaluation.evaluate import evaluate_folder
+    from models.evaluation.tables import in_hundredths, title, unit
 
     _quiet_transformers()
-    for figures in measure(model, data, max_tokens).exits:
-        values = [f"{title(m)} {shown(figures.value(m))} {unit(m)}" for m in figures.measured]
+    for figures in evaluate_folder(model, data, max_tokens).exits:
+        values = [
+            f"{title(m)} {in_hundredths(figures.value(m))} {unit(m)}" for m in figures.measured
+        ]
         typer.echo(f"exit layer {figures.layer}: {', '.join(values)}")
 
 
+def inspect(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder with config, weights, tokenizer.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    layers: Annotated[
+        int | None, typer.Option(help="As if only the first so many layers were kept.")
+    ] = None,
+    last_ramp: Annotated[
+        bool,
+        typer.Option("--last-ramp", help="DeeBERT only: with the last layer's untrained ramp."),
+    ] = False,
+) -> None:
+    """Tell which system a checkpoint is of, what it holds, and what is wrong with it.
+
+    Known are DeeBERT, BERxiT, PABEE, PCEE-BERT, ElasticBERT, FastBERT, plain transformers
+    classifiers of whole texts and of tokens, and what `offramp train` writes.
+    """
+    from models.checkpoints import load, report
+
+    examined = report.examine(load(checkpoint, last_ramp, layers))
+    if as_json:
+        typer.echo(json.dumps(report.as_json(examined), indent=1, ensure_ascii=False))
+    else:
+        Console(highlight=False).print(report.as_table(examined))
+
+
 def _quiet_transformers() -> None:
-    """Keep transformers from reporting the pooler that exit heads replace."""
+    """Silence transformers' report about the pooler that exit heads replace."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
 
 
+def _available(device: str) -> str:
+    """Return `cpu` or `cuda` for the --device option."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise TrainingFailed(
+            "--device cuda: this PyTorch finds no GPU that it can use; leave --device out, or put "
+            "driver and PyTorch right"
+        )
+    return device
+
+
 def _has_bf16(device: str) -> bool:
-    """Return whether bfloat16 runs on the device itself, not emulated (which is slower)."""
+    """Return whether the device has bfloat16 instructions; emulation is slower than float32."""
     import torch
 
     if device == "cuda":
@@ -167,7 +202,7 @@ def _has_bf16(device: str) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported())
 
 
-def _listed(labels: str | None) -> tuple[str, ...] | None:
+def _split(labels: str | None) -> tuple[str, ...] | None:
     return tuple(part.strip() for part in labels.split(",")) if labels else None
 
 

@@ -1,10 +1,10 @@
-"""Why training or evaluation stops."""
+"""Errors of training and evaluation."""
 
 from serve.errors import OfframpError
 
 
 class TrainingFailed(OfframpError):
-    """What was given cannot be trained or measured."""
+    """The given model, data or options cannot be trained or measured."""
 
     code = "training_failed"
 

@@ -1,7 +1,7 @@
-"""Exit heads: what is read of the hidden states after a layer, and what is said of it.
+"""Exit heads: small classifiers on the hidden states after a layer.
 
-One shape of head covers most of the literature: pool the tokens, optionally a dense layer with an
-activation and a norm, a linear classifier. FastBERT's head attends to all tokens instead.
+One shape covers most of the literature: pool the tokens, optionally apply a dense layer with an
+activation and a norm, then classify. FastBERT's head attends to all tokens instead.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, PositiveInt, Tag
 from torch import Tensor, nn
 from torch.nn import functional
 
-# `tokens`: no pooling, every token gets logits of its own.
+# `tokens`: no pooling, every token gets its own logits.
 Pooling = Literal["first", "mean", "tokens"]
 Activation = Literal["tanh", "relu", "gelu", "none"]
 
@@ -25,11 +25,12 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class HeadOutput(NamedTuple):
-    """What a head says.
+    """The output of one exit head.
 
     Attributes:
-        logits: (rows, labels); of token classification (rows, tokens, labels).
-        uncertainty: (rows,) from 0 to 1, the head's own predicted error, if it has learned it.
+        logits: (rows, labels); for token classification (rows, tokens, labels).
+        uncertainty: (rows,) from 0 to 1, the error that the head predicts for itself; None if the
+            head was not trained to predict it.
     """
 
     logits: Tensor
@@ -43,11 +44,11 @@ class HeadConfig(BaseModel):
         pooler: whether there is a dense layer between pooling and classifier.
         activation: after the dense layer: tanh (BERT, RoBERTa, ALBERT), relu (DistilBERT), gelu
             (ELECTRA, DeBERTa, ModernBERT), none.
-        bias: whether the dense layer has one.
+        bias: whether the dense layer has a bias.
         norm: epsilon of a layer norm after the activation (ModernBERT); None for no norm.
-        norm_bias: whether that norm has one.
-        uncertainty: what the head predicts its own error from (BERxiT): what `pooler` gives, or
-            what `pooling` gives; None if it does not.
+        norm_bias: whether that norm has a bias.
+        uncertainty: where the head reads the features from which it predicts its own error
+            (BERxiT): after `pooler` or after `pooling`; None for no prediction.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,10 +65,10 @@ class HeadConfig(BaseModel):
 
 
 class AttentionHeadConfig(BaseModel):
-    """FastBERT's head: narrow, self-attention over the tokens, the first one's outcome.
+    """Shape of FastBERT's head: projection, self-attention over the tokens, classifier.
 
     Attributes:
-        width: of everything inside the head.
+        width: width of every layer inside the head.
         num_heads: attention heads.
     """
 
@@ -83,7 +84,7 @@ class AttentionHeadConfig(BaseModel):
 
 
 def _kind(value: Any) -> str:
-    """Tell which kind of head is described; a folder that names none is older than the kinds."""
+    """Return the kind of a described head; old folders name none and hold pooled heads."""
     kind = value.get("kind", "pooled") if isinstance(value, dict) else value.kind
     return str(kind)
 
@@ -97,8 +98,8 @@ AnyHeadConfig: TypeAlias = Annotated[
 class ExitHead(nn.Module):
     """Pool the tokens, optionally transform with a dense layer, classify.
 
-    `pool`, without weights, and `say`, the rest, may be called apart: all heads of a model pool
-    the same way.
+    `pool` has no weights and is the same for all heads of a model, so `pool` and `classify` can
+    be called separately.
     """
 
     def __init__(self, width: int, num_labels: int, config: HeadConfig) -> None:
@@ -119,28 +120,28 @@ class ExitHead(nn.Module):
 
         Without pooling, (rows, tokens, labels).
         """
-        return self.say(self.pool(hidden, attention_mask)).logits
+        return self.output(hidden, attention_mask).logits
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return (rows, width), or the hidden states themselves where nothing is pooled."""
+        """Return (rows, width), or the hidden states unchanged if `pooling` is `tokens`."""
         if self.config.pooling == "tokens":
             return hidden
         if self.config.pooling == "first":
             return hidden[:, 0]
         return masked_mean(hidden, attention_mask)
 
-    def say(self, pooled: Tensor) -> HeadOutput:
-        """Return logits, and the predicted error if the head has one, of what `pool` gave."""
+    def classify(self, pooled: Tensor) -> HeadOutput:
+        """Return the head's output for the result of `pool`."""
         features = self._features(pooled)
         logits = self.classifier(self.dropout(features))
         if self.uncertainty is None:
             return HeadOutput(logits)
-        read = features if self.config.uncertainty == "pooler" else pooled
-        return HeadOutput(logits, torch.sigmoid(self.uncertainty(read)).squeeze(-1))
+        source = features if self.config.uncertainty == "pooler" else pooled
+        return HeadOutput(logits, torch.sigmoid(self.uncertainty(source)).squeeze(-1))
 
-    def hear(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
-        """Return all that the head says of (rows, tokens, width) hidden states."""
-        return self.say(self.pool(hidden, attention_mask))
+    def output(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
+        """Return the head's output for (rows, tokens, width) hidden states."""
+        return self.classify(self.pool(hidden, attention_mask))
 
     def _features(self, pooled: Tensor) -> Tensor:
         if self.pooler is None:
@@ -152,7 +153,7 @@ class ExitHead(nn.Module):
 class AttentionHead(nn.Module):
     """FastBERT's student classifier (Liu et al. 2020).
 
-    Only the first token's outcome is read, so only its query is asked.
+    Only the first token's result is used, so attention is computed for its query only.
     """
 
     def __init__(self, width: int, num_labels: int, config: AttentionHeadConfig) -> None:
@@ -178,8 +179,8 @@ class AttentionHead(nn.Module):
         context = self.context(attended.transpose(1, 2).flatten(2)).squeeze(1)
         return self.classifier(torch.tanh(self.pooler(context)))
 
-    def hear(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
-        """Return what the head says of (rows, tokens, width) hidden states."""
+    def output(self, hidden: Tensor, attention_mask: Tensor) -> HeadOutput:
+        """Return the head's output for (rows, tokens, width) hidden states."""
         return HeadOutput(self(hidden, attention_mask))
 
     def _split(self, narrow: Tensor) -> Tensor:
@@ -191,7 +192,7 @@ AnyHead: TypeAlias = ExitHead | AttentionHead
 
 
 def build_head(width: int, num_labels: int, config: AnyHeadConfig) -> AnyHead:
-    """Return a fresh head that reads hidden states of this width."""
+    """Return a randomly initialised head for hidden states of this width."""
     if isinstance(config, AttentionHeadConfig):
         return AttentionHead(width, num_labels, config)
     return ExitHead(width, num_labels, config)
@@ -200,8 +201,8 @@ def build_head(width: int, num_labels: int, config: AnyHeadConfig) -> AnyHead:
 def masked_mean(hidden: Tensor, attention_mask: Tensor) -> Tensor:
     """Return (rows, width): the mean over the tokens whose mask is 1.
 
-    A product rather than a masked sum: exported, the sum runs in another order for one row
-    than for several, and no bit of an answer may depend on how many rows run together.
+    Computed as a product, not as a masked sum. An exported sum adds in another order for one row
+    than for several, but an answer must not depend on how many rows run together.
     """
     weights = attention_mask[:, None, :].to(hidden.dtype)  # (rows, 1, tokens)
     return (weights @ hidden).squeeze(1) / weights.sum(dim=2).clamp(min=1)

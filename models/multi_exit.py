@@ -1,8 +1,8 @@
 """A transformer encoder with an exit head after some of its layers.
 
-Stored as a transformers-style folder: `config.json` is the encoder's own config with one
-extra key, `offramp`, that describes the exits; `model.safetensors` holds the encoder under
-its usual prefix (so `AutoModel.from_pretrained` reads it too) and the heads under `exits.`.
+The model is stored as a transformers-style folder. `config.json` is the encoder's config with one
+more key, `offramp`, that describes the exits. `model.safetensors` holds the encoder under its usual
+prefix, so `AutoModel.from_pretrained` reads it too, and the heads under `exits.`.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from models.encoders.backbone import Backbone
-from models.encoders.families import adapt, build_encoder, read_encoder
+from models.encoders.families import build_backbone, build_encoder, read_encoder
 from models.encoders.unbiased_norm import replace_norms
 from models.heads import (
     AnyHead,
@@ -36,11 +36,11 @@ class ExitConfig(BaseModel):
 
     Attributes:
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
-        task: how logits are read.
+        task: what the logits mean.
         head: shape of all heads.
-        unbiased_norm: whether the encoder's layer norms are the UER toolkit's (FastBERT).
-        second_head: whether the last layer has two heads, as DeeBERT tests them: the last exit
-            is then one beyond the depth and runs no layer of its own.
+        unbiased_norm: whether the encoder uses the UER toolkit's layer norms (FastBERT).
+        second_head: whether the last layer has two heads, as in DeeBERT. The second one is then
+            an exit numbered one beyond the depth, and no layer runs for it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,7 +78,7 @@ class MultiExitModel(nn.Module):
         self.exits = exit_config.exits
         if exit_config.unbiased_norm:
             replace_norms(encoder)
-        self.backbone: Backbone = adapt(encoder)
+        self.backbone: Backbone = build_backbone(encoder)
         _check_exits(self.exits, self.backbone.depth + exit_config.second_head)
         width, labels = encoder.config.hidden_size, encoder.config.num_labels
         assert labels is not None  # two, where a config names none
@@ -87,29 +87,27 @@ class MultiExitModel(nn.Module):
     @property
     def labels(self) -> list[str]:
         """Label names by id."""
-        # Their ids are numbers: transformers makes them so.
+        # transformers converts the keys to integers.
         names = cast(dict[int, str], self.config.id2label)
         return [names[i] for i in range(len(names))]
 
     @property
     def traits(self) -> Traits:
-        """The model as its exit rules see it."""
+        """The properties of the model against which exit rules are checked."""
         learned = self.exit_config.head.uncertainty is not None
         return Traits(self.exits, tuple(self.labels), self.exit_config.task, learned)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> list[Tensor]:
-        """Return one (rows, labels) tensor of logits per exit.
+        """Return the logits of `exit_outputs`, one tensor per exit."""
+        outputs = self.exit_outputs(input_ids, attention_mask, token_type_ids)
+        return [output.logits for output in outputs]
 
-        Of token classification (rows, tokens, labels). Arguments as for `hear`.
-        """
-        return [said.logits for said in self.hear(input_ids, attention_mask, token_type_ids)]
-
-    def hear(
+    def exit_outputs(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> list[HeadOutput]:
-        """Return all that every head says, first to last.
+        """Return the output of every head, first to last.
 
         Args:
             input_ids: (rows, tokens).
@@ -117,18 +115,19 @@ class MultiExitModel(nn.Module):
             token_type_ids: (rows, tokens), or None for a single text.
         """
         hidden = self.backbone.embed(input_ids, token_type_ids, attention_mask)
-        found: list[HeadOutput] = []
+        outputs: list[HeadOutput] = []
         start = 0
         for index, stop in enumerate(self.exits):
             hidden = self.run_layers(hidden, attention_mask, start, stop)
-            found.append(self.head(index).hear(self.backbone.read(hidden), attention_mask))
+            head_input = self.backbone.head_input(hidden)
+            outputs.append(self.head(index).output(head_input, attention_mask))
             start = stop
-        return found
+        return outputs
 
     def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
-        """Run the layers from `start`, counted from 0, to before `stop`, as far as there are any.
+        """Run the layers from `start`, counted from 0, up to before `stop`.
 
-        A second head of the last layer lies beyond it and has none.
+        `stop` may exceed the depth: no layer runs for the last layer's second head.
         """
         for index in range(start, min(stop, self.backbone.depth)):
             hidden = self.backbone.layer(index, hidden, attention_mask)
@@ -148,17 +147,17 @@ class MultiExitModel(nn.Module):
         head: AnyHeadConfig | None = None,
         task: Task = "single_label",
     ) -> "MultiExitModel":
-        """Put fresh heads on a pretrained encoder.
+        """Add randomly initialised heads to a pretrained encoder.
 
         Args:
             folder: a transformers encoder's folder.
             labels: label names by id.
             exits: exit layers, counted from 1; None puts a head after every layer.
-            head: shape of the heads; the default one fits the task.
-            task: how the logits are read.
+            head: shape of the heads; by default one that fits the task.
+            task: what the logits mean.
         """
         encoder = read_encoder(folder, labels)
-        exits = exits or tuple(range(1, adapt(encoder).depth + 1))
+        exits = exits or tuple(range(1, build_backbone(encoder).depth + 1))
         if head is None:
             token = task == "token"
             head = HeadConfig(pooling="tokens", pooler=False) if token else HeadConfig()
@@ -169,16 +168,16 @@ class MultiExitModel(nn.Module):
         """Load a folder written by `save`, in float32 and evaluation mode.
 
         Raises:
-            ValueError: the folder holds no multi-exit model, or weights do not fit it.
+            ValueError: the folder holds no multi-exit model, or its weights do not fit.
         """
         folder = Path(folder)
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} holds no model: config.json is missing")
         config = AutoConfig.from_pretrained(folder)
-        described = getattr(config, "offramp", None)
-        if described is None:
+        exits = getattr(config, "offramp", None)
+        if exits is None:
             raise ValueError(f"{folder} is no multi-exit model: config.json has no 'offramp' key")
-        model = cls(build_encoder(config), ExitConfig.model_validate(described))
+        model = cls(build_encoder(config), ExitConfig.model_validate(exits))
         weights = load_file(folder / "model.safetensors")
         state = {model._from_stored(name): value for name, value in weights.items()}
         missing, unexpected = model.load_state_dict(state, strict=False)
@@ -201,7 +200,7 @@ class MultiExitModel(nn.Module):
         }
         path = folder / "model.safetensors"
         save_file(weights, path, metadata={"format": "pt"})
-        # safetensors writes for the owner only; the server may be somebody else.
+        # safetensors makes the file readable by its owner only; servers run as other users.
         path.chmod((folder / "config.json").stat().st_mode)
 
     def _to_stored(self, name: str) -> str:

@@ -104,7 +104,7 @@ class _Layer(nn.Module):
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.model.backbone.layer(0, hidden, attention_mask)
-        read = self.model.backbone.read(hidden)
+        read = self.model.backbone.head_input(hidden)
         return hidden, self.head.pool(read, attention_mask)
 
 
@@ -114,4 +114,4 @@ class _Head(nn.Module):
         self.head = head
 
     def forward(self, pooled: Tensor) -> Results:
-        return given(self.head.say(pooled))
+        return given(self.head.classify(pooled))

@@ -64,8 +64,8 @@ class Stage(nn.Module):
     def finish(self, hidden: Tensor, attention_mask: Tensor) -> Results:
         """Return hidden states (rows, tokens, width) and what the head says."""
         hidden = self.model.run_layers(hidden, attention_mask, self.span.start, self.span.stop)
-        read = self.model.backbone.read(hidden)
-        return hidden, *given(self.model.head(self.span.head).hear(read, attention_mask))
+        read = self.model.backbone.head_input(hidden)
+        return hidden, *given(self.model.head(self.span.head).output(read, attention_mask))
 
 
 class FirstStage(Stage):

@@ -105,7 +105,7 @@ def _reference(model: MultiExitModel, batch: Batch) -> list[_Expected]:
                 logits=said.logits.numpy(),
                 uncertainty=None if said.uncertainty is None else said.uncertainty.numpy(),
             )
-            for said in model.hear(*map(torch.from_numpy, batch))
+            for said in model.exit_outputs(*map(torch.from_numpy, batch))
         ]
 
 

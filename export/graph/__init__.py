@@ -1,1 +1,1 @@
-"""From a captured PyTorch program to a fused ONNX graph."""
+"""From a PyTorch module to a fused ONNX graph."""

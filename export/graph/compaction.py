@@ -1,4 +1,4 @@
-"""What a later segment begins with: choosing rows and cutting padding, on the device."""
+"""The first nodes of a later segment: select rows and cut padding, on the device."""
 
 import numpy as np
 import onnx_ir as ir
@@ -11,12 +11,12 @@ from serve.bundle.manifest import ATTENTION_MASK
 def put_compaction_first(model: ir.Model, sizes: dict[str, int]) -> None:
     """Replace a traced stage's first input by Gather(hidden, keep), cut to the mask's width.
 
-    Done on the graph rather than in PyTorch: traced, the slice yields `min(tokens, tokens_in)`
-    as a width, and the attention around it no longer fuses.
+    The nodes are added to the graph, not traced in PyTorch: a traced slice has the width
+    `min(tokens, tokens_in)`, and attention on it is not fused.
 
     Args:
-        model: takes compacted hidden states and the attention mask; changed in place.
-        sizes: width of this model.
+        model: a graph of compacted hidden states and the attention mask; changed in place.
+        sizes: axis sizes of this model, by name.
     """
     graph = model.graph
     traced = graph.inputs[0]

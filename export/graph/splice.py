@@ -1,4 +1,4 @@
-"""Replacing one node of a graph by several."""
+"""Replacing one node of a graph by several nodes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ _Attributes = Mapping[str, int | float | str]
 
 
 class Splice:
-    """New nodes that go before one node of a graph, or take its place.
+    """New nodes that are inserted before one node of a graph, or replace it.
 
     Attributes:
-        place: the node.
+        place: the existing node.
     """
 
     def __init__(self, model: ir.Model, place: ir.Node) -> None:
@@ -41,17 +41,17 @@ class Splice:
         return self._tape.initializer(ir.tensor(np.asarray(array), name=full_name))
 
     def insert(self) -> None:
-        """Put the nodes before the place."""
+        """Insert the nodes before the place."""
         for initializer in self._tape.initializers:
             self._graph.register_initializer(initializer)
         self._graph.insert_before(self.place, self._tape.nodes)
 
     def replace(self, result: ir.Value, obsolete: Sequence[ir.Node] = ()) -> None:
-        """Put the nodes in the place's stead: `result` becomes its first output.
+        """Replace the place by the nodes: `result` becomes its first output.
 
         Args:
-            result: one of the new nodes' outputs; takes over name, type, shape and uses.
-            obsolete: further nodes that nothing uses any more.
+            result: one of the new nodes' outputs; gets name, type, shape and uses of the old one.
+            obsolete: further nodes to remove, which are then unused.
         """
         self.insert()
         old = self.place.outputs[0]

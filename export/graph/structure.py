@@ -1,4 +1,4 @@
-"""What captured programs have in common that differ in nothing but their weights."""
+"""The structure of a captured program, without the values of its weights."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from torch.fx.node import map_arg
 
 
 def structure(program: ExportedProgram) -> str:
-    """Return all of a program that its translation may depend on, but for the weights' values.
+    """Return everything that a program's translation depends on, except the weights' values.
 
-    Layers of one encoder that are alike have the same: operators and their arguments, types and
-    sizes of weights, and the values of tensors that are no weights.
+    This includes operators and their arguments, types and sizes of weights, and the values of
+    other tensors. Equal layers of one encoder have equal structures.
     """
     inputs, numbers = _inputs(program), dict[Node, str]()
     lines = [str(program.range_constraints)]
@@ -42,10 +42,10 @@ def _inputs(program: ExportedProgram) -> dict[Node, InputSpec]:
 
 
 def _live(program: ExportedProgram) -> Iterator[Node]:
-    """Yield all nodes but the weights of other layers."""
-    asked = program.graph_signature.user_inputs
+    """Yield all nodes except unused weights, such as those of other layers."""
+    arguments = program.graph_signature.user_inputs
     for node in program.graph.nodes:
-        if node.op != "placeholder" or node.users or node.name in asked:
+        if node.op != "placeholder" or node.users or node.name in arguments:
             yield node
 
 
@@ -59,7 +59,7 @@ def _describe_input(program: ExportedProgram, node: Node, spec: InputSpec) -> st
 
 
 def _called(program: ExportedProgram, node: Node) -> str:
-    """Return what a node is: an operator, or a graph inside this one."""
+    """Return a node's operator, or the code of the graph that it calls."""
     if node.op == "get_attr":
         return program.graph_module.get_submodule(str(node.target)).code
     return str(node.target)

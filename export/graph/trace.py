@@ -1,4 +1,4 @@
-"""From PyTorch to a fused ONNX graph."""
+"""From a PyTorch module to a fused ONNX graph."""
 
 import logging
 import warnings
@@ -13,11 +13,11 @@ from onnxscript.rewriter.ort_fusions import optimize_for_ort
 from torch import Tensor, nn
 
 from export.checks.contract import Port
+from export.graph.activations import fuse_activations
+from export.graph.constant_folding import fold_weights
 from export.graph.translation import dynamic_axes, translate
-from export.graph.weights import fold_weights
-from export.kernels.activations import fuse_activations
 
-# The exporter specialises on sizes 0 and 1 and on sizes that coincide.
+# The exporter treats sizes 0 and 1, and equal sizes, as fixed. These are neither.
 _EXAMPLE_SIZES = {"rows": 2, "tokens": 7}
 
 
@@ -30,10 +30,10 @@ def trace(
     dense layer's bias and activation BiasGelu or FastGelu.
 
     Args:
-        module: in evaluation mode; takes `inputs` in order.
+        module: in evaluation mode; its arguments are `inputs` in order.
         inputs: names, types and axes of its arguments.
-        outputs: the same of its results.
-        sizes: width and labels of this model.
+        outputs: names, types and axes of its results.
+        sizes: axis sizes of this model, by name.
     """
     arguments = tuple(_example(port, sizes | _EXAMPLE_SIZES) for port in inputs)
     with _quiet(), torch.no_grad():
@@ -47,7 +47,7 @@ def trace(
         fold_weights(model)
         model, _ = optimize_for_ort(model)
         fuse_activations(model)
-    # Metadata holds stack traces, with the paths of the machine that exported.
+    # Metadata contains stack traces with local paths.
     ClearMetadataAndDocStringPass()(model)
     return model
 
@@ -65,7 +65,7 @@ def _varying(port: Port) -> dict[int, Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's notes about itself from a user who can do nothing about them."""
+    """Suppress the exporter's internal log messages and warnings."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,7 +1,6 @@
-"""From a captured program to ONNX: once for all that differ in nothing but their weights.
+"""Translation of captured programs to ONNX, once for programs that differ in weights only.
 
-Of the time that an export takes nearly all goes into translating, and the layers of an encoder
-are alike.
+Translation takes nearly all the time of an export, and an encoder's layers have equal structures.
 """
 
 from collections.abc import Sequence
@@ -21,18 +20,18 @@ OPSET = 18
 
 
 class _Template(NamedTuple):
-    """A translated program without the values of its weights, and their names in order."""
+    """A translated program without its weights' values, and the names of the weights in order."""
 
     model: ir.Model
     names: tuple[str, ...]
 
 
-# What one process exports has few structures.
+# By structure and inputs. One process exports few structures, so entries are never removed.
 _templates: dict[tuple[str, tuple[Port, ...]], _Template] = {}
 
 
 def dynamic_axes(port: Port) -> dict[int, str]:
-    """Return the axes of a port whose sizes vary, and their names."""
+    """Return the index and name of each axis of a port whose size varies."""
     return {i: axis for i, axis in enumerate(port.axes) if axis in DYNAMIC_AXES}
 
 
@@ -42,16 +41,16 @@ def translate(
     """Return a program as an ONNX graph, optimized but not fused.
 
     Args:
-        program: captured.
-        inputs: names and axes of what it takes, in order.
-        outputs: names of what it gives, in order.
+        program: a captured program.
+        inputs: names and axes of its arguments, in order.
+        outputs: names of its results, in order.
     """
     key = structure(program), tuple(inputs)
     if key not in _templates:
         _templates[key] = _template(program, inputs)
     filled = ONNXProgram(_fill(_templates[key], weights(program)), program)
     filled.optimize()
-    # Not earlier: an output that is given twice has become two.
+    # Only now: optimization has split an output that is returned twice.
     for value, port in zip(filled.model.graph.outputs, outputs, strict=True):
         value.name = port.name
     return filled.model
@@ -67,7 +66,7 @@ def _template(program: ExportedProgram, inputs: Sequence[Port]) -> _Template:
         optimize=False,
         verbose=False,
     )
-    assert translated is not None  # None only if it is told to write a file
+    assert translated is not None  # None only if the exporter writes a file
     model = translated.model
     for name, value in list(model.graph.initializers.items()):
         if not value.uses():
@@ -79,7 +78,7 @@ def _template(program: ExportedProgram, inputs: Sequence[Port]) -> _Template:
 
 
 def _fill(template: _Template, tensors: dict[str, Tensor]) -> ir.Model:
-    """Return a copy with these weights, in the order of the template's."""
+    """Return a copy with these weights, given in the template's order."""
     model = template.model.clone()
     initializers = model.graph.initializers
     places = [initializers.pop(name) for name in template.names]

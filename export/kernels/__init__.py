@@ -1,1 +1,1 @@
-"""Rewrites of a graph for the kernels of ONNX Runtime's providers."""
+"""Rewriting a fused graph for the kernels of ONNX Runtime's providers."""

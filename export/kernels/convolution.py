@@ -1,4 +1,4 @@
-"""A convolution over tokens as one product (DeBERTa's, in large models of version 2)."""
+"""A convolution over tokens as one product, for large DeBERTa models of version 2."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ _TO_THE_END = 2**62
 
 
 class _Convolution(RewriteRuleClassBase):
-    """Neighbours beside each other, times the weights.
+    """Concatenate neighbouring tokens and multiply by the weights.
 
-    ONNX Runtime's Conv sums in an order that depends on the number of tokens, padding included;
-    a product with constant weights always in the same. And it can be made int8.
+    The order in which ONNX Runtime's Conv sums depends on the number of tokens, padding included.
+    A product with constant weights always sums in the same order, and can be quantized to int8.
     """
 
     def pattern(self, op: Any, hidden: Any, weights: Any, bias: Any) -> Any:
@@ -32,8 +32,8 @@ class _Convolution(RewriteRuleClassBase):
         found = MatchResult()
         if weights.const_value is None:
             return found.fail("the weights are no constant", weights)
-        wide = weights.const_value.numpy().shape[2] // 2
-        wanted = {"group": [1], "strides": [1], "dilations": [1], "pads": [wide, wide]}
+        reach = weights.const_value.numpy().shape[2] // 2
+        wanted = {"group": [1], "strides": [1], "dilations": [1], "pads": [reach, reach]}
         node = conv.producer()
         assert node is not None
         for name, expected in wanted.items():
@@ -48,8 +48,8 @@ class _Convolution(RewriteRuleClassBase):
         assert weights.const_value is not None
         array = weights.const_value.numpy()  # (outputs, inputs, tokens)
         outputs, inputs, tokens = array.shape
-        wide = tokens // 2
-        edges = op.Constant(value=ir.tensor(np.array([0, wide, 0, 0, wide, 0])))
+        reach = tokens // 2
+        edges = op.Constant(value=ir.tensor(np.array([0, reach, 0, 0, reach, 0])))
         padded = op.Pad(hidden, edges)
         shifted = [_from(op, padded, first, tokens - 1 - first) for first in range(tokens)]
         matrix = array.transpose(2, 1, 0).reshape(tokens * inputs, outputs)
@@ -61,7 +61,7 @@ class _Convolution(RewriteRuleClassBase):
 
 
 def _from(op: Any, padded: ir.Value, first: int, dropped: int) -> ir.Value:
-    """Return the tokens without the `first` first and the `dropped` last."""
+    """Return the tokens without the first `first` and the last `dropped` ones."""
     ends = -dropped if dropped else _TO_THE_END
     start, end, axis = (op.Constant(value_ints=[value]) for value in (first, ends, 1))
     return op.Slice(padded, start, end, axis)
@@ -71,5 +71,5 @@ _RULES = RewriteRuleSet([_Convolution.rule()])
 
 
 def multiply_convolutions(model: ir.Model) -> None:
-    """Make products of convolutions over tokens. In place."""
+    """Replace convolutions over tokens by products. In place."""
     _RULES.apply_to_model(model)

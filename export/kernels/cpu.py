@@ -1,4 +1,4 @@
-"""Rewrites of a fused graph for the kernels of ONNX Runtime's CPU provider."""
+"""Rewriting a fused graph for the kernels of ONNX Runtime's CPU provider."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
-from export.graph.positions import slice_positions
 from export.graph.splice import CONTRIB, Splice
 from export.kernels.attention_bias import ATTENTION_BIAS, hides_padding_only, unexpanded
 from export.kernels.convolution import multiply_convolutions
 from export.kernels.packed_attention import pack
+from export.kernels.positions import slice_positions
 from serve.bundle.manifest import ATTENTION_MASK
 
 _KEY_PADDING_MASK = 4  # position among MultiHeadAttention's inputs
@@ -19,7 +19,7 @@ _FLOAT = ir.DataType.FLOAT.value
 
 
 def suit_cpu(model: ir.Model) -> None:
-    """Replace what the CPU provider does slowly, or not the same way every time. In place."""
+    """Replace nodes that the CPU provider runs slowly or in a varying order. In place."""
     vectorize_norms(model)
     pass_mask_to_attention(model)
     fix_order_of_pooling(model)
@@ -31,9 +31,9 @@ def suit_cpu(model: ir.Model) -> None:
 def vectorize_norms(model: ir.Model) -> None:
     """Replace SkipLayerNormalization by Sum and LayerNormalization.
 
-    Version 1.31 computes LayerNormalization with vector instructions but the fused operator
-    without: 0.35 against 2.0 ms for 1024 tokens of width 384. The sum is one `Sum`, because
-    ONNX Runtime itself fuses `Add` and LayerNormalization into the slow operator again.
+    ONNX Runtime 1.31 has vector instructions for LayerNormalization but not for the fused
+    operator: 0.35 against 2.0 ms for 1024 tokens of width 384. The sum must be a `Sum`: ONNX
+    Runtime fuses `Add` and LayerNormalization into the slow operator again.
     """
     for node in [n for n in model.graph if n.op_type == "SkipLayerNormalization"]:
         hidden, skip, gamma, beta, *bias = node.inputs
@@ -47,9 +47,9 @@ def vectorize_norms(model: ir.Model) -> None:
 def pass_mask_to_attention(model: ir.Model) -> None:
     """Give MultiHeadAttention the mask itself instead of a bias computed from it.
 
-    Saves seven small nodes per segment. The filter is the lowest finite number, as in the
-    model: a masked token's score is below all others, and a row of nothing but padding
-    stays finite. A bias that says more than what is padding stays (local attention).
+    Saves seven small nodes per segment. The filter value is the lowest finite number, as in the
+    model, so a row of only padding stays finite. A bias that hides more than padding stays
+    (local attention).
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     by_padding = [n for n in attentions if hides_padding_only(n)]
@@ -69,10 +69,10 @@ def pass_mask_to_attention(model: ir.Model) -> None:
 
 
 def pack_attention(model: ir.Model) -> None:
-    """Let attention compute queries, keys and values, where it is given the mask. In place.
+    """Merge the products for queries, keys and values into attention with a mask. In place.
 
-    3 to 5 % of a whole model's time with two threads, in fp32. Once it is done, the products can
-    no longer be made int8.
+    Saves 3 to 5 % of a whole model's time in fp32 with two threads. Merged products cannot be
+    quantized to int8.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     masks = {node: node.inputs[_KEY_PADDING_MASK] for node in attentions}
@@ -81,11 +81,11 @@ def pack_attention(model: ir.Model) -> None:
 
 
 class _Pooling(RewriteRuleClassBase):
-    """A mean over tokens, in five nodes instead of seven and in one order of summing.
+    """A mean over tokens in five nodes instead of seven, always summed in the same order.
 
-    A product with a single row on its left has a kernel of its own, whose order depends on the
-    number of tokens, padding included. With a column, transposed by the product itself, it is
-    the general kernel, which sums in one order. The last bit of a mean is then free of padding.
+    ONNX Runtime has a special kernel for products whose left matrix is a single row. Its order of
+    summing depends on the number of tokens, padding included. A transposed column takes the
+    general kernel, which always sums in the same order.
     """
 
     def pattern(self, op: Any, mask: Any, hidden: Any, across: Any, one: Any, along: Any) -> Any:
@@ -118,7 +118,7 @@ class _Pooling(RewriteRuleClassBase):
         along: ir.Value,
         **_values: ir.Value,
     ) -> ir.Value:
-        # A row of nothing but padding stays 0.
+        # The mean of a row of only padding is 0.
         shares = op.LpNormalization(op.Cast(mask, to=_FLOAT), p=1, axis=-1)
         column = op.Unsqueeze(shares, along)
         product = op.FusedMatMul(column, hidden, transA=1, _domain=CONTRIB)
@@ -129,5 +129,5 @@ _POOLING = RewriteRuleSet([_Pooling.rule()])
 
 
 def fix_order_of_pooling(model: ir.Model) -> None:
-    """Keep padding out of the last bit of a mean over tokens; see `_Pooling`."""
+    """Make means over tokens independent of padding to the last bit, see `_Pooling`."""
     _POOLING.apply_to_model(model)

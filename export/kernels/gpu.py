@@ -1,4 +1,4 @@
-"""Rewrites of a fused graph for the kernels of ONNX Runtime's CUDA provider."""
+"""Rewriting a fused graph for the kernels of ONNX Runtime's CUDA provider."""
 
 import numpy as np
 import onnx_ir as ir
@@ -11,26 +11,26 @@ from serve.bundle.manifest import ATTENTION_MASK
 
 
 def suit_gpu(model: ir.Model) -> None:
-    """Leave few, large kernels: at small batches their number is what a GPU's time goes into.
+    """Reduce the number of kernels, which decides a GPU's time at small batches. In place.
 
-    SkipLayerNormalization stays: what is slow on the CPU is one kernel here. In place.
+    SkipLayerNormalization stays, unlike on the CPU: CUDA runs it as one kernel.
     """
-    # CUDA sums whole numbers by way of cuDNN and two conversions, fractions in one kernel.
+    # CUDA sums integers with cuDNN and two conversions, but floats with one kernel.
     pack_attention(model, counted_in=ir.DataType.FLOAT)
     drop_unread_sums(model)
     RemoveUnusedNodesPass()(model)
 
 
 def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32) -> None:
-    """Let attention compute queries, keys and values, where it hides padding alone. In place.
+    """Merge the products for queries, keys and values into attention. In place.
 
-    It is told lengths instead of a mask. Padding is on the right, so they say the same; and only
-    then does ONNX Runtime choose its fused fp16 kernels, on devices for which it has some (before
-    Hopper). A length cannot overflow, either.
+    Only attention that hides nothing but padding is rewritten. It gets lengths instead of a mask;
+    padding is on the right, so both have the same meaning. ONNX Runtime chooses its fused fp16
+    kernels only with lengths, on devices before Hopper. A length cannot overflow, either.
 
     Args:
         model: a fused graph.
-        counted_in: what real tokens are added up as.
+        counted_in: number type in which tokens are counted.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     found = [n for n in attentions if hides_padding_only(n)]
@@ -39,7 +39,7 @@ def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32)
 
 
 def drop_unread_sums(model: ir.Model) -> None:
-    """Drop SkipLayerNormalization's further outputs, which would be computed and written."""
+    """Drop SkipLayerNormalization's unused outputs, which would be computed and written."""
     for node in [n for n in model.graph if n.op_type == "SkipLayerNormalization"]:
         if any(output.uses() for output in node.outputs[1:]):
             continue
@@ -50,7 +50,7 @@ def drop_unread_sums(model: ir.Model) -> None:
 
 
 def _lengths(model: ir.Model, counted_in: ir.DataType) -> ir.Value:
-    """Return (rows,) int32, the number of real tokens, computed first thing in the graph."""
+    """Return (rows,) int32, the number of real tokens; its nodes are the graph's first."""
     graph = model.graph
     mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
     splice = Splice(model, graph[0])

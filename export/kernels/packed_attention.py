@@ -1,4 +1,4 @@
-"""Queries, keys and values by one product, inside ONNX Runtime's Attention operator."""
+"""One product for queries, keys and values, inside ONNX Runtime's Attention operator."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class _Linear(NamedTuple):
     """A product with constant weights and a constant bias.
 
     Attributes:
-        source: what is multiplied.
+        source: the multiplied value.
         weights: (inputs, outputs).
         bias: (outputs,).
     """
@@ -27,16 +27,15 @@ class _Linear(NamedTuple):
 
 
 def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
-    """Make of three products, three sums and MultiHeadAttention one Attention, where it can be.
+    """Replace three products, three sums and a MultiHeadAttention by one Attention. In place.
 
-    In place.
+    Nodes for which this is not possible stay unchanged.
 
     Args:
         model: the graph.
-        padding: what tells Attention of padding, by the MultiHeadAttention it takes the place of;
-            others stay as they are.
+        padding: mask or lengths for Attention, by the MultiHeadAttention node to replace.
     """
-    for node, told in padding.items():
+    for node, mask in padding.items():
         linear = _packed(node)
         if linear is None:
             continue
@@ -46,7 +45,7 @@ def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
             linear.source,
             splice.constant("weights", linear.weights),
             splice.constant("biases", linear.bias),
-            told,
+            mask,
             attributes={n: node.attributes[n].value for n in _KEPT if n in node.attributes},
             domain=CONTRIB,
         )
@@ -56,7 +55,7 @@ def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
 def _packed(attention: ir.Node) -> _Linear | None:
     """Return one Linear for a MultiHeadAttention's queries, keys and values.
 
-    None if there can be none: between different states, rotary, or without a bias.
+    None if there is no such Linear: different sources, rotary positions, or no bias.
     """
     linears = [_linear(value) for value in attention.inputs[:3]]
     if None in linears:
@@ -68,7 +67,7 @@ def _packed(attention: ir.Node) -> _Linear | None:
 
 
 def _linear(value: ir.Value | None) -> _Linear | None:
-    """Return the Linear that a value is the result of, if it is."""
+    """Return the Linear that computes a value, or None."""
     added = value.producer() if value is not None else None
     if added is None or added.op_type != "Add":
         return None

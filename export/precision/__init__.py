@@ -1,1 +1,1 @@
-"""The int8 and fp16 variants."""
+"""Conversion of fp32 segments to int8 and fp16."""

@@ -1,7 +1,7 @@
-"""fp16 for GPUs: layers and hidden states in half precision, exit heads in full.
+"""fp16 for GPUs: layers and hidden states in half precision, exit heads in full precision.
 
-A head costs next to nothing, and what an exit rule reads of it is the difference of logits that
-may be close; so pooling, pooler and classifier stay fp32.
+Exit rules read differences between logits that may be close, and a head costs almost nothing.
+Pooling, pooler and classifier therefore stay fp32.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ import onnx_ir as ir
 from export.graph.splice import Splice
 from serve.bundle.manifest import HIDDEN_OUT
 
-_OF_ANGLES = ("Cos", "Sin")
-_WHOLE = (ir.DataType.INT32, ir.DataType.INT64)
+_ANGLE_OPS = ("Cos", "Sin")
+_INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 _FLOAT, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -29,31 +29,31 @@ def halve(segment: ir.Model) -> ir.Model:
         if node in layers:
             _halve_node(node)
     _halve_weights(model, layers)
-    _narrow_for_layers(model, layers)
-    _widen_for_heads(model, layers)
+    _cast_inputs(model, layers, _FLOAT, _HALF)
+    _cast_inputs(model, {n for n in graph if n not in layers}, _HALF, _FLOAT)
     return model
 
 
 def _is_exact(node: ir.Node) -> bool:
-    """Tell whether fp16 is too coarse for what a node is made from.
+    """Return whether fp16 is too coarse for a node's inputs.
 
-    Angles of rotary positions reach the hundreds, where it knows no fractions of a degree; what
-    becomes a whole number may be a count, and beyond 2048 it does not know each of them.
+    Angles of rotary positions reach the hundreds, where fp16 has no fractions of a degree. A value
+    cast to an integer may be a count, and fp16 cannot represent every integer beyond 2048.
     """
     if node.op_type == "Cast":
-        return node.attributes["to"].as_int() in _WHOLE
-    return node.op_type in _OF_ANGLES
+        return node.attributes["to"].as_int() in _INTEGERS
+    return node.op_type in _ANGLE_OPS
 
 
 def _ancestors(*values: ir.Value) -> set[ir.Node]:
     """Return every node that the values are computed from."""
     found: set[ir.Node] = set()
-    waiting = [*values]
-    while waiting:
-        node = waiting.pop().producer()
+    pending = [*values]
+    while pending:
+        node = pending.pop().producer()
         if node is not None and node not in found:
             found.add(node)
-            waiting.extend(source for source in node.inputs if source is not None)
+            pending.extend(source for source in node.inputs if source is not None)
     return found
 
 
@@ -70,7 +70,7 @@ def _retype(value: ir.Value) -> None:
 
 
 def _halve_weights(model: ir.Model, layers: set[ir.Node]) -> None:
-    """Give the layers fp16 copies of their weights; the exporter may share one with a head."""
+    """Give the layers fp16 copies of their weights; a head may share a weight with a layer."""
     graph = model.graph
     for value in list(graph.initializers.values()):
         uses = [(node, index) for node, index in value.uses() if node in layers]
@@ -87,7 +87,7 @@ def _halve_weights(model: ir.Model, layers: set[ir.Node]) -> None:
 
 def _half_copy(value: ir.Value) -> ir.Value:
     assert value.const_value is not None
-    # A mask's filter, the lowest fp32 number, must stay finite.
+    # The filter value of a mask, the lowest fp32 number, must stay finite.
     array = np.clip(value.const_value.numpy(), -_LARGEST, _LARGEST).astype(np.float16)
     name = f"{value.name}.half"
     tensor = ir.tensor(array, name=name)
@@ -95,19 +95,10 @@ def _half_copy(value: ir.Value) -> ir.Value:
     return ir.Value(name=name, shape=shape, type=half, const_value=tensor)
 
 
-def _narrow_for_layers(model: ir.Model, layers: set[ir.Node]) -> None:
-    """Put a Cast to fp16 between what stays fp32 and the layers that read it."""
-    _cast_inputs(model, layers, _FLOAT, _HALF)
-
-
-def _widen_for_heads(model: ir.Model, layers: set[ir.Node]) -> None:
-    """Put a Cast to fp32 between the layers and what reads them outside."""
-    _cast_inputs(model, {n for n in model.graph if n not in layers}, _HALF, _FLOAT)
-
-
 def _cast_inputs(
     model: ir.Model, readers: set[ir.Node], unsuited: ir.DataType, suited: ir.DataType
 ) -> None:
+    """Insert a Cast before every input of the readers that has the unsuited type."""
     for node in [n for n in model.graph if n in readers]:
         for index, value in enumerate(node.inputs):
             if value is not None and value.dtype == unsuited:

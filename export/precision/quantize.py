@@ -1,8 +1,8 @@
-"""int8 for CPUs with VNNI: one scale per token, so that no answer depends on its batch mates.
+"""int8 for CPUs with VNNI: one scale per token, so that rows of a batch do not affect each other.
 
-ONNX Runtime's own dynamic quantization takes one scale over the whole activation tensor; a
-row's result then changes with the rows and the padding beside it. Here every token is divided
-by its own largest magnitude before it becomes uint8, and the product is multiplied by it after.
+ONNX Runtime's dynamic quantization takes one scale over the whole activation tensor, so a row's
+result depends on the other rows and on padding. Here every token is divided by its own largest
+magnitude before quantization to uint8, and the product is multiplied by that magnitude.
 """
 
 from collections import defaultdict
@@ -18,10 +18,10 @@ from serve.bundle.manifest import INPUT_IDS
 
 _INT8_MAX = 127
 _GELU_MINIMUM = -0.17  # -0.16997 at x = -0.7518; in the tanh form -0.17004 at -0.7525
-_MIDDLE = 128  # as much below zero as above
-# GELU has hardly anything below zero: 32 codes for it leave 223 instead of 127 above.
+_MIDDLE = 128  # zero point with equal ranges below and above zero
+# GELU is hardly ever negative: with 32 codes below zero, 223 instead of 127 remain above.
 _GELU_ZERO = 32
-# The code of 0 in what these give.
+# Zero point for the outputs of these operators.
 _ZEROS = {"BiasGelu": _GELU_ZERO, "FastGelu": _GELU_ZERO, "Relu": 0}
 
 
@@ -30,9 +30,9 @@ class _Tokens(NamedTuple):
 
     Attributes:
         codes: (rows, tokens, width) uint8; before a pooler (rows, width).
-        magnitude: the same with width 1: what each token was divided by.
-        step: value of one code, of the divided activation.
-        zero: the code of 0.
+        magnitude: the divisor of each token, of the same shape but with width 1.
+        step: difference between two codes, in units of the divided activation.
+        zero: the zero point, the code of 0.
     """
 
     codes: ir.Value
@@ -51,7 +51,7 @@ def quantize(segment: ir.Model) -> ir.Model:
     words = next((value for value in model.graph.inputs if value.name == INPUT_IDS), None)
     for node in list(model.graph):
         if node.op_type == "Gather" and node.inputs[1] is words:
-            _look_up(model, node)
+            _quantize_lookup(model, node)
     RemoveUnusedNodesPass()(model)
     return model
 
@@ -77,21 +77,21 @@ def _products(graph: ir.Graph) -> dict[ir.Value, list[ir.Node]]:
 
 
 def _is_pooler(node: ir.Node) -> bool:
-    """Tell a head's Linear before the tanh from its small classifier."""
+    """Return whether a Gemm is a head's dense layer before tanh, not its small classifier."""
     return node.op_type == "Gemm" and any(n.op_type == "Tanh" for n, _ in node.outputs[0].uses())
 
 
 def _quantize_tokens(splice: Splice, activation: ir.Value) -> _Tokens:
-    """Divide every token by its magnitude and make it uint8.
+    """Divide every token by its magnitude and quantize it to uint8.
 
-    A token of zeros is 0/0; whatever code that becomes, the product is multiplied by 0.
+    A token of zeros is 0/0. Its code does not matter, because the product is multiplied by 0.
     """
     zero = _zero(activation)
     codes_above = _INT8_MAX if zero == _MIDDLE else 255 - zero
     absolute = splice.op("Abs", activation) if zero == _MIDDLE else activation
     magnitude = splice.op("ReduceMax", absolute, splice.constant("width", np.array([-1])))
     if zero == _GELU_ZERO:
-        # Any less, and the code of GELU's minimum would fall below 0.
+        # With a smaller magnitude the code of GELU's minimum would be below 0.
         least = np.float32(-_GELU_MINIMUM * codes_above / zero)
         magnitude = splice.op("Max", magnitude, splice.constant("least", least))
     divided = splice.op("Div", activation, magnitude)
@@ -107,7 +107,7 @@ def _zero(activation: ir.Value) -> int:
 
 
 def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
-    # A bias of zeros has been dropped.
+    # The exporter drops a bias of zeros.
     bias = node.inputs[2] if node.op_type == "Gemm" and len(node.inputs) > 2 else None
     weights, scales = per_column(_weights(node))
     splice = Splice(model, node)
@@ -125,13 +125,13 @@ def _multiply(model: ir.Model, node: ir.Node, tokens: _Tokens) -> None:
 
 
 def _weights(node: ir.Node) -> NDArray[np.float32]:
-    """Return (inputs, outputs); the exporter writes a Linear outside attention as Gemm(x, W^T)."""
+    """Return (inputs, outputs) weights; a Gemm of the exporter stores them transposed."""
     weights = _constant(node.inputs[1])
     return weights.T if node.op_type == "Gemm" else weights
 
 
-def _look_up(model: ir.Model, node: ir.Node) -> None:
-    """Keep the word embeddings, most of a small model's size, as int8 with a scale per word."""
+def _quantize_lookup(model: ir.Model, node: ir.Node) -> None:
+    """Store word embeddings, most of a small model's size, as int8 with a scale per word."""
     codes, scales = per_column(_constant(node.inputs[0]).T)
     splice = Splice(model, node)
     ids = node.inputs[1]

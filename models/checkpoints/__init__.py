@@ -1,7 +1,7 @@
-"""Reading other people's checkpoints, told by the names of their weights."""
+"""Reading other systems' checkpoints, recognised by the names of their weights."""
 
 from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.formats import Loaded, load
-from models.checkpoints.found import Found
+from models.checkpoints.formats import LoadedCheckpoint, load
+from models.checkpoints.parsed import CheckpointInfo
 
-__all__ = ["Found", "Loaded", "UnusableCheckpoint", "load"]
+__all__ = ["CheckpointInfo", "LoadedCheckpoint", "UnusableCheckpoint", "load"]

@@ -1,9 +1,9 @@
-"""Why a checkpoint cannot be used."""
+"""Errors of reading checkpoints."""
 
 from serve.errors import OfframpError
 
 
 class UnusableCheckpoint(OfframpError):
-    """A folder that holds no checkpoint that can be served; the message says why."""
+    """The folder holds no checkpoint that can be served; the message gives the reason."""
 
     code = "unusable_checkpoint"

@@ -1,4 +1,4 @@
-"""FastBERT (Liu et al. 2020), in the names and with the layer norm of the UER toolkit."""
+"""FastBERT (Liu et al. 2020), with the names and the layer norm of the UER toolkit."""
 
 import re
 from collections.abc import Mapping
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from torch import Tensor
 from transformers import BertConfig
 
-from models.checkpoints.checkpoint import RawCheckpoint
 from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.found import Found, Reading
-from models.checkpoints.settings import state_rule, stated
+from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
+from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.weights import Weights
 from models.heads import AttentionHeadConfig
 from models.multi_exit import ExitConfig
@@ -48,15 +47,15 @@ _LAYER = re.compile(r"transformer\.(\d+)\.")
 
 
 def claims(raw: RawCheckpoint) -> bool:
-    """Tell whether the heads are FastBERT's."""
+    """Return whether the heads are FastBERT's."""
     return raw.weights.has(_HEAD)
 
 
-def read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
-    """Take the checkpoint apart.
+def read(raw: RawCheckpoint) -> ParsedCheckpoint:
+    """Parse the checkpoint.
 
     Raises:
-        UnusableCheckpoint: a setting changes the graph in a way that is not supported.
+        UnusableCheckpoint: a setting asks for an architecture that is not supported.
     """
     _check_settings(raw)
     weights = raw.weights
@@ -69,16 +68,12 @@ def read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
     encoder = _encoder(weights, prefix)
     depth = int(raw.config["layers_num"])
     heads = tuple(
-        weights.take(
-            {
-                f"{new}.{p}": f"classifiers.{layer - 1}.{old}.{p}"
-                for new, old in _HEAD_NAMES.items()
-                for p in ("weight", "bias")
-            }
+        weights.take_modules(
+            {new: f"classifiers.{layer - 1}.{old}" for new, old in _HEAD_NAMES.items()}
         )
         for layer in layers
     )
-    found = Found(
+    info = CheckpointInfo(
         format="FastBERT",
         family="bert",
         labels=labels,
@@ -90,14 +85,14 @@ def read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
             ),
             unbiased_norm=True,
         ),
-        rule=state_rule(rule="normalized_entropy", threshold=raw.config.get("speed")),
-        asked_for='{"rule": "normalized_entropy", "threshold": SPEED}: its speed 0 is never',
-        settings=stated(raw, "pooling", "speed"),
+        rule=stated_rule(rule="normalized_entropy", threshold=raw.config.get("speed")),
+        rule_hint='{"rule": "normalized_entropy", "threshold": SPEED}: its speed 0 is never',
+        settings=raw.settings("pooling", "speed"),
         notes=()
         if len(raw.labels) == num_labels and raw.config.get("id2label")
         else ("FastBERT's files name no labels: add id2label to config.json",),
     )
-    return Reading(found, _config(raw, encoder, labels), encoder, heads)
+    return ParsedCheckpoint(info, _config(raw, encoder, labels), encoder, heads)
 
 
 def _check_settings(raw: RawCheckpoint) -> None:

@@ -1,123 +1,121 @@
-"""Every checkpoint that is recognised. A further format is a module and a line here."""
+"""All supported checkpoint formats. A further format is a module and a line here."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
 from models.checkpoints import (
     elasticbert,
     fastbert,
     highways,
-    own,
+    offramp,
     pabee,
-    plain,
+    plain_classifier,
     sledgehammer,
 )
-from models.checkpoints.assemble import assemble
-from models.checkpoints.checkpoint import RawCheckpoint
+from models.checkpoints.build_model import build_model
 from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.found import Found, Reading
-from models.checkpoints.vocabulary import tokenizer_json
+from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
+from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.checkpoints.tokenizer_files import tokenizer_json
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
 
+# The profile with the rule that the checkpoint states.
 ORIGINAL = "original"
-# Buffers that transformers once saved and computes itself.
+# Buffers that old versions of transformers saved.
 _BUFFERS = r".*(position_ids|token_type_ids|rotary_emb\.inv_freq)$"
 
 
-class Format(NamedTuple):
-    """How a format is told by its keys, and how it is taken apart.
+class Format(Protocol):
+    """The functions of a format's module."""
 
-    Attributes:
-        claims: whether a checkpoint is of this format.
-        read: takes it apart; the second argument asks for DeeBERT's last ramp.
-    """
+    def claims(self, raw: RawCheckpoint) -> bool:
+        """Return whether the names of the weights are this format's."""
+        ...
 
-    claims: Callable[[RawCheckpoint], bool]
-    read: Callable[[RawCheckpoint, bool], Reading]
+    def read(self, raw: RawCheckpoint) -> ParsedCheckpoint:
+        """Parse the checkpoint; raise `UnusableCheckpoint` if it cannot be served."""
+        ...
 
 
-# The first that claims a checkpoint has it: from the particular to the general.
-_FORMATS = (
-    Format(own.claims, own.read),
-    Format(highways.claims, highways.read),
-    Format(elasticbert.claims, elasticbert.read),
-    Format(fastbert.claims, fastbert.read),
-    Format(pabee.claims, pabee.read),
-    Format(sledgehammer.claims, sledgehammer.read),
-    Format(plain.claims, plain.read),
+# The first format that claims a checkpoint reads it, so specific formats come first.
+_FORMATS: tuple[Format, ...] = (
+    offramp,
+    highways,
+    elasticbert,
+    fastbert,
+    pabee,
+    sledgehammer,
+    plain_classifier,
 )
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A checkpoint, ready to be exported, measured or trained on.
+class LoadedCheckpoint:
+    """A checkpoint ready to be exported, measured or trained on.
 
     Attributes:
         model: in float32 and evaluation mode.
-        found: what it is.
-        tokenizer: the content of its `tokenizer.json`.
-        tokenizer_files: what that was made from.
+        info: description of the checkpoint.
+        tokenizer: content of a `tokenizer.json`.
+        tokenizer_files: names of the files that the tokenizer was made from.
     """
 
     model: MultiExitModel
-    found: Found
+    info: CheckpointInfo
     tokenizer: str
     tokenizer_files: str
 
     @property
     def trained_for(self) -> TrainedFor:
-        """What the manifest says of the rule the heads were made for."""
-        method = None if self.found.format == "Offramp" else self.found.format
-        return TrainedFor(method=method, rule=self.found.rule)
+        """The manifest's entry on the rule that the heads were trained for."""
+        method = None if self.info.format == "Offramp" else self.info.format
+        return TrainedFor(method=method, rule=self.info.rule)
 
     @property
     def policy(self) -> Policy:
-        """The policy of a checkpoint without one: never, and the original's rule as a profile."""
-        rule = self.found.rule
+        """The default policy: never exit early; the original's rule is a profile."""
+        rule = self.info.rule
         return Policy(profiles={ORIGINAL: rule} if rule else {})
 
 
-def load(folder: str | Path, last_ramp: bool = False, layers: int | None = None) -> Loaded:
-    """Load any checkpoint that is recognised.
+def load(
+    folder: str | Path, last_ramp: bool = False, layers: int | None = None
+) -> LoadedCheckpoint:
+    """Load a checkpoint of any supported format.
 
     Args:
         folder: config, weights and tokenizer.
-        last_ramp: bring back DeeBERT's last ramp, as an exit before the main head's.
-        layers: keep only so many layers.
+        last_ramp: include DeeBERT's last ramp as an exit before the main head's.
+        layers: keep only the first so many layers.
 
     Raises:
-        UnusableCheckpoint: nothing that is recognised lies there, or it cannot be served; says
-            why.
+        UnusableCheckpoint: no supported checkpoint, or one that cannot be served.
     """
     folder = Path(folder)
-    raw = RawCheckpoint(folder)
+    raw = RawCheckpoint(folder, last_ramp)
     raw.weights.drop(_BUFFERS, "buffers, which are computed")
-    reading = _read(raw, last_ramp)
+    parsed = _parse(raw)
     raw.weights.drop("", "unknown to this format")
-    found = replace(reading.found, dropped=tuple(raw.weights.dropped))
-    reading = replace(reading, found=found)
+    parsed = replace(parsed, info=replace(parsed.info, dropped=tuple(raw.weights.dropped)))
     if layers is not None:
-        reading = reading.cut(layers)
-    return Loaded(
-        assemble(reading),
-        reading.found,
-        *tokenizer_json(folder, reading.found),
+        parsed = parsed.cut(layers)
+    return LoadedCheckpoint(
+        build_model(parsed), parsed.info, *tokenizer_json(folder, parsed.info.format)
     )
 
 
-def _read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
+def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:
     for kind in _FORMATS:
         if kind.claims(raw):
-            reading = kind.read(raw, last_ramp)
-            if last_ramp and not reading.found.exits.second_head:
+            parsed = kind.read(raw)
+            if raw.last_ramp and not parsed.info.exits.second_head:
                 raise UnusableCheckpoint(
-                    f"--last-ramp is for DeeBERT; {raw.folder} is {reading.found.format}"
+                    f"--last-ramp is for DeeBERT; {raw.folder} is {parsed.info.format}"
                 )
-            return reading
+            return parsed
     raise UnusableCheckpoint(
         f"{raw.folder} is no classifier that is recognised: its weights have neither exits of a "
         "known system nor a `classifier`. A bare encoder can be given exits by `offramp train`"

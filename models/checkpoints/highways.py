@@ -1,156 +1,162 @@
 """DeeBERT (Xin et al. 2020) and BERxiT (Xin et al. 2021): a "highway" after every layer.
 
-Both keep a ramp for the last layer too, which no loss ever trains. BERxiT never asks it; DeeBERT
-does, and lets it answer if it is sure enough. Offramp leaves it out: after the last layer the main
-head answers. `last_ramp` brings it back as an exit of its own, to compare with the original.
+Both systems also save a highway, or ramp, for the last layer, which no loss trains. BERxiT never
+uses this last ramp. DeeBERT tests it and lets it answer if it is confident enough. Offramp leaves
+the last ramp out, so the main head answers after the last layer. `last_ramp` includes it as an
+exit of its own, to compare with the original.
 """
+
+from dataclasses import replace
+from typing import NamedTuple
 
 from torch import Tensor
 
-from models.checkpoints.checkpoint import RawCheckpoint
 from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.found import Found, Reading
-from models.checkpoints.settings import state_rule, stated
+from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
+from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.weights import Weights
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 
-# Where each family keeps its highways, and what it calls dense layer and main dense layer.
-_HIGHWAYS = {
-    "bert": ("bert.encoder", "pooler.dense", "bert.pooler.dense"),
-    "roberta": ("roberta.encoder", "pooler.dense", "roberta.pooler.dense"),
-    "albert": ("albert.encoder", "pooler.dense", "albert.pooler"),
-    "distilbert": ("distilbert.transformer", "pre_classifier", "pre_classifier"),
+
+class _Names(NamedTuple):
+    """Names of the weights in one family.
+
+    Attributes:
+        stack: the module that holds the highways.
+        dense: the dense layer inside a highway.
+        main_dense: the main head's dense layer.
+    """
+
+    stack: str
+    dense: str
+    main_dense: str
+
+
+_NAMES = {
+    "bert": _Names("bert.encoder", "pooler.dense", "bert.pooler.dense"),
+    "roberta": _Names("roberta.encoder", "pooler.dense", "roberta.pooler.dense"),
+    "albert": _Names("albert.encoder", "pooler.dense", "albert.pooler"),
+    "distilbert": _Names("distilbert.transformer", "pre_classifier", "pre_classifier"),
 }
-# BERxiT's own default: it leaves early unless told otherwise.
+# BERxiT's default threshold on the predicted error.
 _LEARNED_THRESHOLD = 0.005
 
 
 def claims(raw: RawCheckpoint) -> bool:
-    """Tell whether there are highways."""
+    """Return whether there are highways."""
     return _family(raw.weights) is not None
 
 
-def read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
-    """Take the checkpoint apart.
+def read(raw: RawCheckpoint) -> ParsedCheckpoint:
+    """Parse the checkpoint.
 
     Raises:
         UnusableCheckpoint: weights are missing, or the last ramp is wanted of a BERxiT.
     """
     weights, family = raw.weights, str(_family(raw.weights))
-    place, _, _ = _HIGHWAYS[family]
-    if weights.has(r"core\.|.*\.lte_classifier\.") or family in ("albert", "distilbert"):
-        return _read_berxit(raw, family, last_ramp)
+    is_berxit = weights.has(r"core\.|.*\.lte_classifier\.") or family in ("albert", "distilbert")
+    if is_berxit:
+        _prepare_berxit(raw)
     config = raw.encoder_config(family)
     depth = config.num_hidden_layers
-    exits, heads = _ramps(raw, family, depth if last_ramp else depth - 1)
-    if not last_ramp:
-        why = "the last layer's ramp is never trained; the main head answers there"
-        weights.drop(rf"{place}\.highway\.{depth - 1}\.", why, f"{place}.highway.{depth - 1}.*")
-    found = Found(
-        format="DeeBERT",
-        family=family,
-        labels=raw.labels,
-        depth=depth,
-        exits=ExitConfig(
-            exits=(*exits, depth + last_ramp),
-            task=raw.task,
-            head=HeadConfig(pooling="first"),
-            second_head=last_ramp,
-        ),
-        rule=state_rule(rule="entropy", threshold=raw.config.get("early_exit_entropy")),
-        asked_for='{"rule": "entropy", "threshold": T}: leaves below T nats',
-        settings=stated(raw, "finetuning_task", "early_exit_entropy"),
-        notes=_last_ramp_notes(depth) if last_ramp else (),
+    exits, heads = _ramps(weights, family, depth if raw.last_ramp else depth - 1)
+    if not raw.last_ramp:
+        use = "asked" if is_berxit else "trained"
+        why = f"the last layer's ramp is never {use}; the main head answers there"
+        stack = _NAMES[family].stack
+        weights.drop(rf"{stack}\.highway\.{depth - 1}\.", why, f"{stack}.highway.{depth - 1}.*")
+    heads.append(_head(weights, _NAMES[family].main_dense, "classifier"))
+    exit_config = ExitConfig(
+        exits=(*exits, depth + raw.last_ramp),
+        task=raw.task,
+        head=HeadConfig(pooling="first"),
+        second_head=raw.last_ramp,
     )
-    heads.append(_main_head(weights, family))
-    return Reading(found, config, weights.take_all(f"{family}."), tuple(heads))
+    info = CheckpointInfo("DeeBERT", family, raw.labels, depth, exit_config)
+    info = _describe_berxit(raw, info, heads) if is_berxit else _describe_deebert(raw, info)
+    return ParsedCheckpoint(info, config, weights.take_all(f"{family}."), tuple(heads))
 
 
-def _read_berxit(raw: RawCheckpoint, family: str, last_ramp: bool) -> Reading:
-    if last_ramp:
+def _prepare_berxit(raw: RawCheckpoint) -> None:
+    if raw.last_ramp:
         raise UnusableCheckpoint(
             "--last-ramp is for DeeBERT: BERxiT itself never asks its last ramp"
         )
-    weights, (place, _, _) = raw.weights, _HIGHWAYS[family]
-    weights.drop(r"core\.", "the encoder once more, under another name", "core.*")
-    weights.drop(r"distilbert\.encoder\.", "the same layers under another name")
-    config = raw.encoder_config(family)
-    depth = config.num_hidden_layers
-    exits, heads = _ramps(raw, family, depth - 1)
-    why = "the last layer's ramp is never asked; the main head answers there"
-    weights.drop(rf"{place}\.highway\.{depth - 1}\.", why, f"{place}.highway.{depth - 1}.*")
-    heads.append(_main_head(weights, family))
-    learned, notes = _learned(raw, f"{place}.lte_classifier", heads)
-    # DistilBERT's ramps hand on what they read, not what their dense layer made of it.
-    source = "pooling" if family == "distilbert" else "pooler"
-    found = Found(
+    raw.weights.drop(r"core\.", "the encoder once more, under another name", "core.*")
+    raw.weights.drop(r"distilbert\.encoder\.", "the same layers under another name")
+
+
+def _describe_deebert(raw: RawCheckpoint, info: CheckpointInfo) -> CheckpointInfo:
+    depth = info.depth
+    note = (
+        f"--last-ramp: exit {depth} is the last layer's ramp, which was never trained, and exit "
+        f"{depth + 1} the main head after the same layer: read its exit layer as {depth}"
+    )
+    return replace(
+        info,
+        rule=stated_rule(rule="entropy", threshold=raw.config.get("early_exit_entropy")),
+        rule_hint='{"rule": "entropy", "threshold": T}: leaves below T nats',
+        settings=raw.settings("finetuning_task", "early_exit_entropy"),
+        notes=(note,) if raw.last_ramp else (),
+    )
+
+
+def _describe_berxit(
+    raw: RawCheckpoint, info: CheckpointInfo, heads: list[dict[str, Tensor]]
+) -> CheckpointInfo:
+    learned, notes = _add_uncertainty(raw, f"{_NAMES[info.family].stack}.lte_classifier", heads)
+    distilbert = info.family == "distilbert"
+    # DistilBERT's ramps predict the error from the first token, not from their dense layer.
+    source = "pooling" if distilbert else "pooler"
+    head = info.exits.head.model_copy(
+        update={
+            "activation": "relu" if distilbert else "tanh",
+            "uncertainty": source if learned else None,
+        }
+    )
+    hint = '{"rule": "entropy", "threshold": T}: leaves below T nats'
+    if learned:
+        hint = '{"rule": "learned", "threshold": T}: leaves where the predicted error is below T'
+    return replace(
+        info,
         format="BERxiT",
-        family=family,
-        labels=raw.labels,
-        depth=depth,
-        exits=ExitConfig(
-            exits=(*exits, depth),
-            task=raw.task,
-            head=HeadConfig(
-                pooling="first",
-                activation="relu" if family == "distilbert" else "tanh",
-                uncertainty=source if learned else None,  # type: ignore[arg-type]
-            ),
-        ),
-        rule=state_rule(rule="learned", threshold=_LEARNED_THRESHOLD) if learned else None,
-        asked_for='{"rule": "learned", "threshold": T}: leaves where the predicted error is below T'
-        if learned
-        else '{"rule": "entropy", "threshold": T}: leaves below T nats',
-        settings=stated(raw, "finetuning_task", "divide", "train_routine"),
+        exits=info.exits.model_copy(update={"head": head}),
+        rule=stated_rule(rule="learned", threshold=_LEARNED_THRESHOLD) if learned else None,
+        rule_hint=hint,
+        settings=raw.settings("finetuning_task", "divide", "train_routine"),
         notes=notes,
     )
-    return Reading(found, config, weights.take_all(f"{family}."), tuple(heads))
 
 
 def _family(weights: Weights) -> str | None:
-    return next(
-        (f for f, (place, _, _) in _HIGHWAYS.items() if weights.has(rf"{place}\.highway\.\d")), None
-    )
+    found = (f for f, names in _NAMES.items() if weights.has(rf"{names.stack}\.highway\.\d"))
+    return next(found, None)
 
 
-def _ramps(
-    raw: RawCheckpoint, family: str, layers: int
-) -> tuple[list[int], list[dict[str, Tensor]]]:
+def _ramps(weights: Weights, family: str, layers: int) -> tuple[list[int], list[dict[str, Tensor]]]:
     """Return the exit layers up to `layers`, and their heads' weights."""
-    place, dense, _ = _HIGHWAYS[family]
-    present = raw.weights.indices(rf"{place}\.highway\.(\d+)\.")
-    exits = [i + 1 for i in present if i < layers]
-    heads = [
-        _head(
-            raw.weights,
-            f"{place}.highway.{layer - 1}.{dense}",
-            f"{place}.highway.{layer - 1}.classifier",
-        )
-        for layer in exits
-    ]
-    return exits, heads
-
-
-def _main_head(weights: Weights, family: str) -> dict[str, Tensor]:
-    return _head(weights, _HIGHWAYS[family][2], "classifier")
+    place = f"{_NAMES[family].stack}.highway"
+    indices = [i for i in weights.indices(rf"{place}\.(\d+)\.") if i < layers]
+    dense = _NAMES[family].dense
+    heads = [_head(weights, f"{place}.{i}.{dense}", f"{place}.{i}.classifier") for i in indices]
+    return [i + 1 for i in indices], heads
 
 
 def _head(weights: Weights, dense: str, classifier: str) -> dict[str, Tensor]:
-    parts = ("weight", "bias")
-    return weights.take(
-        {f"pooler.{part}": f"{dense}.{part}" for part in parts}
-        | {f"classifier.{part}": f"{classifier}.{part}" for part in parts}
-    )
+    return weights.take_modules({"pooler": dense, "classifier": classifier})
 
 
-def _learned(
+def _add_uncertainty(
     raw: RawCheckpoint, place: str, heads: list[dict[str, Tensor]]
 ) -> tuple[bool, tuple[str, ...]]:
-    """Give every head its copy of the one layer that predicts errors, if it has been trained.
+    """Give every head a copy of the layer that predicts errors, if that layer was trained.
 
-    Its weights are saved trained or not. Training moves its bias, which starts as exactly 0; and
-    a routine that trains it leaves `divide` in the config, or a name that ends in -lte.
+    The layer is saved whether it was trained or not. Training moves its bias, which starts at
+    exactly 0. A training routine for it leaves `divide` in the config, or a name ending in -lte.
+
+    Returns:
+        Whether the layer was trained, and notes for the user.
     """
     if f"{place}.weight" not in raw.weights:
         return False, ()
@@ -160,16 +166,9 @@ def _learned(
         raw.weights.drop(f"{place}\\.", "never trained: its bias is still exactly 0", f"{place}.*")
         warning = "config.json says that the learned exit was trained, but its bias is still 0"
         return False, (warning,) if named else ()
-    learned = raw.weights.take({f"uncertainty.{p}": f"{place}.{p}" for p in ("weight", "bias")})
+    layer = raw.weights.take_modules({"uncertainty": place})
     for head in heads:
-        head.update(learned)
+        head.update(layer)
     if named:
         return True, ()
     return True, ("config.json does not say that the learned exit was trained; its weights do",)
-
-
-def _last_ramp_notes(depth: int) -> tuple[str, ...]:
-    return (
-        f"--last-ramp: exit {depth} is the last layer's ramp, which was never trained, and exit "
-        f"{depth + 1} the main head after the same layer: read its exit layer as {depth}",
-    )

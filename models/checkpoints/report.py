@@ -1,50 +1,50 @@
-"""A checkpoint described for people and for programs."""
+"""The report of `offramp inspect`, as a table and as JSON."""
 
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from models.checkpoints.formats import Loaded
-from models.checkpoints.health import best_saving, warnings
-from models.checkpoints.trial import Trial, try_out
+from models.checkpoints.diagnosis import best_saving, find_warnings
+from models.checkpoints.formats import LoadedCheckpoint
+from models.checkpoints.sample_run import SampleRun, run_samples
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 
 
 class Report(NamedTuple):
-    """A checkpoint, and what was measured in it."""
+    """A checkpoint with the results of its examination."""
 
-    loaded: Loaded
-    trial: Trial
+    loaded: LoadedCheckpoint
+    samples: SampleRun
     warnings: list[str]
 
 
-def examine(loaded: Loaded) -> Report:
-    """Try the checkpoint out and look for what is wrong with it."""
-    trial = try_out(loaded)
-    return Report(loaded, trial, warnings(loaded, trial))
+def examine(loaded: LoadedCheckpoint) -> Report:
+    """Run the checkpoint on samples and look for problems."""
+    samples = run_samples(loaded)
+    return Report(loaded, samples, find_warnings(loaded, samples))
 
 
 def as_json(report: Report) -> dict[str, Any]:
     """Return the report as plain data."""
-    loaded, found = report.loaded, report.loaded.found
+    loaded, info = report.loaded, report.loaded.info
     return {
-        "format": found.format,
-        "family": found.family,
-        "task": found.exits.task,
-        "labels": list(found.labels),
-        "layers": found.depth,
-        "exits": list(found.exits.exits),
-        "head": found.exits.head.model_dump(mode="json"),
-        "rule": None if found.rule is None else found.rule.model_dump(exclude_none=True),
-        "asked_for": found.asked_for,
-        "settings": dict(found.settings),
+        "format": info.format,
+        "family": info.family,
+        "task": info.exits.task,
+        "labels": list(info.labels),
+        "layers": info.depth,
+        "exits": list(info.exits.exits),
+        "head": info.exits.head.model_dump(mode="json"),
+        "rule": None if info.rule is None else info.rule.model_dump(exclude_none=True),
+        "asked_for": info.rule_hint,
+        "settings": dict(info.settings),
         "tokenizer": loaded.tokenizer_files,
         "max_tokens": loaded.model.backbone.max_tokens,
         "parameters": sum(p.numel() for p in loaded.model.parameters()),
-        "dropped": [{"keys": d.keys, "why": d.why} for d in found.dropped],
+        "dropped": [{"keys": d.keys, "why": d.why} for d in info.dropped],
         "agreement": _agreement(report),
         "best_saving": _saving(report),
-        "notes": list(found.notes),
+        "notes": list(info.notes),
         "warnings": report.warnings,
     }
 
@@ -71,7 +71,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("task", f"{facts['task']}: {', '.join(facts['labels'])}"),
         ("exits", ", ".join(map(str, facts["exits"]))),
-        ("heads", describe_head(report.loaded.found.exits.head)),
+        ("heads", describe_head(report.loaded.info.exits.head)),
         ("rule", f"profile `original`: {rule}" if rule else "the checkpoint states none in full"),
         ("ask for", facts["asked_for"]),
         ("settings", settings),
@@ -85,7 +85,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_head(head: AnyHeadConfig) -> str:
-    """Return a head's shape in words."""
+    """Describe a head's shape in words."""
     if isinstance(head, AttentionHeadConfig):
         return f"attention of {head.num_heads} heads over all tokens, width {head.width}"
     parts = {"first": "first token", "mean": "mean of the tokens", "tokens": "every token"}
@@ -98,20 +98,20 @@ def describe_head(head: AnyHeadConfig) -> str:
 
 
 def _agreement(report: Report) -> dict[str, float] | None:
-    """Return each exit's share of samples with the last one's label, where there are several."""
-    exits = report.loaded.found.exits
+    """Return each exit's agreement with the last exit; None for one exit or a regression."""
+    exits = report.loaded.info.exits
     if exits.task == "regression" or len(exits.exits) == 1:
         return None
-    shares = report.trial.agreement.tolist()
+    shares = report.samples.agreement.tolist()
     return {str(layer): round(share, 4) for layer, share in zip(exits.exits, shares, strict=True)}
 
 
 def _saving(report: Report) -> float | None:
-    exits = report.loaded.found.exits
-    one_answer = len(set(report.trial.labels[-1].tolist())) == 1
+    exits = report.loaded.info.exits
+    one_answer = len(set(report.samples.labels[-1].tolist())) == 1
     if exits.task != "single_label" or len(exits.exits) == 1 or one_answer:
         return None
-    return round(best_saving(exits.exits, report.trial), 4)
+    return round(best_saving(exits.exits, report.samples), 4)
 
 
 def _agreement_line(facts: dict[str, Any]) -> str:

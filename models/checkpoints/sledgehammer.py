@@ -1,17 +1,17 @@
-"""Sledgehammer, "The Right Tool for the Job" (Schwartz et al. 2020): recognised, not served."""
+"""Sledgehammer, "The Right Tool for the Job" (Schwartz et al. 2020): recognised, not supported."""
 
-from models.checkpoints.checkpoint import RawCheckpoint
 from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.found import Reading
+from models.checkpoints.parsed import ParsedCheckpoint
+from models.checkpoints.raw_checkpoint import RawCheckpoint
 
 
 def claims(raw: RawCheckpoint) -> bool:
-    """Tell whether heads weigh the pooled states of all layers before them."""
+    """Return whether heads read a weighted sum of the pooled states of all earlier layers."""
     return raw.weights.has(r".*_sum_weights\b") and raw.weights.has(r".*_classification_layers\.")
 
 
-def read(raw: RawCheckpoint, last_ramp: bool) -> Reading:
-    """Refuse it.
+def read(raw: RawCheckpoint) -> ParsedCheckpoint:
+    """Refuse the checkpoint.
 
     Raises:
         UnusableCheckpoint: always.

@@ -1,4 +1,4 @@
-"""Weights as they lie in a checkpoint's folder, and which of them have been used."""
+"""A checkpoint's weights: reading the files, and keeping track of which weights are used."""
 
 import json
 import re
@@ -13,30 +13,30 @@ from torch import Tensor
 
 from models.checkpoints.errors import UnusableCheckpoint
 
-# In the order in which they are looked for.
+# Weight files, in order of preference.
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 FASTBERT = "fastbert.bin"
 WEIGHT_FILES = (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX, FASTBERT)
 
 
-class Dropped(NamedTuple):
-    """Weights of a checkpoint that are not used, and why."""
+class DroppedWeights(NamedTuple):
+    """Names of unused weights, and the reason."""
 
     keys: str
     why: str
 
 
 class Weights:
-    """A checkpoint's weights, each to be taken or dropped once.
+    """A checkpoint's weights; a reader takes or drops each of them once.
 
     Attributes:
-        dropped: what has been dropped so far.
+        dropped: the weights dropped so far.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._left = dict(tensors)
-        self.dropped: list[Dropped] = []
+        self.dropped: list[DroppedWeights] = []
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
@@ -45,21 +45,21 @@ class Weights:
         return iter(self._left)
 
     def has(self, pattern: str) -> bool:
-        """Tell whether any weight's name begins with what the pattern describes."""
+        """Return whether the pattern matches the beginning of any weight's name."""
         return any(re.match(pattern, name) for name in self._left)
 
     def peek(self, name: str) -> Tensor:
         """Return a weight without taking it.
 
         Raises:
-            UnusableCheckpoint: there is none of that name.
+            UnusableCheckpoint: there is no weight of that name.
         """
         if name not in self._left:
             raise UnusableCheckpoint(f"the checkpoint has no {name}: is it complete?")
         return self._left[name]
 
     def take(self, names: Mapping[str, str]) -> dict[str, Tensor]:
-        """Return weights under other names; (new: stored).
+        """Take weights and return them under other names; `names` maps new to stored names.
 
         Raises:
             UnusableCheckpoint: one of them is missing.
@@ -69,41 +69,46 @@ class Weights:
             self._left.pop(stored, None)
         return found
 
+    def take_modules(self, names: Mapping[str, str]) -> dict[str, Tensor]:
+        """Take weight and bias of modules; `names` maps new to stored module names."""
+        parts = ("weight", "bias")
+        return self.take({f"{new}.{p}": f"{old}.{p}" for new, old in names.items() for p in parts})
+
     def take_all(self, prefix: str) -> dict[str, Tensor]:
-        """Return every weight whose name begins with the prefix, named without it."""
+        """Take all weights whose names begin with the prefix; return them without the prefix."""
         found = {n: tensor for n, tensor in self._left.items() if n.startswith(prefix)}
         for name in found:
             del self._left[name]
         return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
 
     def indices(self, pattern: str) -> list[int]:
-        """Return the distinct numbers that a pattern's one group finds in the names, sorted."""
+        """Return the distinct numbers in the names that the pattern's group matches, sorted."""
         found = (re.match(pattern, name) for name in self._left)
         return sorted({int(match[1]) for match in found if match})
 
     def drop(self, pattern: str, why: str, keys: str | None = None) -> None:
-        """Leave out every weight whose name begins with what the pattern describes.
+        """Drop all weights with names that the pattern matches at the beginning.
 
         Args:
             pattern: a regular expression.
-            why: for the user.
-            keys: how to name what was dropped; the first name and how many more if absent.
+            why: the reason, for the user.
+            keys: name of the dropped weights for the user; by default the first name and a count.
         """
         gone = [name for name in self._left if re.match(pattern, name)]
         for name in gone:
             del self._left[name]
         if gone:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-            self.dropped.append(Dropped(keys or f"{gone[0]}{more}", why))
+            self.dropped.append(DroppedWeights(keys or f"{gone[0]}{more}", why))
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Return a checkpoint's weights, in float32.
 
-    Reads safetensors, and PyTorch's own format as data only: nothing in a file is ever run.
+    Reads safetensors, and PyTorch's own format without running any code in the file.
 
     Raises:
-        UnusableCheckpoint: there are none, or a file cannot be read as plain weights.
+        UnusableCheckpoint: there are no weights, or a file cannot be read as plain weights.
     """
     name = next((name for name in WEIGHT_FILES if (folder / name).is_file()), None)
     if name is None:
@@ -111,7 +116,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     tensors = _read(folder / name)
     if all(key.startswith("module.") for key in tensors):  # saved from DataParallel
         tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-    return {_modern(key): _float32(tensor) for key, tensor in tensors.items()}
+    return {_modern_name(key): _float32(tensor) for key, tensor in tensors.items()}
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -129,7 +134,7 @@ def _read(path: Path) -> dict[str, Tensor]:
 def _read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file may raise anything
+    except Exception as error:  # damaged files raise various errors
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnusableCheckpoint(
             f"{path} cannot be read as plain weights, and nothing else in it is run: {reason}. "
@@ -141,8 +146,8 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _modern(key: str) -> str:
-    """Return what transformers calls a layer norm's weights today."""
+def _modern_name(key: str) -> str:
+    """Return the name that transformers uses today for a layer norm's weights."""
     return re.sub(
         r"(LayerNorm)\.gamma$", r"\1.weight", re.sub(r"(LayerNorm)\.beta$", r"\1.bias", key)
     )

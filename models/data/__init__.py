@@ -1,1 +1,1 @@
-"""Labelled files, and the batches that training and evaluation read."""
+"""Labelled files, and the batches that training and evaluation run."""

@@ -1,4 +1,4 @@
-"""Tags of words to tags of tokens: the first token of each word carries its tag."""
+"""Alignment of words with tokens: the first token of each word carries the word's tag."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,49 +8,49 @@ from tokenizers import Encoding, Tokenizer
 
 from models.data.examples import Word
 
-# What a token has in place of a tag's id where there is nothing to learn; torch's default.
+# In place of a tag id for tokens without one; the default `ignore_index` of torch's losses.
 IGNORED = -100
 
 
-class Tagging(NamedTuple):
-    """What the tokens of one text are to be.
+class TokenTags(NamedTuple):
+    """The tags of one text's tokens.
 
     Attributes:
-        tags: (tokens,) tag ids; `IGNORED` for special tokens and all but a word's first.
-        counted: (tokens,) whether the token is part of the text.
+        tags: (tokens,) tag ids; `IGNORED` for special tokens and all but a word's first token.
+        in_text: (tokens,) false for special tokens.
     """
 
     tags: list[int]
-    counted: list[bool]
+    in_text: list[bool]
 
 
 def tag_tokens(
     path: Path, texts: Iterable[tuple[str, list[Word]]], max_tokens: int
-) -> list[Tagging]:
-    """Align tagged words with tokens; words beyond `max_tokens` tokens are left out.
+) -> list[TokenTags]:
+    """Return the tags of each text's tokens; words beyond `max_tokens` tokens are left out.
 
     Args:
         path: a `tokenizer.json`.
-        texts: each with its words in order.
-        max_tokens: special tokens included.
+        texts: texts, each with its words in order.
+        max_tokens: longest input in tokens, special tokens included.
     """
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
     pairs = list(texts)
     encodings = tokenizer.encode_batch([text for text, _ in pairs])
-    return [_tagging(e, words) for e, (_, words) in zip(encodings, pairs, strict=True)]
+    return [_token_tags(e, words) for e, (_, words) in zip(encodings, pairs, strict=True)]
 
 
-def _tagging(encoding: Encoding, words: Sequence[Word]) -> Tagging:
-    counted = [not special for special in encoding.special_tokens_mask]
-    tags = [IGNORED] * len(counted)
-    place = 0
+def _token_tags(encoding: Encoding, words: Sequence[Word]) -> TokenTags:
+    in_text = [not special for special in encoding.special_tokens_mask]
+    tags = [IGNORED] * len(in_text)
+    current = 0
     for token, (start, end) in enumerate(encoding.offsets):
-        # A token may begin with the space before its word, and special ones have no width.
-        while place < len(words) and words[place].end <= start:
-            place += 1
-        if place < len(words) and words[place].start < end > start:
-            tags[token] = words[place].tag
-            place += 1
-    return Tagging(tags, counted)
+        # A token may begin with the space before its word. Special tokens have no width.
+        while current < len(words) and words[current].end <= start:
+            current += 1
+        if current < len(words) and words[current].start < end > start:
+            tags[token] = words[current].tag
+            current += 1
+    return TokenTags(tags, in_text)

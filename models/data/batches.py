@@ -10,8 +10,8 @@ from torch import Tensor
 from models.data.alignment import IGNORED
 from models.data.encoding import EncodedRow
 
-# Rows are sorted by length within a pool of this many batches: almost no padding,
-# yet batches differ from epoch to epoch.
+# Rows are sorted by length within a pool of this many batches. There is almost no padding, and
+# batches still differ from epoch to epoch.
 POOL_BATCHES = 50
 
 
@@ -22,8 +22,8 @@ class Batch(NamedTuple):
         input_ids: (rows, tokens).
         attention_mask: (rows, tokens), 1 for real tokens, 0 for padding.
         token_type_ids: (rows, tokens).
-        labels: (rows,) label ids, or values in float32; (rows, labels) float32 where a row has
-            any number of labels; (rows, tokens) tag ids, `IGNORED` where there is none.
+        labels: (rows,) label ids; (rows,) float32 values of a regression; (rows, labels) float32
+            marks of several labels; (rows, tokens) tag ids, `IGNORED` where there is none.
     """
 
     input_ids: Tensor
@@ -39,12 +39,12 @@ class Batch(NamedTuple):
 def shuffled_batches(
     lengths: Sequence[int], batch_size: int, seed: int, epoch: int
 ) -> list[list[int]]:
-    """Return an epoch's batches as row numbers; the same seed and epoch give the same ones.
+    """Return an epoch's batches as row numbers, determined by seed and epoch.
 
     Args:
         lengths: tokens per row.
         batch_size: rows per batch; a pool's last batch may be smaller.
-        seed: of the run.
+        seed: the run's seed.
         epoch: counted from 0.
     """
     rng = np.random.default_rng([seed, epoch])
@@ -63,7 +63,7 @@ def sorted_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
 
 
 def collate(rows: Sequence[EncodedRow], pad_id: int) -> Batch:
-    """Pad rows to the longest of them."""
+    """Pad rows to the length of the longest."""
     width = max(len(row.ids) for row in rows)
     input_ids = torch.full((len(rows), width), pad_id)
     attention_mask = torch.zeros((len(rows), width), dtype=torch.long)

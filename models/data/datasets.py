@@ -1,13 +1,11 @@
-"""A labelled file as one task's examples, and which task a file is for."""
+"""Reading a labelled file for a task, and detecting a file's task."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from models.data.examples import LABELS_COLUMNS, VALUE_COLUMNS, Example, read_rows
-from models.data.records import read_records
-from models.data.sentences import CONLL, TAG_COLUMNS, has_tag_header, read_sentences
-from models.data.targets import (
+from models.data.labels import (
     as_number,
     label_names,
     labels_file,
@@ -18,16 +16,18 @@ from models.data.targets import (
     to_values,
     to_words,
 )
+from models.data.records import read_records
+from models.data.tagged_sentences import CONLL, TAG_COLUMNS, has_tag_header, read_sentences
 from models.errors import UnusableData
 from serve.rules.traits import Task
 
 TASKS: tuple[Task, ...] = get_args(Task)
-# What a regression's one number is called unless the user says otherwise.
+# Default name of a regression's value.
 VALUE_NAME = "score"
 
 
 class Dataset(NamedTuple):
-    """Examples and the names of their labels by id; of a regression, the value's one name."""
+    """Examples, and the names of their labels by id; for a regression, the name of its value."""
 
     labels: list[str]
     examples: list[Example]
@@ -37,9 +37,10 @@ def read_dataset(path: Path, task: Task, labels: Sequence[str] = ()) -> Dataset:
     """Read a file of labelled text.
 
     Args:
-        path: see `models.data.examples` and, for `token`, `models.data.sentences`.
-        task: what its labels mean.
-        labels: their names by id; none takes them from `labels.json`, or from the data.
+        path: formats are in `models.data.examples` and, for `token`,
+            `models.data.tagged_sentences`.
+        task: what the labels mean.
+        labels: label names by id; if empty they come from `labels.json` or from the data.
 
     Raises:
         UnusableData: an unreadable file, or a line that does not fit the task.
@@ -48,19 +49,18 @@ def read_dataset(path: Path, task: Task, labels: Sequence[str] = ()) -> Dataset:
 
 
 def task_of(path: Path) -> Task:
-    """Return the task that a file tells by itself, else `single_label`.
+    """Return the task that a file's form shows, by default `single_label`.
 
-    Token classification is told by the file's suffix, its header or its lists of tags;
-    several labels by a column `labels`; a regression by a column `score` without `label`, or
-    by labels that are all numbers and not all whole ones. `labels.json` beside it may say
-    `"task"`.
+    `"task"` in `labels.json` decides. Token classification shows in the suffix, the header or
+    lists of tags; several labels in a column `labels`; a regression in a column `score` without
+    `label`, or in labels that are numbers but not all whole numbers.
 
     Raises:
         UnusableData: the file cannot be read.
     """
-    said = labels_file(path)
-    if said.get("task") in TASKS:
-        return said["task"]
+    stated = labels_file(path).get("task")
+    if stated in TASKS:
+        return stated
     if path.suffix.lower() in CONLL or (path.is_file() and has_tag_header(path)):
         return "token"
     columns: set[str] = set()
@@ -68,20 +68,20 @@ def task_of(path: Path) -> Task:
     for _, values in read_records(path):
         columns |= values.keys()
         labels.add(str(values.get("label")))
-    return _told_by(columns, labels)
+    return _task_of_columns(columns, labels)
 
 
-def _told_by(columns: set[str], labels: set[str]) -> Task:
+def _task_of_columns(columns: set[str], labels: set[str]) -> Task:
     if columns & set(TAG_COLUMNS):
         return "token"
     if "label" not in columns:
-        return "multi_label" if "labels" in columns else _if("score" in columns)
+        is_value = "score" in columns
+        return (
+            "multi_label" if "labels" in columns else "regression" if is_value else "single_label"
+        )
     numbers = [as_number(label) for label in labels]
-    return _if(None not in numbers and any(not n.is_integer() for n in numbers if n is not None))
-
-
-def _if(regression: bool) -> Task:
-    return "regression" if regression else "single_label"
+    fractions = [n for n in numbers if n is not None and not n.is_integer()]
+    return "regression" if fractions and None not in numbers else "single_label"
 
 
 def _single_label(path: Path, labels: list[str]) -> Dataset:

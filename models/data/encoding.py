@@ -1,4 +1,4 @@
-"""Texts to token ids, by the very code that will tokenize for the served model."""
+"""Texts to token ids, with the tokenization code of the server."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from models.data.alignment import Tagging, tag_tokens
+from models.data.alignment import TokenTags, tag_tokens
 from models.data.examples import Example, Target
 from models.errors import TrainingFailed
 from serve.bundle.loader import TOKENIZER
@@ -23,42 +23,42 @@ class EncodedRow:
     Attributes:
         ids: token ids.
         types: token type ids, 1 for the tokens of a second text.
-        label: the label's id; for each label 1.0 or 0.0; a value; or a list with each token's
-            tag, `IGNORED` where there is none to learn.
-        counted: of token classification, which tokens are not special ones.
+        label: the label's id; 1.0 or 0.0 for each label; a value; or a list with each token's
+            tag, `IGNORED` where there is none.
+        in_text: for token classification, false for special tokens.
     """
 
     ids: list[int]
     types: list[int]
     label: int | tuple[float, ...] | float | list[int]
-    counted: list[bool] | None = None
+    in_text: list[bool] | None = None
 
 
 def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[EncodedRow]:
-    """Tokenize examples with a model folder's tokenizer, cutting each to `max_tokens` tokens.
+    """Tokenize examples with a model folder's tokenizer; cut each to `max_tokens` tokens.
 
     Raises:
         TrainingFailed: the folder has no `tokenizer.json`.
     """
     path = _tokenizer_path(folder)
-    found = TextEncoder(path, max_tokens).encode(
+    encoded = TextEncoder(path, max_tokens).encode(
         [Text(e.text_a, e.text_b) for e in examples], truncate=True
     )
     tagged = [(e.text_a, e.label) for e in examples if isinstance(e.label, list)]
-    taggings = iter(tag_tokens(path, tagged, max_tokens))
+    token_tags = iter(tag_tokens(path, tagged, max_tokens))
     return [
-        _row(tokens, example.label, taggings)
-        for tokens, example in zip(found, examples, strict=True)
+        _row(tokens, example.label, token_tags)
+        for tokens, example in zip(encoded, examples, strict=True)
     ]
 
 
 def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
-    """Write another folder's tokenizer into a model folder, to neither pad nor cut by itself.
+    """Copy a tokenizer into a model folder, without its padding and truncation.
 
     Args:
         source: a transformers folder.
         folder: the model folder.
-        max_tokens: longest input the model takes.
+        max_tokens: longest input of the model.
     """
     tokenizer = Tokenizer.from_file(str(_tokenizer_path(source)))
     tokenizer.no_padding()
@@ -71,11 +71,10 @@ def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
     (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
 
 
-def _row(tokens: Tokens, label: Target, taggings: Iterator[Tagging]) -> EncodedRow:
+def _row(tokens: Tokens, label: Target, token_tags: Iterator[TokenTags]) -> EncodedRow:
     ids, types = tokens.input_ids.tolist(), tokens.token_type_ids.tolist()
     if isinstance(label, list):
-        tagging = next(taggings)
-        return EncodedRow(ids, types, tagging.tags, tagging.counted)
+        return EncodedRow(ids, types, *next(token_tags))
     return EncodedRow(ids, types, label)
 
 

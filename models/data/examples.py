@@ -1,4 +1,4 @@
-"""Labelled texts: which columns of a file mean what."""
+"""Labelled texts: the columns of a data file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,19 +15,19 @@ VALUE_COLUMNS = ("label", "score")
 
 
 class Word(NamedTuple):
-    """A tagged word of a text: its characters from `start` up to `end`, and the tag's id."""
+    """A tagged word of a text: characters `start` up to, not including, `end`, and the tag's id."""
 
     start: int
     end: int
     tag: int
 
 
-# A label's id; for each label 1.0 or 0.0; a regression's value; or a text's tagged words.
+# A label's id; 1.0 or 0.0 for each label; a regression's value; or a text's tagged words.
 Target: TypeAlias = int | tuple[float, ...] | float | list[Word]
 
 
 class Example(NamedTuple):
-    """One text, or a pair of texts, with what is right."""
+    """One text, or a pair of texts, with the correct answer."""
 
     text_a: str
     text_b: str | None
@@ -35,10 +35,10 @@ class Example(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An example whose label is still as the file writes it.
+    """An example with its label as in the file.
 
     Attributes:
-        label: of several labels, either a list or a text with `|` between them.
+        label: several labels are a list, or a text with `|` between them.
     """
 
     line: int
@@ -52,8 +52,8 @@ def read_rows(path: Path, columns: tuple[str, ...] = LABEL_COLUMNS) -> list[Row]
 
     Args:
         path: `.tsv`, `.csv` or `.jsonl`.
-        columns: where the label may be; the first that is there counts. Only a row of
-            `LABELS_COLUMNS` may have none.
+        columns: possible label columns; the first one present is used. Only rows of
+            `LABELS_COLUMNS` may have an empty label.
 
     Raises:
         UnusableData: an unreadable file, a missing column, an empty text, no rows.

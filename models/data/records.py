@@ -1,4 +1,4 @@
-"""Records of a data file with their line numbers, whatever the format."""
+"""Records of a data file with their line numbers, in any of the supported formats."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from models.errors import UnusableData
 
-# The key that the csv module puts fields under for which the header has none.
+# The csv module stores fields beyond the header's last column under this key.
 _SURPLUS = "\t"
 
 Record: TypeAlias = tuple[int, Mapping[str, object]]  # line number, values by column
@@ -21,7 +21,8 @@ def read_records(path: Path) -> Iterator[Record]:
     `.jsonl` and `.json` hold one object per line. All are UTF-8.
 
     Raises:
-        UnusableData: no such file or format, not UTF-8, or a line that is no JSON object.
+        UnusableData: a missing file, an unknown suffix, not UTF-8, or a line that is no JSON
+            object.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -53,7 +54,7 @@ def _comma_separated(path: Path) -> Iterator[Record]:
 
 
 def _check_surplus(path: Path, line: int, fields: Sequence[str]) -> None:
-    # Left out without a word, they would be the rest of a text with a separator in it.
+    # Such fields are usually the rest of a text that contains the separator.
     if any(field.strip() for field in fields):
         raise UnusableData(
             f"{path} line {line}: {fields[0][:40]!r} is beyond the header's last column; no text "

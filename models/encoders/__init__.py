@@ -1,1 +1,1 @@
-"""The transformer encoders that can be given exits."""
+"""Transformer encoders under one interface: embeddings, then single layers."""

@@ -1,64 +1,68 @@
-"""What a multi-exit model needs of a transformers encoder."""
+"""The common interface of all encoders: embeddings, then layers that run one at a time."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 
-class Backbone(Protocol):
-    """An encoder taken apart: embeddings, then layers called one at a time.
+class Backbone(ABC):
+    """A transformers encoder whose layers can be run one at a time.
 
-    What padding gets is of no meaning, and what a real token gets is free of it: the same as
-    if its text were alone.
+    A token's result never depends on padding: it is the same as if its text ran alone. Results
+    at padded positions have no meaning.
 
     Attributes:
+        encoder: the whole encoder.
         has_token_types: whether `embed` uses token type ids.
-        shared: whether all layers are one, run again and again.
+        shared: whether all layers are the same layer, run repeatedly.
     """
 
-    has_token_types: bool
-    shared: bool
+    encoder: PreTrainedModel
+    has_token_types = False
+    shared = False
+
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        self.encoder = encoder
 
     @property
-    def encoder(self) -> PreTrainedModel:
-        """What was taken apart."""
-        ...
+    @abstractmethod
+    def layers(self) -> Sequence[nn.Module] | nn.ModuleList:
+        """The transformer layers in order."""
 
     @property
     def depth(self) -> int:
         """Number of transformer layers."""
-        ...
+        return len(self.layers)
 
     @property
     def max_tokens(self) -> int:
         """Longest text, special tokens included."""
-        ...
+        limit: int = self.encoder.config.max_position_embeddings
+        return limit
 
+    @abstractmethod
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
     ) -> Tensor:
         """Return (rows, tokens, width) hidden states before layer 1 for (rows, tokens) ids."""
-        ...
-
-    def read(self, hidden: Tensor) -> Tensor:
-        """Return what an exit head reads of (rows, tokens, width) hidden states.
-
-        The states themselves, unless the encoder normalises what leaves it (ModernBERT).
-        """
-        ...
 
     def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Run the layer with this index, counted from 0.
+        """Run one layer.
 
         Args:
-            index: which layer.
+            index: counted from 0.
             hidden: (rows, tokens, width).
-            attention_mask: (rows, tokens), 1 for real tokens, 0 for padding, which is on the
-                right.
+            attention_mask: (rows, tokens), 1 for real tokens, 0 for padding on the right.
         """
-        ...
+        output: Tensor = self.layers[index](hidden, additive_mask(attention_mask, hidden.dtype))
+        return output
+
+    def head_input(self, hidden: Tensor) -> Tensor:
+        """Return (rows, tokens, width): the hidden states as an exit head reads them."""
+        return hidden
 
 
 def additive_mask(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,8 +1,8 @@
-"""BERT as a backbone."""
+"""BERT, and the base class of the families that are built like it."""
 
 from typing import TypeAlias
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
     BertModel,
     ElectraModel,
@@ -11,30 +11,23 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from models.encoders.backbone import additive_mask
+from models.encoders.backbone import Backbone
 
-_BuiltAlike: TypeAlias = BertModel | ElectraModel | MobileBertModel | RobertaModel | XLMRobertaModel
+_BertLike: TypeAlias = BertModel | ElectraModel | MobileBertModel | RobertaModel | XLMRobertaModel
 
 
-class BertBackbone:
-    """BERT and what shares its modules: MiniLM, and ElasticBERT under other weight names.
+class BertBackbone(Backbone):
+    """BERT and models of the same modules: MiniLM, and ElasticBERT under other weight names."""
 
-    Families built in the same way derive from this and say what they do otherwise.
-    """
+    encoder: _BertLike
 
-    shared = False
-
-    def __init__(self, encoder: _BuiltAlike) -> None:
-        self.encoder = encoder
+    def __init__(self, encoder: _BertLike) -> None:
+        super().__init__(encoder)
         self.has_token_types = encoder.config.type_vocab_size > 1
 
     @property
-    def depth(self) -> int:
-        return len(self.encoder.encoder.layer)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.encoder.config.max_position_embeddings
+    def layers(self) -> nn.ModuleList:
+        return self.encoder.encoder.layer
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
@@ -43,14 +36,7 @@ class BertBackbone:
         return self.encoder.embeddings(input_ids=input_ids, token_type_ids=types)
 
     def token_types(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        """Return token types, or (1, 1) zeros where there are none or only one exists."""
+        """Return the given token types, or (1, 1) zeros if there are none or only one type."""
         if token_type_ids is None or not self.has_token_types:
             return input_ids.new_zeros(1, 1)
         return token_type_ids
-
-    def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        bias = additive_mask(attention_mask, hidden.dtype)
-        return self.encoder.encoder.layer[index](hidden, bias)
-
-    def read(self, hidden: Tensor) -> Tensor:
-        return hidden

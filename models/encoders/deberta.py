@@ -1,28 +1,26 @@
-"""DeBERTa, version 2 and 3, as a backbone."""
+"""DeBERTa, versions 2 and 3."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DebertaV2Model
 from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 
+from models.encoders.backbone import Backbone
 
-class DebertaBackbone:
-    """DeBERTa-v2 and -v3: attention also by relative position, in buckets for far tokens."""
 
-    shared = False
+class DebertaBackbone(Backbone):
+    """DeBERTa-v2 and -v3: attention also by relative position, in buckets for distant tokens."""
+
+    encoder: DebertaV2Model
 
     def __init__(self, encoder: DebertaV2Model) -> None:
-        self.encoder = encoder
+        super().__init__(encoder)
         self.has_token_types = encoder.config.type_vocab_size > 1
         self._buckets = self._bucket_by_distance()
 
     @property
-    def depth(self) -> int:
-        return len(self.encoder.encoder.layer)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.encoder.config.max_position_embeddings
+    def layers(self) -> nn.ModuleList:
+        return self.encoder.encoder.layer
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
@@ -42,14 +40,11 @@ class DebertaBackbone:
             output = stack.conv(hidden, output, attention_mask)
         return output
 
-    def read(self, hidden: Tensor) -> Tensor:
-        return hidden
-
     def _bucket_by_distance(self) -> Tensor | None:
         """Return (2 x longest - 1,): the bucket of every distance, the most negative first.
 
-        A table, because buckets are rounded logarithms: another runtime's, or half precision,
-        would put some tokens in the bucket beside.
+        A bucket is a rounded logarithm. Computed in another runtime or in half precision, some
+        tokens would fall into the neighbouring bucket, so buckets are stored as a table.
         """
         stack = self.encoder.encoder
         if not stack.relative_attention:

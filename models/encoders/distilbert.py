@@ -1,36 +1,21 @@
-"""DistilBERT as a backbone."""
+"""DistilBERT: BERT with half the layers and without token types."""
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DistilBertModel
 
-from models.encoders.backbone import additive_mask
+from models.encoders.backbone import Backbone
 
 
-class DistilBertBackbone:
-    """DistilBERT: every other layer of BERT, and no token types."""
+class DistilBertBackbone(Backbone):
+    """DistilBERT's modules under the common interface."""
 
-    has_token_types = False
-    shared = False
-
-    def __init__(self, encoder: DistilBertModel) -> None:
-        self.encoder = encoder
+    encoder: DistilBertModel
 
     @property
-    def depth(self) -> int:
-        return len(self.encoder.transformer.layer)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.encoder.config.max_position_embeddings
+    def layers(self) -> nn.ModuleList:
+        return self.encoder.transformer.layer
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
     ) -> Tensor:
         return self.encoder.embeddings(input_ids)
-
-    def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        bias = additive_mask(attention_mask, hidden.dtype)
-        return self.encoder.transformer.layer[index](hidden, bias)
-
-    def read(self, hidden: Tensor) -> Tensor:
-        return hidden

@@ -1,4 +1,4 @@
-"""ELECTRA as a backbone."""
+"""ELECTRA: BERT whose embeddings may be narrower than its layers."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from models.encoders.bert import BertBackbone
 
 
 class ElectraBackbone(BertBackbone):
-    """BERT whose embeddings may be narrower than its layers, and are then projected."""
+    """BERT's modules, and a projection of narrow embeddings to the layers' width."""
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor

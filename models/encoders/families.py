@@ -1,4 +1,4 @@
-"""The encoder families that can be given exits. A further one is an adapter and a line here."""
+"""The supported encoder families. A further family is a backbone class and a line here."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,29 +45,29 @@ _DEBERTA_SETTINGS = frozenset(
         "share_att_key",
     }
 )
-# As they were called before transformers 5.
+# Names of these settings before transformers 5.
 _MODERNBERT_SETTINGS = frozenset(
     {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}
 )
 
 
 class Family(NamedTuple):
-    """A transformers model class, and the adapter that takes its encoder apart.
+    """A transformers model class and its backbone class.
 
     Attributes:
-        encoder: the class.
-        adapter: what takes an encoder of this class apart.
-        options: what the class is told besides the config, to be an encoder and nothing more.
+        encoder: the transformers class.
+        backbone: builds the common interface around an encoder of that class.
+        options: constructor arguments that leave out the encoder's own pooler.
         settings: keys of config.json that matter, though the config class does not list them.
     """
 
     encoder: type[PreTrainedModel]
-    adapter: Callable[[Any], Backbone]
+    backbone: Callable[[Any], Backbone]
     options: dict[str, Any]
     settings: frozenset[str] = frozenset()
 
 
-# By transformers' model type. MiniLM, ElasticBERT and others of BERT's modules are `bert`.
+# By transformers' model type. MiniLM and ElasticBERT have BERT's modules, so both are `bert`.
 FAMILIES: dict[str, Family] = {
     "albert": Family(AlbertModel, AlbertBackbone, _NO_POOLER),
     "bert": Family(BertModel, BertBackbone, _NO_POOLER),
@@ -85,7 +85,7 @@ def family_of(config: PreTrainedConfig) -> Family:
     """Return the family of an encoder.
 
     Raises:
-        ValueError: it is not supported; names those that are.
+        ValueError: the family is not supported; the message names the supported ones.
     """
     family = FAMILIES.get(config.model_type)
     if family is None:
@@ -105,7 +105,7 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     """Return a pretrained encoder, in float32 and without its own pooler, with these labels.
 
-    Whatever else the folder holds (heads it was pretrained with) is left out without a word.
+    Other weights in the folder, such as pretraining heads, are ignored silently.
 
     Raises:
         ValueError: the family is not supported, or weights of the encoder are missing.
@@ -119,10 +119,10 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
         loaded = family.encoder.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True, **family.options
         )
-    # The signature does not say that it is two things with `output_loading_info`.
-    encoder, found = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
-    if found["missing_keys"]:
-        missing = sorted(found["missing_keys"])
+    # With `output_loading_info` the call returns a pair, which its annotation does not say.
+    encoder, report = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
         raise ValueError(
             f"{len(missing)} weights of the {config.model_type} encoder are missing, "
             f"{missing[0]} for one: is it another model than config.json says?"
@@ -130,14 +130,14 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     return encoder
 
 
-def adapt(encoder: PreTrainedModel) -> Backbone:
-    """Return the adapter for an encoder."""
-    return family_of(encoder.config).adapter(encoder)
+def build_backbone(encoder: PreTrainedModel) -> Backbone:
+    """Return the common interface around an encoder."""
+    return family_of(encoder.config).backbone(encoder)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back transformers' report on weights, and its bar; what matters of it is raised."""
+    """Suppress transformers' report on weights and its progress bar."""
     level, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
     messages.set_verbosity_error()
     messages.disable_progress_bar()

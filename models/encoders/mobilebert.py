@@ -1,4 +1,4 @@
-"""MobileBERT as a backbone."""
+"""MobileBERT: BERT with narrow layers and wide hidden states between them."""
 
 from torch import Tensor
 
@@ -6,10 +6,10 @@ from models.encoders.bert import BertBackbone
 
 
 class MobileBertBackbone(BertBackbone):
-    """BERT with narrow layers, between which hidden states are wide.
+    """BERT's modules; a token's embedding also depends on its neighbours.
 
-    A token's embedding is made of its neighbours' too. The last token of a text has none after
-    it, for which transformers takes zeros; so does this where padding follows.
+    transformers embeds zeros after the last token of a text. Padding that follows the last token
+    is therefore embedded as zeros too.
     """
 
     def embed(

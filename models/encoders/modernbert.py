@@ -1,38 +1,33 @@
-"""ModernBERT as a backbone."""
+"""ModernBERT: rotary positions, and attention that is local in most layers."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import ModernBertModel
 
-from models.encoders.backbone import additive_mask
+from models.encoders.backbone import Backbone, additive_mask
 
 
-class ModernBertBackbone:
-    """ModernBERT: rotary positions, and attention that is local in most layers.
+class ModernBertBackbone(Backbone):
+    """ModernBERT's modules under the common interface.
 
-    Layers normalise what they take, so hidden states between them are not normalised; `read`
-    does that with the encoder's final norm, at every exit as at the last.
+    Layers normalise their input, so hidden states between layers are not normalised. Every exit
+    head reads them through the encoder's final norm.
     """
 
-    has_token_types = False
-    shared = False
+    encoder: ModernBertModel
 
     def __init__(self, encoder: ModernBertModel) -> None:
-        lengthwise = {"dynamic", "longrope"} & set(encoder.rotary_emb.rope_type.values())
-        if lengthwise:
+        by_length = {"dynamic", "longrope"} & set(encoder.rotary_emb.rope_type.values())
+        if by_length:
             raise ValueError(
-                f"rope_type {lengthwise.pop()!r}: only ModernBERT models whose rotary positions "
+                f"rope_type {by_length.pop()!r}: only ModernBERT models whose rotary positions "
                 "do not depend on how long the batch is are supported"
             )
-        self.encoder = encoder
+        super().__init__(encoder)
 
     @property
-    def depth(self) -> int:
-        return len(self.encoder.layers)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.encoder.config.max_position_embeddings
+    def layers(self) -> nn.ModuleList:
+        return self.encoder.layers
 
     def embed(
         self, input_ids: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor
@@ -48,11 +43,11 @@ class ModernBertBackbone:
         rotary = self.encoder.rotary_emb(hidden, positions[None], layer.attention_type)
         return layer(hidden, bias, rotary)
 
+    def head_input(self, hidden: Tensor) -> Tensor:
+        return self.encoder.final_norm(hidden)
+
     def _window(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Return (tokens, tokens): 0 for neighbours, the lowest finite number elsewhere."""
         distances = (positions[:, None] - positions).abs()
         far = distances > self.encoder.config.sliding_window
         return far.to(dtype) * torch.finfo(dtype).min
-
-    def read(self, hidden: Tensor) -> Tensor:
-        return self.encoder.final_norm(hidden)

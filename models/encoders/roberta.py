@@ -1,4 +1,4 @@
-"""RoBERTa and XLM-RoBERTa as backbones."""
+"""RoBERTa and XLM-RoBERTa: BERT with other positions and a single token type."""
 
 import torch
 from torch import Tensor
@@ -8,10 +8,10 @@ from models.encoders.bert import BertBackbone
 
 
 class RobertaBackbone(BertBackbone):
-    """BERT whose positions begin after the padding id, and which has one token type only.
+    """BERT's modules; positions are counted from the padding id plus one.
 
-    transformers counts a token's position over those whose id is not the padding's. In a text
-    that does not contain padding that is what `embed` does: count from the first.
+    transformers counts only tokens that are not padding. Padding is on the right, so counting
+    from the first token gives the same positions.
     """
 
     def __init__(self, encoder: RobertaModel | XLMRobertaModel) -> None:

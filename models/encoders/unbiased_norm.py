@@ -1,4 +1,4 @@
-"""The layer norm of the UER toolkit, in which FastBERT's backbones are written."""
+"""The layer norm of the UER toolkit, which FastBERT's encoders use."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,9 @@ from torch import Tensor, nn
 class UnbiasedNorm(nn.Module):
     """Layer norm by the unbiased standard deviation, with epsilon outside the root.
 
-    weight * (x - mean) / (std + 1e-6) + bias, where std divides by width - 1. Standard layer norm
-    divides by width and adds epsilon to the variance; logits differ visibly after twelve layers.
+    Computes weight * (x - mean) / (std + 1e-6) + bias, where std divides by width - 1. Standard
+    layer norm divides by width and adds epsilon to the variance. Logits of the two differ
+    visibly after twelve layers.
     """
 
     EPSILON = 1e-6
@@ -26,7 +27,7 @@ class UnbiasedNorm(nn.Module):
 
 
 def replace_norms(encoder: nn.Module) -> None:
-    """Put an `UnbiasedNorm` in the place of every layer norm of an encoder."""
+    """Replace every layer norm of an encoder by an `UnbiasedNorm`."""
     for module in list(encoder.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.LayerNorm):

@@ -1,1 +1,1 @@
-"""What a multi-exit model is worth, and the card that says so."""
+"""Measuring a multi-exit model: figures per exit, exit rules, calibration, model card."""

@@ -1,11 +1,11 @@
-"""Entities of BIO tags: counted only if both ends and the type are right."""
+"""Entities in BIO tags, and their F1; an entity counts if both ends and the type are right."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
 class Entity(NamedTuple):
-    """Words from `start` up to `end` that name a thing of a type."""
+    """The words from `start` up to, not including, `end`, with their entity type."""
 
     start: int
     end: int
@@ -21,11 +21,11 @@ def are_entity_tags(labels: Iterable[str]) -> bool:
 def entities_of(tags: Iterable[str]) -> list[Entity]:
     """Return the entities of a sentence.
 
-    An I- that continues nothing begins an entity, as in the evaluation of CoNLL-2000.
+    An I- tag that continues no entity begins one, as in the evaluation of CoNLL-2000.
     """
     found: list[Entity] = []
     start, kind = 0, ""
-    # One more word, outside, ends what is still open.
+    # A final O ends an entity that is still open.
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, now = tag.partition("-")
         if kind and (prefix != "I" or now != kind):
@@ -40,12 +40,12 @@ def entity_f1(found: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> 
     """Return the F1 of entities over all sentences; 0 if there are none.
 
     Args:
-        found: tags per sentence.
-        gold: the right ones.
+        found: predicted tags per sentence.
+        gold: correct tags per sentence.
     """
-    marked = right = 0
-    for one, other in zip(found, gold, strict=True):
-        said, true = set(entities_of(one)), set(entities_of(other))
-        marked += len(said) + len(true)
-        right += len(said & true)
-    return 2 * right / marked if marked else 0.0
+    total = correct = 0
+    for found_tags, gold_tags in zip(found, gold, strict=True):
+        predicted, expected = set(entities_of(found_tags)), set(entities_of(gold_tags))
+        total += len(predicted) + len(expected)
+        correct += len(predicted & expected)
+    return 2 * correct / total if total else 0.0

@@ -1,75 +1,56 @@
-"""What a multi-exit model is worth: figures per exit, and what exit rules cost and save."""
+"""`offramp evaluate`: measure a model folder and write the figures into it."""
+
+from pathlib import Path
 
 import numpy as np
 
-from models.evaluation.candidates import candidates
-from models.evaluation.outcome import Outcome
-from models.evaluation.scores import agreement, main_metric, score
-from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.policy.document import Policy
-from serve.rules import ExitRule, NeverRule
-from serve.rules.replay import Taken, answers_taken
+from models.data.datasets import read_dataset
+from models.data.encoding import encode
+from models.errors import TrainingFailed
+from models.evaluation.calibration import calibrate, choose_policy
+from models.evaluation.model_card import write_card
+from models.evaluation.predictions import Predictions, predict
+from models.multi_exit import MultiExitModel
+from serve.bundle.calibration import Calibration, Data, VariantCalibration
+from serve.bundle.loader import CALIBRATION, sha256_of
+from serve.bundle.recording import RECORDING
 
-# How much of its metric, of 1, a profile may give away against the last exit.
-PROFILES = {"balanced": 0.005, "fast": 0.02}
-
-
-def exit_figures(outcome: Outcome) -> tuple[ExitFigures, ...]:
-    """Return what every exit is worth when it answers all rows."""
-    return tuple(
-        ExitFigures(layer=layer, **score(outcome, logits)._asdict())
-        for layer, logits in zip(outcome.exits, outcome.logits, strict=True)
-    )
+POLICY = "policy.json"
 
 
-def operating_point(outcome: Outcome, rule: ExitRule) -> OperatingPoint:
-    """Return what a rule gives on the data, judged as the server judges."""
-    taken = _taken(outcome, rule)
-    # A label that was voted for need not be that of the largest logit.
-    logits = taken.deciding
-    return OperatingPoint(
-        rule=rule,
-        agreement=agreement(outcome, logits),
-        mean_exit_layer=float(np.array(outcome.exits)[taken.exits].mean()),
-        **score(outcome, logits)._asdict(),
-    )
+def evaluate_folder(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
+    """Measure a stored model; write its calibration, recording, policy and card.
 
+    Args:
+        folder: the model folder.
+        path: labelled examples that the model was not trained on.
+        max_tokens: longer texts are cut.
 
-def choose_policy(outcome: Outcome) -> Policy:
-    """Return the policy with profiles `exact`, `balanced` (the default) and `fast`.
-
-    A profile's rule is the one that runs the fewest layers while the task's main metric
-    (`models.evaluation.scores.main_metric`) stays within the profile's allowance (`PROFILES`) of
-    the last exit's. It is chosen on this very data, so its figures flatter it slightly.
+    Raises:
+        TrainingFailed: the folder holds no multi-exit model, or the data cannot be used.
     """
-    metric = main_metric(outcome.traits)
-    floor = exit_figures(outcome)[-1].value(metric)
-    tried = [operating_point(outcome, rule) for rule in candidates(outcome).tried]
-    profiles: dict[str, ExitRule] = {"exact": NeverRule()}
-    for name, allowance in PROFILES.items():
-        # The tightest rule never leaves early, so there is always one. Of equals the loosest,
-        # but of those that save nothing the tightest, which says so.
-        kept = [p for p in reversed(tried) if p.value(metric) >= floor - allowance - 1e-9]
-        best = min(kept, key=lambda point: point.mean_exit_layer)
-        saves = best.mean_exit_layer < outcome.exits[-1]
-        profiles[name] = best.rule if saves else tried[0].rule
-    return Policy(default="balanced", profiles=profiles)
-
-
-def calibrate(outcome: Outcome, data: Data, policy: Policy) -> VariantCalibration:
-    """Return the figures to publish: of exits, of a range of rules, of the profiles'."""
-    tried, published = candidates(outcome)
-    shown = [*published, *policy.profiles.values()]
-    rules = [rule for rule in tried if rule in shown]
-    rules += [rule for rule in published if rule not in tried]
-    return VariantCalibration(
-        data=data,
-        metric=main_metric(outcome.traits),
-        exits=exit_figures(outcome),
-        operating_points=tuple(operating_point(outcome, rule) for rule in rules),
+    try:
+        model = MultiExitModel.load(folder)
+    except ValueError as error:
+        raise TrainingFailed(str(error)) from error
+    examples = read_dataset(path, model.exit_config.task, model.labels).examples
+    predictions = predict(model, encode(folder, examples, max_tokens))
+    data = Data(name=f"{path.parent.name}/{path.name}", rows=len(examples), sha256=sha256_of(path))
+    policy = choose_policy(predictions)
+    figures = calibrate(predictions, data, policy)
+    calibration = Calibration(variants={"fp32": figures})
+    (folder / CALIBRATION).write_text(calibration.model_dump_json(indent=1) + "\n", "utf-8")
+    _write_recording(folder / RECORDING, predictions)
+    (folder / POLICY).write_text(
+        policy.model_dump_json(indent=1, exclude_none=True) + "\n", "utf-8"
     )
+    write_card(folder, model.traits, figures, policy)
+    return figures
 
 
-def _taken(outcome: Outcome, rule: ExitRule) -> Taken:
-    temperatures = (1.0,) * len(outcome.exits)
-    return answers_taken(outcome.logits, rule, outcome.traits, temperatures, outcome.counted)
+def _write_recording(path: Path, predictions: Predictions) -> None:
+    """Write all exits' logits, except for taggers: every token's would be larger than the model."""
+    if predictions.traits.task == "token":
+        path.unlink(missing_ok=True)
+    else:
+        np.save(path, predictions.logits)

@@ -1,1 +1,1 @@
-"""Training runs: recipes, losses, checkpoints."""
+"""Training: recipes, losses, the run and its checkpoints."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from models.training.weight_average import WeightAverage
 from serve.bundle.calibration import ExitFigures
 
 
@@ -14,38 +14,37 @@ class BestWeights:
     """Remembers the parameters of the evaluation with the highest score.
 
     Attributes:
-        metric: the name of the figure that tells how good an exit is.
+        metric: name of the figure by which exits are compared.
         score: the highest so far, see `score_of`.
     """
 
     def __init__(self, metric: str = "accuracy") -> None:
         self.metric = metric
         self.score = -math.inf
-        self._weights: dict[str, Tensor] = {}
+        self._snapshot = WeightAverage()
 
     def offer(self, figures: Sequence[ExitFigures], model: nn.Module) -> bool:
-        """Remember the model's parameters if no evaluation before was as good."""
+        """Remember the model's parameters if its score is the highest so far."""
         score = score_of(figures, self.metric)
         if score <= self.score:
             return False
         self.score = score
-        self._weights = {n: p.detach().clone() for n, p in model.named_parameters()}
+        self._snapshot = WeightAverage()
+        self._snapshot.add(model)
         return True
 
-    @torch.no_grad()
     def write_to(self, model: nn.Module) -> None:
         """Set the model's parameters to the best; without any evaluation they stay."""
-        for name, parameter in model.named_parameters():
-            if name in self._weights:
-                parameter.copy_(self._weights[name])
+        self._snapshot.write_to(model)
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` needs."""
-        return {"score": self.score, "weights": self._weights}
+        """Return the state for `restore`."""
+        return {"score": self.score, "weights": self._snapshot.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state` returned."""
-        self.score, self._weights = state["score"], state["weights"]
+        """Continue from a state that `state` returned."""
+        self.score = state["score"]
+        self._snapshot.restore(state["weights"])
 
 
 def score_of(figures: Sequence[ExitFigures], metric: str = "accuracy") -> float:

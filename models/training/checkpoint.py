@@ -1,4 +1,4 @@
-"""The state of a training run on disk, so that it can go on after a stop."""
+"""The state of a training run on disk, so that a stopped run can continue."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from models.errors import TrainingFailed
 
 
 class Checkpoint:
-    """One file, replaced whole; the run's fingerprint is kept with it.
+    """A file with the state and the fingerprint of one run.
 
     Attributes:
         path: the file.
@@ -21,7 +21,7 @@ class Checkpoint:
         self._fingerprint = fingerprint
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the file; a crash in between leaves the old one."""
+        """Replace the file; a crash during the write leaves the old file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".partial")
         with partial.open("wb") as file:
@@ -34,7 +34,7 @@ class Checkpoint:
         """Return the saved state.
 
         Raises:
-            TrainingFailed: there is none, or it is of a run with other settings or data.
+            TrainingFailed: there is no file, or it belongs to a run with other settings or data.
         """
         if not self.path.is_file():
             raise TrainingFailed(f"there is nothing to resume: {self.path} does not exist")

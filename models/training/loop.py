@@ -1,4 +1,4 @@
-"""The training loop around a run: progress, evaluation, checkpoints, stopping."""
+"""The training loop: steps, progress bar, evaluation, checkpoints, stopping."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ from rich.progress import (
 
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.interruption import Interruption
-from models.training.run import TrainingRun
+from models.training.stop_request import StopRequest
+from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 
 # A checkpoint costs about a second for 20 million parameters.
 CHECKPOINT_EVERY_STEPS = 500
-# The weight of the past in the displayed loss.
+# The displayed loss is a moving average with this weight on the past.
 LOSS_MEMORY = 0.98
 
 
@@ -35,21 +35,21 @@ def fit(
 
     Args:
         run: fresh or restored.
-        best: fresh or restored; the model ends with it if the run's config says so.
-        checkpoint: written every 500 steps and on a stop.
+        best: fresh or restored; its weights are written to the model at the end.
+        checkpoint: written every `CHECKPOINT_EVERY_STEPS` steps and on a stop.
         evaluate: measures the model; its figures are printed.
-        console: where progress goes.
+        console: for progress and figures.
 
     Returns:
         Whether the run is finished.
     """
-    with Interruption() as interruption, _progress(console) as progress:
+    with StopRequest() as stop, _progress(console) as progress:
         bar = progress.add_task(run.stage.name, total=run.num_steps, loss=float("nan"))
         loss = None
-        while not run.finished and not interruption.wished:
+        while not run.finished and not stop.requested:
             progress.update(bar, description=run.stage.name)
-            now = run.step()
-            loss = now if loss is None else LOSS_MEMORY * loss + (1 - LOSS_MEMORY) * now
+            latest = run.step()
+            loss = latest if loss is None else LOSS_MEMORY * loss + (1 - LOSS_MEMORY) * latest
             progress.update(bar, completed=run.steps_done, loss=loss)
             if run.steps_done % CHECKPOINT_EVERY_STEPS == 0:
                 checkpoint.save(run.state() | {"best": best.state()})

@@ -1,27 +1,25 @@
-"""Where a model comes from: its data, its recipe, the very command; for the card."""
+"""How a model was trained, for its card: data, recipe, command, versions."""
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
 from pydantic import BaseModel
 
+from models.training.job import TrainJob
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
 from serve.version import __version__
 
-if TYPE_CHECKING:
-    from models.training.train import TrainJob
 
-
-def described(job: "TrainJob", task: Task, num_rows: int) -> str:
+def describe_run(job: TrainJob, task: Task, num_rows: int) -> str:
     """Return Markdown: data, recipe, command and versions.
 
     Args:
         job: the run that made the model.
-        task: what it was trained for.
-        num_rows: training rows.
+        task: what the labels mean.
+        num_rows: number of training rows.
     """
     choice, config = job.choice, job.config
     train, dev = job.train, job.dev
@@ -45,8 +43,8 @@ def described(job: "TrainJob", task: Task, num_rows: int) -> str:
     )
 
 
-def command(job: "TrainJob") -> str:
-    """Return the `offramp train` command line of a run, defaults left out."""
+def command(job: TrainJob) -> str:
+    """Return the `offramp train` command line of a run, without options at their defaults."""
     choice, config = job.choice, job.config
     options: dict[str, Any] = {
         "encoder": choice.encoder,

@@ -3,82 +3,34 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt
 from rich.console import Console
 
 from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode
 from models.errors import TrainingFailed
-from models.evaluation.card import write_training
-from models.evaluation.evaluate import exit_figures
-from models.evaluation.measure import measure
-from models.evaluation.outcome import run_model
-from models.evaluation.scores import main_metric
-from models.multi_exit import HeadConfig, MultiExitModel
+from models.evaluation.calibration import exit_figures
+from models.evaluation.evaluate import evaluate_folder
+from models.evaluation.model_card import write_training
+from models.evaluation.predictions import predict
+from models.evaluation.task_metrics import main_metric
+from models.multi_exit import MultiExitModel
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.earlier_exits import read_classifier
+from models.training.frozen_classifier import read_classifier
+from models.training.job import ModelChoice, TrainJob
 from models.training.loop import fit
-from models.training.provenance import described
+from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
-from models.training.run import TrainConfig, TrainingRun
+from models.training.training_run import TrainingRun
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
-
-
-class ModelChoice(BaseModel):
-    """What is trained: the encoder, where exits are, how the heads look, by which recipe.
-
-    Attributes:
-        encoder: a transformers folder.
-        task: what the labels mean; None takes what the training file tells.
-        labels: label names by id; None takes them from the data.
-        exits: exit layers; None puts one after every layer.
-        head: shape of the heads; None takes the one that fits the task.
-        recipe: a key of `models.training.recipes.RECIPES`.
-        distill: weight of learning from the last exit's answers.
-        max_tokens: longer texts are cut.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    encoder: Path
-    task: Task | None = None
-    labels: tuple[str, ...] | None = None
-    exits: tuple[int, ...] | None = None
-    head: HeadConfig | None = None
-    recipe: str = "joint"
-    distill: NonNegativeFloat = 0.0
-    max_tokens: PositiveInt = 128
-
-
-@dataclass(frozen=True)
-class TrainJob:
-    """One call of the command.
-
-    Attributes:
-        out: the model folder to write.
-        dtype: of the saved weights, a key of `DTYPES`.
-        resume: go on from the checkpoint in `out`.
-        device: a torch device.
-    """
-
-    choice: ModelChoice
-    config: TrainConfig
-    train: Path
-    dev: Path
-    out: Path
-    dtype: str = "fp32"
-    resume: bool = False
-    device: str = "cpu"
 
 
 def train(job: TrainJob, console: Console) -> bool:
@@ -90,31 +42,22 @@ def train(job: TrainJob, console: Console) -> bool:
     Raises:
         TrainingFailed: data, encoder or options that cannot be used.
     """
-    torch.manual_seed(job.config.seed)
-    classifier = _classifier(job.choice) if job.choice.recipe == FROZEN else None
-    task = classifier.exit_config.task if classifier else job.choice.task or task_of(job.train)
-    known = classifier.labels if classifier else job.choice.labels or ()
-    labels, train_rows = _read(job.train, task, job.choice, known)
-    _, dev_rows = _read(job.dev, task, job.choice, labels)
-    torch.manual_seed(job.config.seed)
-    model = (classifier or _build(job.choice, task, labels)).to(job.device)
-    _check_length(job.choice, model)
+    model, train_rows, dev_rows = _prepare(job)
     console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     _check_out(job)
     run = TrainingRun(model, train_rows, stages, job.config)
     best = BestWeights(main_metric(model.traits))
-    checkpoint = _checkpoint(job, run, best)
-    finished = fit(run, best, checkpoint, lambda: exit_figures(run_model(model, dev_rows)), console)
+    checkpoint = _open_checkpoint(job, run, best)
+    finished = fit(run, best, checkpoint, lambda: exit_figures(predict(model, dev_rows)), console)
     if finished:
-        _write(job, model)
-        write_training(job.out, described(job, task, len(train_rows)))
+        _write(job, model, len(train_rows))
         checkpoint.remove()
     return finished
 
 
 def fingerprint(job: TrainJob) -> str:
-    """Return a hash of all that decides the trained weights, but for the encoder's own."""
+    """Return a hash of everything that affects the trained weights, except the encoder's own."""
     parts = {
         "choice": job.choice.model_dump(mode="json", exclude={"encoder"}),
         "config": job.config.model_dump(mode="json"),
@@ -125,27 +68,45 @@ def fingerprint(job: TrainJob) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _read(
+def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[EncodedRow]]:
+    """Return the untrained model, and the rows to train on and to measure on."""
+    choice = job.choice
+    torch.manual_seed(job.config.seed)
+    classifier = _read_classifier(choice) if choice.recipe == FROZEN else None
+    task = classifier.exit_config.task if classifier else choice.task or task_of(job.train)
+    known = classifier.labels if classifier else choice.labels or ()
+    labels, train_rows = _read_rows(job.train, task, choice, known)
+    _, dev_rows = _read_rows(job.dev, task, choice, labels)
+    torch.manual_seed(job.config.seed)
+    model = (classifier or _build_model(choice, task, labels)).to(job.device)
+    limit = model.backbone.max_tokens
+    if choice.max_tokens > limit:
+        raise TrainingFailed(
+            f"max_tokens {choice.max_tokens}: the encoder takes at most {limit} tokens"
+        )
+    return model, train_rows, dev_rows
+
+
+def _read_rows(
     path: Path, task: Task, choice: ModelChoice, labels: Sequence[str]
 ) -> tuple[list[str], list[EncodedRow]]:
     names, examples = read_dataset(path, task, labels)
     return names, encode(choice.encoder, examples, choice.max_tokens)
 
 
-def _build(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
+def _build_model(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
     if task == "token" and choice.head and choice.head.pooling != "tokens":
         raise TrainingFailed(
             f"pooling {choice.head.pooling}: in token classification every token has an answer "
             "of its own; leave the pooling out"
         )
     try:
-        model = MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
+        return MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{choice.encoder}: {error}") from error
-    return model
 
 
-def _classifier(choice: ModelChoice) -> MultiExitModel:
+def _read_classifier(choice: ModelChoice) -> MultiExitModel:
     model = read_classifier(choice.encoder, choice.labels, choice.exits)
     if choice.head is not None:
         raise TrainingFailed("recipe frozen: the heads are like the classifier's own; no --pooling")
@@ -156,16 +117,8 @@ def _classifier(choice: ModelChoice) -> MultiExitModel:
     return model
 
 
-def _check_length(choice: ModelChoice, model: MultiExitModel) -> None:
-    positions = model.backbone.max_tokens
-    if choice.max_tokens > positions:
-        raise TrainingFailed(
-            f"max_tokens {choice.max_tokens}: the encoder takes at most {positions} tokens"
-        )
-
-
 def _check_out(job: TrainJob) -> None:
-    """Raise before hours of training if there is nowhere to put what comes out."""
+    """Fail before the training, not after it, if the model folder cannot be written."""
     out = job.out
     if out.resolve() == job.choice.encoder.resolve():
         raise TrainingFailed(
@@ -187,7 +140,8 @@ def _summary(model: MultiExitModel) -> str:
     return f"task {model.exit_config.task}, labels ({len(labels)}): {named}"
 
 
-def _checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoint:
+def _open_checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoint:
+    """Return the run's checkpoint file; restore run and best weights from it on --resume."""
     checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job))
     if job.resume:
         state = checkpoint.load()
@@ -201,7 +155,8 @@ def _checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoin
     return checkpoint
 
 
-def _write(job: TrainJob, model: MultiExitModel) -> None:
+def _write(job: TrainJob, model: MultiExitModel, num_rows: int) -> None:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    measure(job.out, job.dev, job.choice.max_tokens)
+    evaluate_folder(job.out, job.dev, job.choice.max_tokens)
+    write_training(job.out, describe_run(job, model.exit_config.task, num_rows))

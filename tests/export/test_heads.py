@@ -112,7 +112,7 @@ def test_every_exit_says_what_the_model_says(
 ) -> None:
     model, chain = make_model(kind), open_chain(kind, "fp32")
     with torch.no_grad():
-        expected = model.hear(torch.from_numpy(IDS), torch.from_numpy(MASK))
+        expected = model.exit_outputs(torch.from_numpy(IDS), torch.from_numpy(MASK))
     for session, step, said in zip(chain, run(chain, IDS, MASK), expected, strict=True):
         names = [output.name for output in session.get_outputs()]
         assert names == ["hidden_out", "logits", "uncertainty"][: 2 + model.traits.learned]
@@ -171,7 +171,7 @@ def test_heads_of_shared_layers_read_what_the_layer_hands_them(
     assert handed.shape == pooled
     said = head.run(None, {"pooled": handed})
     with torch.no_grad():
-        expected = model.head(1).hear(torch.from_numpy(passed_on), torch.from_numpy(MASK))
+        expected = model.head(1).output(torch.from_numpy(passed_on), torch.from_numpy(MASK))
     assert len(said) == 1 + model.traits.learned
     for found, wanted in zip(said, expected, strict=False):
         np.testing.assert_allclose(found, wanted.numpy(), atol=1e-6)

@@ -1,4 +1,4 @@
-"""Tiny real models, tokenizers and data files; each fixture is a factory."""
+"""Tiny models, tokenizers and data files, and the commands that use them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+import typer
+from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
+from typer.testing import CliRunner, Result
 
+from models import cli
 from models.data.encoding import EncodedRow
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
+from serve.errors import OfframpError
 from serve.rules.traits import Task
+from tests.support.wordpiece import SPECIAL, wordpiece
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+VOCABULARY = [*SPECIAL, *WORDS]
 DEPTH = 3
 
 
@@ -35,13 +40,23 @@ def tiny_config(labels: Sequence[str] = ("negative", "positive")) -> BertConfig:
 
 def tiny_tokenizer() -> Tokenizer:
     """A WordPiece tokenizer over fourteen words."""
-    tokenizer = Tokenizer(
-        models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]")
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return tokenizer
+    return wordpiece(WORDS)
+
+
+def offramp(command: str, *arguments: object, **options: object) -> Result:
+    """Run a command; an option `max_tokens` is given as `--max-tokens`."""
+    app = typer.Typer()
+    for each in (cli.train, cli.evaluate, cli.inspect):
+        app.command()(each)
+    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+    words = [command, *arguments, *(part for pair in pairs for part in pair)]
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refusal(result: Result) -> str:
+    """Return the message of an expected error, which `offramp` prints without a traceback."""
+    assert isinstance(result.exception, OfframpError), result.output
+    return str(result.exception)
 
 
 @pytest.fixture

@@ -67,10 +67,10 @@ def test_the_predicted_error_is_read_where_it_was_learned(source: str) -> None:
     found = head(activation="relu", uncertainty=source)
     first = HIDDEN[:, 0]
     read = functional.relu(found.pooler(first)) if source == "pooler" else first
-    said = found.hear(HIDDEN, MASK)
+    said = found.output(HIDDEN, MASK)
     assert torch.equal(said.uncertainty, torch.sigmoid(found.uncertainty(read))[:, 0])
     assert torch.equal(said.logits, found(HIDDEN, MASK))
-    assert head().hear(HIDDEN, MASK).uncertainty is None
+    assert head().output(HIDDEN, MASK).uncertainty is None
 
 
 def test_a_head_that_attends_does_not_see_padding() -> None:

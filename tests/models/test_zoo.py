@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 
 from models.data.datasets import read_dataset
 from models.data.encoding import encode
-from models.evaluation.evaluate import exit_figures
-from models.evaluation.figures import render_figures
-from models.evaluation.outcome import run_model
+from models.evaluation.calibration import exit_figures
+from models.evaluation.predictions import predict
+from models.evaluation.tables import render_figures
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Calibration, OperatingPoint, VariantCalibration
 from serve.bundle.recording import RECORDING, read_recording
@@ -104,7 +104,7 @@ def test_policy_fits_the_model() -> None:
 def test_dev_set_is_answered_as_well_as_stated() -> None:
     model = MultiExitModel.load(FOLDER)
     examples = read_dataset(DEV, "single_label", model.labels).examples
-    outcome = run_model(model, encode(FOLDER, examples, max_tokens=128))
+    outcome = predict(model, encode(FOLDER, examples, max_tokens=128))
     for found, stated in zip(exit_figures(outcome), figures().exits, strict=True):
         assert found.layer == stated.layer
         assert found.accuracy == pytest.approx(stated.accuracy, abs=TOLERANCE)

@@ -1,4 +1,4 @@
-"""A tiny real model and its bundle: random weights, everything else as in production."""
+"""A tiny model with random weights, and its bundle."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 from transformers import AlbertConfig, BertConfig
 
 from export import bundle as bundles
@@ -15,11 +15,11 @@ from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from serve.bundle.manifest import Precision
 from serve.bundle.recording import RECORDING
 from serve.policy.document import Policy
+from tests.support.wordpiece import SPECIAL, wordpiece
 
 DEPTH = 4
 LABELS = ("negative", "neutral", "positive")
 MAX_TOKENS = 64
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = tuple(f"w{i}" for i in range(196))
 
 POLICY = Policy.model_validate(
@@ -47,7 +47,7 @@ _SIZES: dict[str, Any] = {
 
 
 def tiny_model(seed: int = 0, family: Family = "bert") -> MultiExitModel:
-    """Return four layers of width 32 whose heads are spread from unsure to sure."""
+    """Return four layers of width 32; the confidence of the heads grows with depth."""
     torch.manual_seed(seed)
     if family == "albert":
         encoder = build_encoder(AlbertConfig(**_SIZES, embedding_size=16))
@@ -61,20 +61,15 @@ def tiny_model(seed: int = 0, family: Family = "bert") -> MultiExitModel:
 
 
 def recording() -> NDArray[np.float32]:
-    """Return logits as if from calibration data: (exits, 40 rows, labels), sure at exit 2."""
-    sureness = np.array([0.5, 6, 6, 6])[:, None, None]
+    """Return logits like those of calibration data: (exits, 40 rows, labels)."""
+    confidence = np.array([0.5, 6, 6, 6])[:, None, None]
     logits = np.random.default_rng(0).standard_normal((DEPTH, 40, len(LABELS)))
-    return (logits * sureness).astype(np.float32)
+    return (logits * confidence).astype(np.float32)
 
 
 def tiny_tokenizer() -> Tokenizer:
     """Return a WordPiece tokenizer over two hundred words."""
-    vocabulary = {word: i for i, word in enumerate((*SPECIAL, *WORDS))}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return tokenizer
+    return wordpiece(WORDS)
 
 
 def write_tiny_bundle(
@@ -91,6 +86,5 @@ def write_tiny_bundle(
     np.save(model_folder / RECORDING, recording())
     (model_folder / "policy.json").write_text(POLICY.model_dump_json(exclude_none=True))
     planned = bundles.plan(model_folder, precisions, exits)
-    out = folder / name
-    bundles.write(planned, out, report=lambda step: None)
-    return out
+    bundles.write(planned, folder / name)
+    return folder / name

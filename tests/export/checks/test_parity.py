@@ -43,8 +43,8 @@ class _Shifted(NamedTuple):
 
     model: MultiExitModel
 
-    def hear(self, *batch: Tensor) -> list[HeadOutput]:
-        said = self.model.hear(*batch)
+    def exit_outputs(self, *batch: Tensor) -> list[HeadOutput]:
+        said = self.model.exit_outputs(*batch)
         return [*said[:2], HeadOutput(said[2].logits + 0.01), said[3]]
 
 

@@ -55,9 +55,8 @@ def test_weights_are_read_from_every_kind_of_file(
 
 
 def test_half_precision_is_widened_and_counts_stay_counts(tmp_path: Path) -> None:
-    save_file(
-        {"a": torch.ones(2).half(), "b": torch.ones(2).long()}, tmp_path / "model.safetensors"
-    )
+    tensors = {"a": torch.ones(2).half(), "b": torch.ones(2).long()}
+    save_file(tensors, tmp_path / "model.safetensors")
     found = read_weights(tmp_path)
     assert (found["a"].dtype, found["b"].dtype) == (torch.float32, torch.int64)
 

@@ -39,7 +39,7 @@ def test_first_token_of_a_word_has_its_tag_and_special_tokens_do_not_count(
     (found,) = tag_tokens(tokenizer, [words_of("the films good", 0, 1, 2)], max_tokens=16)
     # [CLS] the film ##s good [SEP]
     assert found.tags == [IGNORED, 0, 1, IGNORED, 2, IGNORED]
-    assert found.counted == [False, True, True, True, True, False]
+    assert found.in_text == [False, True, True, True, True, False]
 
 
 def test_word_of_several_parts_is_one_word(tokenizer: Path) -> None:
@@ -78,7 +78,7 @@ def test_encoded_row_has_a_tag_for_each_token_and_padding_has_none(
     texts = [words_of("the film is bad", 0, 1, 0, 1), words_of("good", 1)]
     rows = encode(make_encoder(), [Example(t, None, words) for t, words in texts], max_tokens=16)
     assert rows[0].label == [IGNORED, 0, 1, 0, 1, IGNORED]
-    assert [len(row.ids) for row in rows] == [len(row.counted) for row in rows] == [6, 3]
+    assert [len(row.ids) for row in rows] == [len(row.in_text) for row in rows] == [6, 3]
     assert collate(rows, pad_id=0).labels.tolist() == [
         [IGNORED, 0, 1, 0, 1, IGNORED],
         [IGNORED, 1, *[IGNORED] * 4],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.data.examples import Example, read_rows
-from models.data.targets import label_names, to_examples
+from models.data.labels import label_names, to_examples
 from models.errors import UnusableData
 
 Write = Callable[..., Path]

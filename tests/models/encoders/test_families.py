@@ -1,4 +1,4 @@
-"""Every encoder family behaves the same behind its adapter: one row per family."""
+"""Every encoder family behaves the same behind the common interface: one row per family."""
 
 import logging
 from collections.abc import Callable
@@ -17,10 +17,11 @@ from transformers import (
 )
 
 from models.data.encoding import EncodedRow
-from models.encoders.families import FAMILIES, adapt, build_encoder, read_encoder
+from models.encoders.families import FAMILIES, build_backbone, build_encoder, read_encoder
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from models.training.job import TrainConfig
 from models.training.recipes import FROZEN, RECIPES
-from models.training.run import TrainConfig, TrainingRun
+from models.training.training_run import TrainingRun
 from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
 
 ALL = CONFIGS | FORMS
@@ -37,7 +38,7 @@ def new_model(name: str, exits: tuple[int, ...] = (1, 2, 3)) -> MultiExitModel:
 def last_states(model: MultiExitModel, ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
     hidden = model.backbone.embed(ids, types, mask)
     hidden = model.run_layers(hidden, mask, 0, model.backbone.depth)
-    return model.backbone.read(hidden)
+    return model.backbone.head_input(hidden)
 
 
 def transformers_states(model: MultiExitModel, *, types: Tensor, **inputs: Tensor) -> Tensor:
@@ -196,7 +197,7 @@ def test_one_layer_serves_every_depth_of_albert() -> None:
 def test_albert_with_several_sets_of_layers_is_refused(groups: dict[str, int]) -> None:
     config = AlbertConfig.from_dict(CONFIGS["albert"].to_dict() | groups)
     with pytest.raises(ValueError, match=r"num_hidden_groups \d and inner_group_num \d: only"):
-        adapt(build_encoder(config))
+        build_backbone(build_encoder(config))
 
 
 def test_modernbert_whose_positions_depend_on_the_batch_is_refused() -> None:
@@ -204,7 +205,7 @@ def test_modernbert_whose_positions_depend_on_the_batch_is_refused() -> None:
     both = {"full_attention": rope, "sliding_attention": rope}
     described = CONFIGS["modernbert"].to_dict() | {"rope_parameters": both}
     with pytest.raises(ValueError, match="rope_type 'dynamic': only ModernBERT models whose"):
-        adapt(build_encoder(ModernBertConfig.from_dict(described)))
+        build_backbone(build_encoder(ModernBertConfig.from_dict(described)))
 
 
 @pytest.mark.parametrize("config", [XLNetConfig()])

@@ -13,13 +13,14 @@ from torch import nn
 
 from models.data.encoding import EncodedRow
 from models.multi_exit import MultiExitModel
+from models.training import loop as fit_module
 from models.training.best_weights import BestWeights, score_of
 from models.training.checkpoint import Checkpoint
-from models.training.interruption import Interruption
+from models.training.job import TrainConfig
 from models.training.loop import fit
 from models.training.recipes import RECIPES
-from models.training.run import TrainConfig, TrainingRun
-from models.training.run import loop as fit_module
+from models.training.stop_request import StopRequest
+from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 
 
@@ -168,15 +169,15 @@ def _usual_ctrl_c() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_usual_ctrl_c")
 def test_second_ctrl_c_acts_as_usual() -> None:
-    with Interruption() as interruption:
+    with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.wished
+        assert stop.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_handlers_are_put_back_at_the_end() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Interruption():
+    with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from models.multi_exit import HeadConfig
-from models.training.provenance import command, described
-from models.training.run import TrainConfig
-from models.training.train import ModelChoice, TrainJob
+from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.provenance import command, describe_run
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
 
 
 def test_account_names_the_data_by_their_hash(job: TrainJob) -> None:
-    text = " ".join(described(job, "single_label", 1234).split())
+    text = " ".join(describe_run(job, "single_label", 1234).split())
     sha = hashlib.sha256(b"train.tsv").hexdigest()[:12]
     assert f"over 1234 rows of `my data/train.tsv` (sha256 `{sha}...`)" in text
     assert "recipe `joint`, 3 epochs per stage" in text

@@ -8,9 +8,10 @@ from torch.nn.functional import cross_entropy
 
 from models.data.encoding import EncodedRow
 from models.multi_exit import MultiExitModel
+from models.training.job import TrainConfig
 from models.training.losses import LOSSES
 from models.training.recipes import RECIPES, depth_weighted
-from models.training.run import TrainConfig, TrainingRun
+from models.training.training_run import TrainingRun
 from serve.rules.traits import Task
 
 Rows = Callable[..., list[EncodedRow]]

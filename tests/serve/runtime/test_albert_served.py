@@ -12,9 +12,9 @@ from transformers import AlbertConfig
 from export import bundle as bundles
 from models.encoders.families import build_encoder
 from models.multi_exit import MultiExitModel
-from models.training.run import TrainConfig
-from models.training.train import ModelChoice, TrainJob, train
-from serve.classifier.options import EngineOptions
+from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.train import train
+from serve.classifier.classifier import EngineOptions
 from serve.http.standalone import build_standalone_app
 from tests.serve.support.live_server import LiveServer, listening
 from tests.support.tiny import MAX_TOKENS, SPECIAL, WORDS, tiny_tokenizer

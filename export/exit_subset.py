@@ -1,0 +1,64 @@
+"""The parts of a model's policy and calibration that hold for the exported exits."""
+
+from collections.abc import Iterable
+
+from serve.bundle.calibration import Calibration
+from serve.bundle.manifest import Precision
+from serve.errors import InvalidRule
+from serve.policy.document import Limits, Policy
+from serve.rules import ExitRule, NeverRule, check_rule
+from serve.rules.traits import Traits
+
+
+def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
+    """Return the policy without rules that do not fit these exits, and a note for each of them."""
+
+    def fits(rule: ExitRule) -> bool:
+        return _fits(rule, traits)
+
+    notes = []
+    limits, default = policy.limits, policy.default
+    profiles = {name: rule for name, rule in policy.profiles.items() if fits(rule)}
+    for name in sorted(policy.profiles.keys() - profiles.keys()):
+        notes.append(f"profile {name!r} was dropped: exits {list(traits.exits)} cannot follow it")
+    if not (default in profiles if isinstance(default, str) else fits(default)):
+        notes.append("the default rule became 'never': it does not fit the exits")
+        default = NeverRule()
+    if not fits(NeverRule(min_layer=limits.min_layer, max_layer=limits.max_layer)):
+        notes.append("the limits' layer bounds were dropped: they do not fit the exits")
+        limits = Limits(overrides=limits.overrides)
+    fitting = Policy(default=default, profiles=profiles, limits=limits)
+    fitting.check(traits)
+    return fitting, notes
+
+
+def fitting_calibration(
+    calibration: Calibration,
+    exits: tuple[int, ...],
+    all_exits: tuple[int, ...],
+    precisions: Iterable[Precision],
+) -> tuple[Calibration, list[str]]:
+    """Return the figures that hold for these exits and precisions, and notes on dropped ones."""
+    wanted = set(precisions)
+    variants = {p: v for p, v in calibration.variants.items() if p in wanted}
+    notes = [
+        f"{p}: no calibration; thresholds were measured on another precision"
+        for p in sorted(wanted - variants.keys())
+        if calibration.variants
+    ]
+    if exits == all_exits:
+        return Calibration(variants=variants), notes
+    kept = {p: v.on_exits(exits) for p, v in variants.items()}
+    for precision, before in variants.items():
+        lost = len(before.operating_points) - len(kept[precision].operating_points)
+        if lost:
+            notes.append(f"{precision}: {lost} operating points dropped: measured on all exits")
+    return Calibration(variants=kept), notes
+
+
+def _fits(rule: ExitRule, traits: Traits) -> bool:
+    try:
+        check_rule(rule, traits)
+    except InvalidRule:
+        return False
+    return True

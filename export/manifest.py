@@ -1,0 +1,125 @@
+"""Building the manifest of a new bundle."""
+
+from collections.abc import Iterable
+
+import torch
+import transformers
+
+from export.chain.segments import segment_inputs
+from export.chain.shared_layers import EMBED, LAYER, head_stem
+from export.checks.contract import LATER_INPUTS, Port, embed_inputs, head_outputs, segment_outputs
+from export.files import graph_path, segment_path
+from export.model_folder import max_tokens
+from export.plan import Export
+from models.heads import AnyHeadConfig, AttentionHeadConfig
+from serve.bundle.manifest import (
+    HIDDEN_OUT,
+    POOLED,
+    Exit,
+    Graph,
+    Head,
+    HeadGraph,
+    Manifest,
+    Parity,
+    Precision,
+    Segment,
+    SharedGraphs,
+    Source,
+    Variant,
+)
+from serve.version import __version__
+
+
+def describe(export: Export, measured: dict[Precision, Parity], files: dict[str, str]) -> Manifest:
+    """Return the manifest.
+
+    Args:
+        export: the planned export.
+        measured: parity of every variant.
+        files: sha256 of every file except the manifest, by path.
+    """
+    model = export.model
+    return Manifest(
+        task=model.exit_config.task,
+        labels=tuple(model.labels),
+        learned=model.traits.learned,
+        layers="shared" if model.backbone.shared else "own",
+        exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
+        width=model.config.hidden_size,
+        max_tokens=max_tokens(export.folder, model),
+        pad_id=model.config.pad_token_id or 0,
+        token_types=model.backbone.has_token_types,
+        vocab_size=model.config.vocab_size,
+        type_vocab_size=max(getattr(model.config, "type_vocab_size", 1), 1),
+        head=_head(model.exit_config.head),
+        trained_for=export.trained_for,
+        policy=export.policy,
+        variants={p: _variant(export, p, parity) for p, parity in measured.items()},
+        source=_source(export),
+        files=files,
+    )
+
+
+def _head(config: AnyHeadConfig) -> Head:
+    if isinstance(config, AttentionHeadConfig):
+        return Head(kind="attention", pooling=config.pooling, pooler=True)
+    return Head(
+        pooling=config.pooling,
+        pooler=config.pooler,
+        activation=config.activation if config.pooler else "none",
+        norm=config.norm is not None,
+    )
+
+
+def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
+    if export.model.backbone.shared:
+        return Variant(shared=_shared_graphs(export, precision), parity=parity)
+    return Variant(
+        segments=tuple(
+            Segment(
+                file=segment_path(precision, span.exit_layer),
+                exit_layer=span.exit_layer,
+                inputs=_names(segment_inputs(export.model, span)),
+                outputs=_names(segment_outputs(export.model.traits)),
+            )
+            for span in export.spans
+        ),
+        parity=parity,
+    )
+
+
+def _shared_graphs(export: Export, precision: Precision) -> SharedGraphs:
+    inputs = embed_inputs(export.model.backbone.has_token_types)
+    return SharedGraphs(
+        embed=Graph(
+            file=graph_path(precision, EMBED),
+            inputs=_names(inputs),
+            outputs=(HIDDEN_OUT,),
+        ),
+        layer=Graph(
+            file=graph_path(precision, LAYER),
+            inputs=_names(LATER_INPUTS),
+            outputs=(HIDDEN_OUT, POOLED),
+        ),
+        heads=tuple(
+            HeadGraph(
+                file=graph_path(precision, head_stem(span.exit_layer)),
+                exit_layer=span.exit_layer,
+                outputs=_names(head_outputs(export.model.traits)),
+            )
+            for span in export.spans
+        ),
+    )
+
+
+def _names(ports: Iterable[Port]) -> tuple[str, ...]:
+    return tuple(port.name for port in ports)
+
+
+def _source(export: Export) -> Source:
+    return Source(
+        model=export.folder.resolve().name,
+        offramp_version=__version__,
+        torch_version=torch.__version__,
+        transformers_version=transformers.__version__,
+    )

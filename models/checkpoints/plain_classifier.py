@@ -1,0 +1,149 @@
+"""A transformers classifier without exits: one exit, after its last layer.
+
+Class names in `config.json` can be wrong, so the names of the head's weights decide. The class
+name decides only between classes with the same weights (ModernBERT, MobileBERT).
+"""
+
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedConfig
+
+from models.checkpoints.errors import UnusableCheckpoint
+from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
+from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.encoders.families import FAMILIES
+from models.heads import HeadConfig
+from models.multi_exit import ExitConfig
+
+# Encoder names in weights, used if config.json does not name the family.
+_ENCODER_NAMES = {
+    "bert": "bert",
+    "roberta": "roberta",
+    "albert": "albert",
+    "distilbert": "distilbert",
+    "electra": "electra",
+    "deberta": "deberta-v2",
+    "mobilebert": "mobilebert",
+}
+
+
+class _Shape(NamedTuple):
+    """Stored module names of a head, and its configuration.
+
+    Attributes:
+        dense: the dense layer; None if there is none.
+        classifier: the classifier.
+        norm: a norm between dense layer and classifier; None if there is none.
+        options: arguments of `HeadConfig`.
+    """
+
+    dense: str | None
+    classifier: str
+    norm: str | None
+    options: dict[str, Any]
+
+
+def claims(raw: RawCheckpoint) -> bool:
+    """Return whether there is a classifier."""
+    return raw.weights.has(r"classifier\.(weight|out_proj\.weight)$")
+
+
+def read(raw: RawCheckpoint) -> ParsedCheckpoint:
+    """Parse the checkpoint.
+
+    Raises:
+        UnusableCheckpoint: the family or the head's shape is not supported.
+    """
+    family = _family(raw)
+    config = raw.encoder_config(family)
+    prefix = FAMILIES[family].encoder.base_model_prefix
+    shape = _shape(raw, config, prefix)
+    head = HeadConfig(pooler=shape.dense is not None, **shape.options)
+    parts = {"pooler": shape.dense, "norm": shape.norm, "classifier": shape.classifier}
+    names = {
+        f"{new}.{p}": f"{stored}.{p}"
+        for new, stored in parts.items()
+        for p in ("weight", "bias")
+        if f"{stored}.{p}" in raw.weights
+    }
+    heads = (raw.weights.take(names),)
+    raw.weights.drop(rf"{prefix}\.pooler\.", "a pooler that the head does not read")
+    raw.weights.drop(r"(cls|lm_head|mlm|generator|discriminator)", "heads of the pretraining")
+    depth = config.num_hidden_layers
+    info = CheckpointInfo(
+        format="transformers",
+        family=family,
+        labels=raw.labels,
+        depth=depth,
+        exits=ExitConfig(exits=(depth,), task=_task(raw, head), head=head),
+        rule_hint='{"rule": "never"}: with one exit there is nothing to choose',
+        settings={"architectures": raw.architecture} if raw.architecture else {},
+        notes=(
+            "a plain classifier: to give it exits, `offramp train`; to compare with a shorter "
+            "model, `--layers`",
+        ),
+    )
+    return ParsedCheckpoint(info, config, raw.weights.take_all(f"{prefix}."), heads)
+
+
+def _family(raw: RawCheckpoint) -> str:
+    if stated := raw.config.get("model_type"):
+        return str(stated)
+    seen = [family for name, family in _ENCODER_NAMES.items() if raw.weights.has(rf"{name}\.")]
+    if len(seen) != 1:
+        raise UnusableCheckpoint(
+            f"{raw.folder}: config.json has no model_type, and the weights' names show no family"
+        )
+    return seen[0]
+
+
+def _task(raw: RawCheckpoint, head: HeadConfig) -> Any:
+    if head.pooling == "tokens":
+        return "token"
+    if len(raw.labels) > 1 and raw.config.get("problem_type") == "regression":
+        raise UnusableCheckpoint(
+            f"{raw.folder}: a regression with {len(raw.labels)} values is not supported, only one"
+        )
+    return raw.task
+
+
+def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
+    """Return the head's shape, decided by the names of its weights."""
+    weights, of_tokens = raw.weights, "TokenClassification" in raw.architecture
+    first = {"pooling": "tokens" if of_tokens else "first"}
+    if "head.dense.weight" in weights:
+        return _modernbert(config, of_tokens)
+    if "classifier.out_proj.weight" in weights:
+        activation = "gelu" if config.model_type == "electra" else "tanh"
+        return _Shape(
+            "classifier.dense", "classifier.out_proj", None, {**first, "activation": activation}
+        )
+    if "pre_classifier.weight" in weights:
+        return _Shape("pre_classifier", "classifier", None, {**first, "activation": "relu"})
+    if "pooler.dense.weight" in weights:
+        activation = _activation(raw, config.pooler_hidden_act)
+        return _Shape("pooler.dense", "classifier", None, {**first, "activation": activation})
+    for pooler in (f"{prefix}.pooler.dense", f"{prefix}.pooler"):
+        if f"{pooler}.weight" in weights and not of_tokens:
+            return _Shape(pooler, "classifier", None, first)
+    if of_tokens or config.model_type != "mobilebert":
+        first = {"pooling": "tokens"}
+    return _Shape(None, "classifier", None, first)
+
+
+def _modernbert(config: PreTrainedConfig, of_tokens: bool) -> _Shape:
+    pooled = "mean" if config.classifier_pooling == "mean" else "first"
+    options = {
+        "pooling": "tokens" if of_tokens else pooled,
+        "activation": "gelu",
+        "bias": bool(config.classifier_bias),
+        "norm": config.norm_eps,
+        "norm_bias": bool(config.norm_bias),
+    }
+    return _Shape("head.dense", "classifier", "head.norm", options)
+
+
+def _activation(raw: RawCheckpoint, name: str) -> str:
+    if name not in ("tanh", "relu", "gelu"):
+        raise UnusableCheckpoint(f"{raw.folder}: pooler_hidden_act {name!r} is not supported")
+    return name

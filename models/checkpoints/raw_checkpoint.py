@@ -1,0 +1,108 @@
+"""A checkpoint's folder before its format is known: config and weights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+from models.checkpoints.errors import UnusableCheckpoint
+from models.checkpoints.weights import Weights, read_weights
+from models.encoders.families import FAMILIES
+from serve.rules.traits import Task
+
+CONFIG = "config.json"
+# Config keys that matter here, besides those that the config's class lists.
+_LABEL_KEYS = {"id2label", "label2id", "num_labels", "problem_type", "pad_token_id"}
+
+
+class RawCheckpoint:
+    """Config and weights of a folder.
+
+    Attributes:
+        folder: the folder.
+        last_ramp: whether DeeBERT's last ramp is to become an exit.
+        config: content of `config.json`.
+        weights: all weights that no format has taken yet.
+    """
+
+    def __init__(self, folder: Path, last_ramp: bool = False) -> None:
+        """Read the folder.
+
+        Raises:
+            UnusableCheckpoint: config or weights are missing or cannot be read.
+        """
+        self.folder = folder
+        self.last_ramp = last_ramp
+        self.config = _read_config(folder)
+        self.weights = Weights(read_weights(folder))
+
+    @property
+    def architecture(self) -> str:
+        """The name of the saved class; empty if unknown. It can be wrong."""
+        return str((self.config.get("architectures") or [""])[0])
+
+    @property
+    def task(self) -> Task:
+        """The task of a text classifier, decided as transformers does."""
+        if self.config.get("problem_type") == "multi_label_classification":
+            return "multi_label"
+        return "regression" if len(self.labels) == 1 else "single_label"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names by id from the config; LABEL_0, LABEL_1, ... if it has none."""
+        named = self.config.get("id2label") or {}
+        count = self.config.get("num_labels") or len(named) or 2
+        if len(named) == count:
+            return tuple(str(named[key]) for key in sorted(named, key=int))
+        return tuple(f"LABEL_{i}" for i in range(count))
+
+    def settings(self, *keys: str) -> dict[str, Any]:
+        """Return those of these keys that the config has a value for."""
+        return {key: self.config[key] for key in keys if self.config.get(key) is not None}
+
+    def encoder_config(self, family: str) -> PreTrainedConfig:
+        """Return the encoder's config.
+
+        Args:
+            family: transformers' model type.
+
+        Raises:
+            UnusableCheckpoint: the family is not supported, heads were pruned, or the config does
+                not fit the family.
+        """
+        if family not in FAMILIES:
+            listed = ", ".join(FAMILIES)
+            raise UnusableCheckpoint(
+                f"{self.folder}: encoders of type {family!r} are not supported, only {listed}"
+            )
+        if self.config.get("pruned_heads"):
+            raise UnusableCheckpoint(f"{self.folder}: models with pruned heads are not supported")
+        kind = CONFIG_MAPPING[family]
+        of_class = {*kind().to_dict(), *kind.attribute_map}
+        known = of_class | _LABEL_KEYS | FAMILIES[family].settings
+        stated = {k: v for k, v in self.config.items() if k in known}
+        labels = dict(enumerate(self.labels))
+        stated |= {"id2label": labels, "label2id": {name: i for i, name in labels.items()}}
+        for key in ("num_labels", "model_type", "architectures", "dtype", "torch_dtype"):
+            stated.pop(key, None)
+        try:
+            return kind.from_dict(stated)
+        except (TypeError, ValueError) as error:
+            raise UnusableCheckpoint(f"{self.folder}/{CONFIG}: {error}") from error
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise UnusableCheckpoint(f"{folder}: no such folder")
+    path = folder / CONFIG
+    if not path.is_file():
+        raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UnusableCheckpoint(f"{path} is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise UnusableCheckpoint(f"{path}: expected a JSON object")
+    return config

@@ -1,0 +1,50 @@
+"""Gradient equilibrium: every layer learns from the mean of the losses above it.
+
+Without it a layer below many exits gets the sum of their gradients and learns much faster than
+a layer near the top ("Improved Techniques for Training Adaptive Deep Networks", Li et al.
+2019; also used by ElasticBERT).
+"""
+
+import torch
+from torch import Tensor
+
+from models.data.batches import Batch
+from models.multi_exit import MultiExitModel
+
+
+class _Scaled(torch.autograd.Function):
+    """Identity whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: object, values: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor  # type: ignore[attr-defined]
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.factor, None  # type: ignore[attr-defined]
+
+
+def scaled_gradient(values: Tensor, factor: float) -> Tensor:
+    """Return the values unchanged; multiply the gradient that flows back through them."""
+    return _Scaled.apply(values, factor)
+
+
+def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[Tensor]:
+    """Return the model's logits, as `model.forward` does.
+
+    With n exits, the head of exit i, counted from 0, passes back 1 / (n - i) of its gradient, and
+    the layers after exit i pass back (n - i - 1) / (n - i) of theirs.
+    """
+    hidden = model.backbone.embed(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    logits: list[Tensor] = []
+    start = 0
+    for index, stop in enumerate(model.exits):
+        above = len(model.exits) - index
+        hidden = model.run_layers(hidden, batch.attention_mask, start, stop)
+        hidden = scaled_gradient(hidden, 1 / above)
+        head_input = model.backbone.head_input(hidden)
+        logits.append(model.head(index)(head_input, batch.attention_mask))
+        hidden = scaled_gradient(hidden, above - 1)
+        start = stop
+    return logits

@@ -1,0 +1,87 @@
+"""One call of `offramp train` as data: model, settings, files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from models.multi_exit import HeadConfig
+from serve.rules.traits import Task
+
+
+class ModelChoice(BaseModel):
+    """The model to train: encoder, exits, heads, recipe.
+
+    Attributes:
+        encoder: a transformers folder.
+        task: what the labels mean; None detects it from the training file.
+        labels: label names by id; None takes them from the data.
+        exits: exit layers; None puts one after every layer.
+        head: shape of the heads; None takes the one that fits the task.
+        recipe: a key of `models.training.recipes.RECIPES`.
+        distill: weight of learning from the last exit's answers.
+        max_tokens: longer texts are cut.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: Path
+    task: Task | None = None
+    labels: tuple[str, ...] | None = None
+    exits: tuple[int, ...] | None = None
+    head: HeadConfig | None = None
+    recipe: str = "joint"
+    distill: NonNegativeFloat = 0.0
+    max_tokens: PositiveInt = 128
+
+
+class TrainConfig(BaseModel):
+    """The settings of a run that affect its weights, besides model and data.
+
+    Attributes:
+        epochs: passes over the data, per stage.
+        lr: peak learning rate; it rises over the first 6 % of a stage and falls to 0.
+        head_lr_factor: factor on the heads' learning rate; the heads start untrained.
+        weight_decay: AdamW's, on matrices only.
+        average_every: a stage ends with the mean of the weights taken every so many steps and at
+            its last step; None keeps the last weights.
+        evaluate_every: steps between evaluations; None evaluates after each epoch.
+        keep_best: the last stage ends with the weights of its best evaluation.
+        bf16: run forward and backward in bfloat16; weights stay in float32.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: PositiveInt = 3
+    lr: PositiveFloat = 2e-5
+    head_lr_factor: PositiveFloat = 1.0
+    weight_decay: NonNegativeFloat = 0.01
+    batch_size: PositiveInt = 32
+    seed: int = 42
+    average_every: PositiveInt | None = None
+    evaluate_every: PositiveInt | None = None
+    keep_best: bool = False
+    bf16: bool = False
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """One call of the command.
+
+    Attributes:
+        train: the training file.
+        dev: the file to measure on.
+        out: the model folder to write.
+        dtype: type of the saved weights, fp32 or fp16.
+        resume: continue from the checkpoint in `out`.
+        device: a torch device.
+    """
+
+    choice: ModelChoice
+    config: TrainConfig
+    train: Path
+    dev: Path
+    out: Path
+    dtype: str = "fp32"
+    resume: bool = False
+    device: str = "cpu"

@@ -1,0 +1,64 @@
+import pytest
+
+from export.exit_subset import fitting_calibration, fitting_policy
+from serve.bundle.calibration import Calibration, Data, VariantCalibration
+from serve.policy.document import Limits, Policy
+from serve.rules import EntropyRule, LayerRule, NeverRule
+from tests.support.traits import two_labels
+
+EVERY = (1, 2, 3, 4)
+
+
+def test_all_exits_keep_the_whole_policy() -> None:
+    policy = Policy(default="fast", profiles={"fast": LayerRule(layer=1)})
+    assert fitting_policy(policy, two_labels(EVERY)) == (policy, [])
+
+
+def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
+    policy = Policy(
+        default=LayerRule(layer=3),
+        profiles={"low": LayerRule(layer=1), "sure": EntropyRule(threshold=0.2)},
+        limits=Limits(overrides="profiles", max_layer=1),
+    )
+    fitting, notes = fitting_policy(policy, two_labels((2, 4)))
+    assert fitting == Policy(
+        default=NeverRule(),
+        profiles={"sure": EntropyRule(threshold=0.2)},
+        limits=Limits(overrides="profiles"),
+    )
+    assert len(notes) == 3
+    assert "profile 'low'" in notes[0]
+    assert "default rule" in notes[1]
+    assert "limits" in notes[2]
+
+
+def test_a_default_that_names_a_lost_profile_becomes_never() -> None:
+    policy = Policy(default="low", profiles={"low": LayerRule(layer=1)})
+    fitting, notes = fitting_policy(policy, two_labels((2, 4)))
+    assert fitting == Policy()
+    assert len(notes) == 2
+
+
+def figures() -> VariantCalibration:
+    return VariantCalibration(
+        data=Data(name="dev", rows=1, sha256="0" * 64), exits=(), operating_points=()
+    )
+
+
+def test_figures_of_another_precision_are_not_taken_over() -> None:
+    calibration = Calibration(variants={"fp32": figures()})
+    kept, notes = fitting_calibration(calibration, EVERY, EVERY, ("fp32", "int8"))
+    assert kept == calibration
+    assert len(notes) == 1
+    assert notes[0].startswith("int8: no calibration")
+
+
+def test_figures_of_a_precision_that_is_not_exported_go() -> None:
+    calibration = Calibration(variants={"fp32": figures()})
+    kept, _ = fitting_calibration(calibration, EVERY, EVERY, ("int8",))
+    assert kept == Calibration()
+
+
+@pytest.mark.parametrize("precisions", [("fp32",), ("fp32", "int8")])
+def test_a_model_without_calibration_needs_no_note(precisions: tuple[str, ...]) -> None:
+    assert fitting_calibration(Calibration(), EVERY, EVERY, precisions) == (Calibration(), [])

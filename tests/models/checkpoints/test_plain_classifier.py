@@ -1,0 +1,163 @@
+"""Plain transformers classifiers of every family: one exit that says what transformers says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+)
+
+from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
+from models.encoders.families import FAMILIES
+from tests.models.conftest import tiny_tokenizer
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 14,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+    "id2label": {0: "no", 1: "perhaps", 2: "yes"},
+}
+OWN: dict[str, dict[str, Any]] = {
+    "albert": {"embedding_size": 16},
+    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "electra": {"embedding_size": 16},
+    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 16},
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+}
+IDS = torch.tensor([[2, 4, 10, 3]])
+MASK = torch.ones_like(IDS)
+CLASSES = {
+    "texts": AutoModelForSequenceClassification,
+    "tokens": AutoModelForTokenClassification,
+}
+
+
+def make(family: str, kind: str = "texts", **config: Any) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = SIZES | OWN.get(family, {}) | config
+    if family == "distilbert":
+        sizes = {k: v for k, v in sizes.items() if k not in ("hidden_size", "num_hidden_layers")}
+    model = CLASSES[kind].from_config(AutoConfig.for_model(family, **sizes)).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def save(model: PreTrainedModel, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def edit_config(folder: Path, *removed: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    kept = {key: value for key, value in config.items() if key not in removed}
+    (folder / "config.json").write_text(json.dumps(kept))
+
+
+def assert_same(loaded: LoadedCheckpoint, model: PreTrainedModel) -> None:
+    with torch.no_grad():
+        expected = model(input_ids=IDS, attention_mask=MASK).logits
+        found = loaded.model(IDS, MASK, torch.zeros_like(IDS))
+    assert len(found) == 1
+    torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_one_exit_answers_like_transformers(family: str, kind: str, tmp_path: Path) -> None:
+    model = make(family, kind)
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert (loaded.info.format, loaded.info.family) == ("transformers", family)
+    assert loaded.model.exits == (3,)
+    assert loaded.model.labels == ["no", "perhaps", "yes"]
+    assert loaded.model.traits.task == ("token" if kind == "tokens" else "single_label")
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        ("modernbert", {"classifier_pooling": "mean", "norm_bias": True, "classifier_bias": True}),
+        ("mobilebert", {"classifier_activation": False}),
+        ("deberta-v2", {"pooler_hidden_act": "tanh"}),
+    ],
+)
+def test_heads_that_a_config_changes(family: str, config: dict[str, Any], tmp_path: Path) -> None:
+    model = make(family, **config)
+    assert_same(load(save(model, tmp_path)), model)
+
+
+def test_problem_type_makes_it_multi_label(tmp_path: Path) -> None:
+    model = make("bert", problem_type="multi_label_classification")
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert loaded.model.traits.task == "multi_label"
+    assert "`offramp train`" in loaded.info.notes[0], "the note tells where exits come from"
+
+
+def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
+    model = make("roberta", id2label={0: "similarity"})
+    loaded = load(save(model, tmp_path))
+    assert_same(loaded, model)
+    assert loaded.model.traits.task == "regression"
+    assert loaded.model.labels == ["similarity"]
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "message"),
+    [
+        ("bert", {"problem_type": "regression"}, "a regression with 3 values"),
+        ("deberta-v2", {"pooler_hidden_act": "silu"}, "pooler_hidden_act 'silu' is not supported"),
+    ],
+)
+def test_what_is_not_supported_is_refused(
+    family: str, config: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnusableCheckpoint, match=message):
+        load(save(make(family, **config), tmp_path))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cut_to_its_first_layers_the_head_moves_down(family: str, tmp_path: Path) -> None:
+    model = make(family)
+    loaded = load(save(model, tmp_path), layers=2)
+    assert loaded.model.exits == (2,)
+    assert loaded.model.backbone.depth == 2
+    whole = load(tmp_path).model
+    types = torch.zeros_like(IDS)
+    with torch.no_grad():
+        hidden = whole.backbone.embed(IDS, types, MASK)
+        hidden = whole.run_layers(hidden, MASK, 0, 2)
+        expected = whole.heads[0](whole.backbone.head_input(hidden), MASK)
+        found = loaded.model(IDS, MASK, types)
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra"])
+def test_a_config_without_a_model_type_is_known_by_its_weights(family: str, tmp_path: Path) -> None:
+    model = make(family)
+    save(model, tmp_path)
+    edit_config(tmp_path, "model_type", "architectures")
+    loaded = load(tmp_path)
+    assert_same(loaded, model)
+    assert loaded.info.family == family
+
+
+def test_keys_tell_tokens_from_texts_where_no_class_is_named(tmp_path: Path) -> None:
+    save(make("bert", "tokens"), tmp_path)
+    edit_config(tmp_path, "architectures")
+    assert load(tmp_path).model.traits.task == "token"

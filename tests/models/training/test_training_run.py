@@ -1,0 +1,232 @@
+"""Training runs: determinism, resuming, schedule, parameter groups, checkpoints."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.data.alignment import IGNORED
+from models.data.encoding import EncodedRow
+from models.errors import TrainingFailed
+from models.evaluation.calibration import exit_figures
+from models.evaluation.predictions import predict
+from models.multi_exit import MultiExitModel
+from models.training.checkpoint import Checkpoint
+from models.training.job import TrainConfig
+from models.training.optimizer import parameter_groups, rate_factor
+from models.training.recipes import FROZEN, RECIPES, freeze_all_but
+from models.training.training_run import TrainingRun
+
+Rows = Callable[..., list[EncodedRow]]
+Model = Callable[..., MultiExitModel]
+
+CONFIG = TrainConfig(epochs=2, lr=1e-3, batch_size=4, seed=5)
+
+
+def start(
+    model: MultiExitModel, rows: list[EncodedRow], recipe: str, config: TrainConfig = CONFIG
+) -> TrainingRun:
+    return TrainingRun(model, rows, RECIPES[recipe](model, 0.0), config)
+
+
+def finish(run: TrainingRun) -> dict[str, torch.Tensor]:
+    while not run.finished:
+        run.step()
+    return run.model.state_dict()
+
+
+def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> list[str]:
+    return [name for name in one if not one[name].equal(other[name])]
+
+
+@pytest.mark.parametrize("options", [{}, {"bf16": True}, {"average_every": 2}])
+@pytest.mark.parametrize(
+    ("recipe", "stop_after"),
+    [
+        ("joint", 1),
+        ("joint", 6),
+        ("joint", 8),
+        ("two-stage", 12),
+        ("two-stage", 15),
+        ("mixed", 14),
+        ("alternating", 3),
+        ("gradient-equilibrium", 5),
+    ],
+)
+def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(
+    make_model: Model,
+    make_rows: Rows,
+    tmp_path: Path,
+    recipe: str,
+    stop_after: int,
+    options: dict[str, object],
+) -> None:
+    config = CONFIG.model_copy(update=options)
+    whole = finish(start(make_model(), make_rows(), recipe, config))
+    stopped = start(make_model(), make_rows(), recipe, config)
+    for _ in range(stop_after):
+        stopped.step()
+    checkpoint = Checkpoint(tmp_path / "run.ckpt", "fingerprint")
+    checkpoint.save(stopped.state())
+    torch.manual_seed(99)
+    resumed = start(make_model(seed=7), make_rows(), recipe, config)
+    resumed.restore(checkpoint.load())
+    assert resumed.steps_done == stop_after
+    assert differing(finish(resumed), whole) == []
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_others(
+    make_model: Model, make_rows: Rows
+) -> None:
+    once = finish(start(make_model(), make_rows(), "joint"))
+    model = make_model()
+    torch.rand(3)
+    again = finish(start(model, make_rows(), "joint"))
+    other = CONFIG.model_copy(update={"seed": 6})
+    assert differing(once, again) == []
+    assert differing(once, finish(start(make_model(), make_rows(), "joint", other))) != []
+
+
+# Recipe frozen starts from a classifier and has tests of its own.
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])
+def test_training_teaches_every_exit_a_learnable_task(
+    make_model: Model, make_rows: Rows, recipe: str
+) -> None:
+    rows = make_rows(48)
+    model = make_model()
+    finish(start(model, rows, recipe, CONFIG.model_copy(update={"epochs": 15, "lr": 3e-3})))
+    model.eval()
+    for row in rows[:10]:
+        ids = torch.tensor([row.ids])
+        labels = [z.argmax().item() for z in model(ids, torch.ones_like(ids))]
+        assert labels == [row.label] * 3
+
+
+def test_training_teaches_every_exit_to_tag_words(make_model: Model, make_rows: Rows) -> None:
+    # The word of the label, at place 1, is to be tagged with it; fillers have tag 0.
+    rows = [
+        EncodedRow(
+            row.ids,
+            row.types,
+            [IGNORED, 1 + row.label, *[0] * (len(row.ids) - 3), IGNORED],
+            [False, *[True] * (len(row.ids) - 2), False],
+        )
+        for row in make_rows(48)
+    ]
+    model = make_model(task="token", labels=("O", "B-bad", "B-good"))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 10, "lr": 3e-3})))
+    outcome = predict(model, rows)
+    assert all(f.metrics["entity_f1"] == 1 for f in exit_figures(outcome))
+
+
+def test_training_teaches_every_exit_a_number(make_model: Model, make_rows: Rows) -> None:
+    rows = [replace(row, label=4.0 * row.label - 1) for row in make_rows(48)]
+    model = make_model(task="regression", labels=("score",))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 20, "lr": 3e-3})))
+    outcome = predict(model, rows)
+    assert np.abs(outcome.logits[:, :, 0] - outcome.gold).max() < 0.5
+
+
+def test_training_teaches_every_exit_labels_that_may_go_together(
+    make_model: Model, make_rows: Rows
+) -> None:
+    rows = [
+        replace(row, label=(float(row.label), float(len(row.ids) > 5))) for row in make_rows(48)
+    ]
+    model = make_model(task="multi_label", labels=("good", "long"))
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 40, "lr": 3e-3})))
+    assert exit_figures(predict(model, rows))[-1].metrics["micro_f1"] > 0.95
+
+
+def test_steps_count_epochs_stages_and_batches(make_model: Model, make_rows: Rows) -> None:
+    assert start(make_model(), make_rows(24), "joint").num_steps == 2 * 6
+    assert start(make_model(), make_rows(25), "two-stage").num_steps == 2 * 2 * 7
+
+
+def test_rate_rises_over_six_percent_and_falls_to_nothing() -> None:
+    shares = [rate_factor(step, 100) for step in range(100)]
+    assert shares[0] == pytest.approx(1 / 6)
+    assert max(shares) == shares[5] == 1
+    assert shares[5:] == sorted(shares[5:], reverse=True)
+    assert shares[99] == pytest.approx(1 / 94)
+
+
+def test_first_step_moves_encoder_and_heads_by_their_warm_up_rates(
+    make_model: Model, make_rows: Rows
+) -> None:
+    model = make_model()
+    config = TrainConfig(epochs=25, lr=1e-3, head_lr_factor=3, weight_decay=0, batch_size=6)
+    run = start(model, make_rows(), "joint", config)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    run.step()
+    moved = {n: (v - before[n]).abs().max().item() for n, v in model.state_dict().items()}
+    # Adam's first step is the rate itself: a sixth of its peak, of 100 steps.
+    encoder = max(move for name, move in moved.items() if name.startswith("encoder"))
+    assert encoder == pytest.approx(1e-3 / 6, rel=1e-2)
+    assert moved["heads.2.classifier.weight"] == pytest.approx(3e-3 / 6, rel=1e-2)
+
+
+def test_one_step_run_learns_at_the_full_rate() -> None:
+    assert rate_factor(0, 1) == 1
+
+
+def test_heads_have_their_own_rate_and_vectors_do_not_decay(make_model: Model) -> None:
+    model = make_model()
+    groups = parameter_groups(model, weight_decay=0.1, head_lr_factor=3)
+    assert [(g["factor"], g["weight_decay"]) for g in groups] == [
+        (1, 0.1), (1, 0), (3, 0.1), (3, 0)
+    ]  # fmt: skip
+    assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
+    assert all(p.ndim > 1 for p in groups[0]["params"] + groups[2]["params"])
+
+
+def test_group_without_learning_parameters_is_left_out(make_model: Model) -> None:
+    model = make_model()
+    freeze_all_but(model, [model.heads[0]])
+    assert [g["factor"] for g in parameter_groups(model, 0.1, 3)] == [3, 3]
+    assert not any(p.requires_grad for p in model.encoder.parameters())
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    Checkpoint(tmp_path / "run.ckpt", "one").save({"steps_done": 3})
+    with pytest.raises(TrainingFailed, match="is of a run with other settings or data"):
+        Checkpoint(tmp_path / "run.ckpt", "other").load()
+
+
+def test_missing_checkpoint_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match="there is nothing to resume"):
+        Checkpoint(tmp_path / "run.ckpt", "one").load()
+
+
+def test_failed_write_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(tmp_path / "run.ckpt", "one")
+    checkpoint.save({"steps_done": 3})
+
+    def broken(value: object, file: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save({"steps_done": 4})
+    monkeypatch.undo()
+    assert checkpoint.load() == {"steps_done": 3}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_run_on_a_gpu_resumes_to_the_same_weights(make_model: Model, make_rows: Rows) -> None:
+    whole = finish(start(make_model().cuda(), make_rows(), "joint"))
+    stopped = start(make_model().cuda(), make_rows(), "joint")
+    for _ in range(5):
+        stopped.step()
+    state = copy.deepcopy(stopped.state())
+    resumed = start(make_model(seed=7).cuda(), make_rows(), "joint")
+    resumed.restore(state)
+    for name, value in finish(resumed).items():
+        torch.testing.assert_close(value, whole[name], atol=1e-5, rtol=0)
