@@ -1,4 +1,4 @@
-"""`offramp serve`: check, announce, run, and stop cleanly."""
+"""`offramp serve`: checks what is asked for, announces the models, and serves until a signal."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
-from serve.http.listener import take_port
+from serve.http.listener import take_port, take_shared_port
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place
 
@@ -22,7 +22,7 @@ EXAMPLE = "The movie was awesome."
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the command line asked for."""
+    """The arguments of `offramp serve`."""
 
     bundles: tuple[Path, ...]
     host: str
@@ -38,7 +38,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight are answered first.
 
     Raises:
-        OfframpError: a bundle, the precision or the port cannot be had; nothing was started.
+        OfframpError: a bundle, the precision or the port cannot be had.
     """
     if standalone and wanted.replicas > 1:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
@@ -62,13 +62,13 @@ def launch(wanted: Launch, standalone: bool) -> None:
         active_exits=active,
         num_threads=num_threads,
     )
-    with take_port(wanted.host, wanted.port) as address:
+    take = take_port if standalone else take_shared_port
+    with take(wanted.host, wanted.port) as address:
         port = address.getsockname()[1]
         invite = partial(_invite, console, bundles, wanted.host, port)
         if standalone:
             _run_standalone(config, address, invite)
         else:
-            console.print("starting Ray Serve ...")
             _run_on_ray(console, config, wanted.replicas, address, invite)
     console.print("stopped")
 
@@ -88,14 +88,11 @@ def _run_on_ray(
     address: socket,
     invite: Callable[[], None],
 ) -> None:
-    from serve.cluster.local_cluster import RayServer
+    from serve.cluster.local_cluster import serve_on_ray
 
-    RayServer(address).run(
-        config,
-        replicas,
-        on_ready=invite,
-        on_stop=lambda: console.print("stopping: answering what is in flight ..."),
-    )
+    console.print("starting Ray Serve ...")
+    stopping = partial(console.print, "stopping: answering what is in flight ...")
+    serve_on_ray(config, address.getsockname(), replicas, invite, stopping)
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
