@@ -35,7 +35,7 @@ class Launch:
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+    """Serve until SIGINT or SIGTERM, then answer the requests in flight.
 
     Raises:
         OfframpError: a bundle, the precision or the port cannot be had.
@@ -44,6 +44,20 @@ def launch(wanted: Launch, standalone: bool) -> None:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
+    config = _configure(wanted, bundles, console)
+    take = take_port if standalone else take_shared_port
+    with take(wanted.host, wanted.port) as address:
+        port = address.getsockname()[1]
+        on_ready = partial(_print_example, console, bundles, wanted.host, port)
+        if standalone:
+            _run_standalone(config, address, on_ready)
+        else:
+            _run_on_ray(console, config, wanted.replicas, address, on_ready)
+    console.print("stopped")
+
+
+def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
+    """Choose device, precision and active exits of every bundle, and print them."""
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle in bundles:
@@ -54,7 +68,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
             )
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(console, presented, placement)
-    config = ServerConfig(
+    return ServerConfig(
         bundles=[str(bundle.folder) for bundle in bundles],
         device=wanted.device,
         precision=wanted.precision,
@@ -62,23 +76,14 @@ def launch(wanted: Launch, standalone: bool) -> None:
         active_exits=active,
         num_threads=num_threads,
     )
-    take = take_port if standalone else take_shared_port
-    with take(wanted.host, wanted.port) as address:
-        port = address.getsockname()[1]
-        invite = partial(_invite, console, bundles, wanted.host, port)
-        if standalone:
-            _run_standalone(config, address, invite)
-        else:
-            _run_on_ray(console, config, wanted.replicas, address, invite)
-    console.print("stopped")
 
 
-def _run_standalone(config: ServerConfig, address: socket, invite: Callable[[], None]) -> None:
+def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
     from serve.http.standalone import build_standalone_app, serve_standalone
 
     limits, active = config.web_limits, config.active_exits
     app = build_standalone_app(config.bundles, config.engine_options, limits, active)
-    serve_standalone(app, address, on_ready=invite)
+    serve_standalone(app, address, on_ready=on_ready)
 
 
 def _run_on_ray(
@@ -86,13 +91,13 @@ def _run_on_ray(
     config: ServerConfig,
     replicas: int,
     address: socket,
-    invite: Callable[[], None],
+    on_ready: Callable[[], None],
 ) -> None:
     from serve.cluster.local_cluster import serve_on_ray
 
     console.print("starting Ray Serve ...")
     stopping = partial(console.print, "stopping: answering what is in flight ...")
-    serve_on_ray(config, address.getsockname(), replicas, invite, stopping)
+    serve_on_ray(config, address.getsockname(), replicas, on_ready, stopping)
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
@@ -109,7 +114,7 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _invite(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
+def _print_example(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
