@@ -1,7 +1,7 @@
-"""The `offramp` command: `serve` here, everything else from the packages that provide it.
+"""The `offramp` command: `serve` is here, other packages provide the rest.
 
-Packages register their commands under the entry-point group `offramp.commands`; so this
-module imports none of them, and torch is loaded only by the command that needs it.
+They register their commands under the entry-point group `offramp.commands`. So this module imports
+none of them, and torch is loaded only by the commands that need it.
 """
 
 import signal
@@ -15,7 +15,7 @@ import typer
 from serve.errors import OfframpError
 from serve.version import __version__
 
-# What `pip install offramp` leaves out.
+# Packages that `pip install offramp` does not install.
 EXPORT_MODULES = {"torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"}
 
 app = typer.Typer(
@@ -89,7 +89,7 @@ def main() -> None:
     """Run the command line; expected errors become one line on stderr and exit status 2."""
     for entry in entry_points(group="offramp.commands"):
         app.command(entry.name)(entry.load())
-    # Also while a command writes: what is half done is then taken away again.
+    # SIGTERM then ends a command as Ctrl-C does: files that are half written are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
@@ -101,7 +101,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        # Mostly a file that --out or --json names: no such folder, not allowed, disk full.
+        # Mostly a file of --out or --json: no such folder, no permission, a full disk.
         typer.echo(f"offramp: {error.filename}: {error.strerror}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:

@@ -1,11 +1,29 @@
-"""What a deployment may be told: arguments at start, policies at any time."""
+"""The server's arguments at start, and the policies that may change at any time."""
+
+from dataclasses import dataclass
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from serve.api.context import WebLimits
 from serve.classifier.options import EngineOptions
 from serve.engine.admission import QueueLimits
 from serve.policy.document import Policy
+
+# A stopping server works this long on the requests that it has admitted.
+DRAIN_S: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class WebLimits:
+    """Bounds on one request.
+
+    Attributes:
+        max_body_bytes: largest body that is read.
+        max_inputs: most texts in one request.
+    """
+
+    max_body_bytes: int = 2 * 1024 * 1024
+    max_inputs: int = 256
 
 
 class ServerConfig(BaseModel):
@@ -13,13 +31,13 @@ class ServerConfig(BaseModel):
 
     Attributes:
         bundles: folders, each served under its name.
-        device: `auto`, `cpu` or `cuda`; auto is CUDA where it can be had.
+        device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
         precision: `auto`, or the variant to use.
-        gpu_memory_gb: what a replica may occupy on a GPU; None for no limit.
-        active_exits: by model, the exit layers to use; all where a model is left out.
-        num_threads: per replica; None for all cores that it may use.
+        gpu_memory_gb: most GPU memory that a replica may occupy; None for no limit.
+        active_exits: exit layers to use, by model; a model that is not listed uses all.
+        num_threads: per replica; None for all cores that the process may use.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
-        max_queue_tokens: their tokens.
+        max_queue_tokens: tokens of those rows.
         max_inputs: texts per request.
         max_body_bytes: largest request body.
     """
@@ -58,7 +76,7 @@ class UserConfig(BaseModel):
     """Ray Serve's `user_config`: baseline policies; a change is applied in place.
 
     Attributes:
-        policies: by model; a model that is left out starts from its bundle's policy.
+        policies: by model; a model that is not listed starts from its bundle's policy.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

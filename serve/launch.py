@@ -1,4 +1,4 @@
-"""`offramp serve`: check, announce, run, and stop cleanly."""
+"""`offramp serve`: checks what is asked for, announces the models, and serves until a signal."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
-from serve.http.listener import take_port
+from serve.http.listener import take_port, take_shared_port
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place
 
@@ -22,7 +22,7 @@ EXAMPLE = "The movie was awesome."
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the command line asked for."""
+    """The arguments of `offramp serve`."""
 
     bundles: tuple[Path, ...]
     host: str
@@ -35,15 +35,29 @@ class Launch:
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+    """Serve until SIGINT or SIGTERM, then answer the requests in flight.
 
     Raises:
-        OfframpError: a bundle, the precision or the port cannot be had; nothing was started.
+        OfframpError: a bundle, the precision or the port cannot be had.
     """
     if standalone and wanted.replicas > 1:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
+    config = _configure(wanted, bundles, console)
+    take = take_port if standalone else take_shared_port
+    with take(wanted.host, wanted.port) as address:
+        port = address.getsockname()[1]
+        on_ready = partial(_print_example, console, bundles, wanted.host, port)
+        if standalone:
+            _run_standalone(config, address, on_ready)
+        else:
+            _run_on_ray(console, config, wanted.replicas, address, on_ready)
+    console.print("stopped")
+
+
+def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
+    """Choose device, precision and active exits of every bundle, and print them."""
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle in bundles:
@@ -54,7 +68,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
             )
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(console, presented, placement)
-    config = ServerConfig(
+    return ServerConfig(
         bundles=[str(bundle.folder) for bundle in bundles],
         device=wanted.device,
         precision=wanted.precision,
@@ -62,23 +76,14 @@ def launch(wanted: Launch, standalone: bool) -> None:
         active_exits=active,
         num_threads=num_threads,
     )
-    with take_port(wanted.host, wanted.port) as address:
-        port = address.getsockname()[1]
-        invite = partial(_invite, console, bundles, wanted.host, port)
-        if standalone:
-            _run_standalone(config, address, invite)
-        else:
-            console.print("starting Ray Serve ...")
-            _run_on_ray(console, config, wanted.replicas, address, invite)
-    console.print("stopped")
 
 
-def _run_standalone(config: ServerConfig, address: socket, invite: Callable[[], None]) -> None:
+def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
     from serve.http.standalone import build_standalone_app, serve_standalone
 
     limits, active = config.web_limits, config.active_exits
     app = build_standalone_app(config.bundles, config.engine_options, limits, active)
-    serve_standalone(app, address, on_ready=invite)
+    serve_standalone(app, address, on_ready=on_ready)
 
 
 def _run_on_ray(
@@ -86,16 +91,13 @@ def _run_on_ray(
     config: ServerConfig,
     replicas: int,
     address: socket,
-    invite: Callable[[], None],
+    on_ready: Callable[[], None],
 ) -> None:
-    from serve.cluster.local_cluster import RayServer
+    from serve.cluster.local_cluster import serve_on_ray
 
-    RayServer(address).run(
-        config,
-        replicas,
-        on_ready=invite,
-        on_stop=lambda: console.print("stopping: answering what is in flight ..."),
-    )
+    console.print("starting Ray Serve ...")
+    stopping = partial(console.print, "stopping: answering what is in flight ...")
+    serve_on_ray(config, address.getsockname(), replicas, on_ready, stopping)
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
@@ -112,7 +114,7 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _invite(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
+def _print_example(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}

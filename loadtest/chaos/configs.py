@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from loadtest.client import Json
-from serve.cluster.local_cluster import APP_NAME
+from serve.cluster.options import APP_NAME
 
 NUM_REPLICAS = 2
 _DRAIN_S = 20.0

@@ -11,8 +11,8 @@ import signal
 import threading
 from pathlib import Path
 
-from serve.cluster.local_cluster import APP_NAME
 from serve.cluster.node import start_node
+from serve.cluster.options import APP_NAME
 
 
 def main() -> None:

@@ -15,10 +15,8 @@ from serve.api.routes.models import model_routes, policy_routes
 from serve.api.routes.operations import operation_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.shortcut import Shortcut
+from serve.config import DRAIN_S
 from serve.version import __version__
-
-# How long a stopping server works on what it has admitted.
-DRAIN_S = 30
 
 DESCRIPTION = """
 Classifies texts with transformers that may stop early. Every request may say when a text leaves

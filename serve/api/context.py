@@ -4,20 +4,8 @@ from dataclasses import dataclass
 
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
+from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
-
-
-@dataclass(frozen=True, slots=True)
-class WebLimits:
-    """Bounds on one request.
-
-    Attributes:
-        max_body_bytes: largest body that is read.
-        max_inputs: most texts in one request.
-    """
-
-    max_body_bytes: int = 2 * 1024 * 1024
-    max_inputs: int = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The only package that imports Ray: replicas, their policy store, a local cluster."""
+"""Offramp on Ray Serve."""

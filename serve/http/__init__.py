@@ -1,1 +1,1 @@
-"""HTTP without Ray: uvicorn, sockets, and one process that serves alone."""
+"""HTTP without Ray: uvicorn, sockets, and the server that is one process."""

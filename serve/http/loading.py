@@ -1,4 +1,4 @@
-"""From bundles on disk to everything one process serves."""
+"""Loads bundles into the classifiers and metrics of one process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from serve.policy.live import PolicyStore
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Models, and the metrics that watch them."""
+    """Models and their metrics."""
 
     catalog: Catalog
     metrics: Metrics
@@ -27,18 +27,18 @@ def assemble(
     store: PolicyStore,
     active_exits: Mapping[str, Sequence[int]] | None = None,
 ) -> Assembly:
-    """Load, verify and warm bundles; their engines are not started yet.
+    """Load, verify and warm up bundles; the engines are not started yet.
 
     Args:
         folders: bundles; each is served under its folder's name.
         options: how models are run.
         store: where live policies are kept.
-        active_exits: by model, the exit layers to use; all where a model is left out.
+        active_exits: exit layers to use, by model; a model that is not listed uses all.
 
     Raises:
         InvalidBundle: a bundle cannot be loaded, or two have the same name.
         DeviceUnavailable: a bundle lacks the wanted precision.
-        InvalidRequest: a bundle lacks an active exit, or there is no such bundle.
+        InvalidRequest: an active exit, or the model it is given for, does not exist.
     """
     bundles = _with_active_exits(load_bundles(folders), active_exits or {})
     metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})

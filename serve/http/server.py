@@ -1,153 +1,145 @@
-"""HTTP by uvicorn, with the settings that we give it."""
+"""HTTP by uvicorn with h11, on a listening socket of this process."""
 
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from serve.api.app import DRAIN_S
-from serve.http.protocol import HttpProtocol
+from serve.config import DRAIN_S
+from serve.http.listener import listen_shared
 
-# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute; where the
-# server closes it first, a request may just be on its way on it, and is lost.
+# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute. A server
+# that closes it first may lose a request that is just being sent.
 KEEP_ALIVE_S: Final = 90
+# Largest request line with headers.
+MAX_HEAD_BYTES: Final = 64 * 1024
+# A connection that is accepted during the stop has this long to begin its first request.
+FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
-_AT_ONCE = 32
-# Until who had no room for a connection says so, and may be dealt another.
-_NO_ROOM_S = 1.0
+# So that a burst of connections leaves time for requests.
+_ACCEPTS_AT_ONCE = 32
+# Wait after a failed accept, until a file descriptor or memory may be free again.
+_ACCEPT_RETRY_S = 0.05
 
 
 def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
-    """Return our settings of uvicorn.
+    """Return the settings of uvicorn that every server here uses.
 
-    Args:
-        app: what answers.
-        settings: more of them.
+    h11 ignores a proposal to change the protocol (RFC 9110, section 7.8), so requests of Java's
+    HttpClient and `curl --http2` keep their bodies; httptools loses them. uvicorn warns of each
+    such request, and of each that is no HTTP, hence the log level.
     """
     return uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
-        http=HttpProtocol,
-        ws="none",  # we have none, and who asks for one would leave uvicorn's protocol, and ours
+        http="h11",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ws="none",
         **settings,
     )
 
 
 class HttpServer:
-    """Serves an app on connections that a `ConnectionDealer` deals, on the running event loop.
+    """Serves an app on a port that several processes share, on the running event loop.
 
-    Signals and the app's lifespan are minded by somebody else.
+    The caller handles signals and the app's lifespan.
     """
 
-    def __init__(self, app: ASGIApp, place: str) -> None:
-        """Prepare to serve.
+    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+        """Prepare to serve; nothing listens yet.
 
         Args:
-            app: what answers, started.
-            place: the dealer's.
+            app: a started ASGI app.
+            host: numeric address.
+            port: as `serve.http.listener.take_shared_port` holds it.
         """
-        # uvicorn's own setting up of logging would close the handlers that others have.
+        # uvicorn's own logging set-up would close the handlers of others.
         self._config = uvicorn_config(app, lifespan="off", log_config=None)
         self._server = _Server(self._config)
-        self._place = place
-        self._dealt = socket.socket(socket.AF_UNIX)
+        self._address = host, port
+        self._listening: socket.socket | None = None
+        self._opening: set[asyncio.Task[Any]] = set()
         self._serving: asyncio.Task[None] | None = None
-        self._greeting: set[asyncio.Task[Any]] = set()
-        self._unsaid = 0  # closed connections of which the dealer has not heard
+        self._ending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take part, from now on.
+        """Listen.
 
         Raises:
-            OSError: no dealer is there.
+            PortTaken: the address cannot be had.
         """
-        self._dealt.connect(self._place)
-        self._dealt.setblocking(False)
+        self._listening = listen_shared(*self._address)
         self._serving = asyncio.create_task(self._server.serve([]))
         while not (self._server.started or self._serving.done()):
             await asyncio.sleep(_POLL_EVERY_S)
         if self._serving.done():
-            await self._serving  # which says why
-        asyncio.get_running_loop().add_reader(self._dealt, self._take_some)
+            await self._serving  # raises the reason
+        self._accept_when_ready()
 
     async def stop(self) -> None:
-        """Take no more connections, and return when what was taken in is answered.
+        """Accept what waits in the accept queue, then no more; return when all is answered.
 
-        What takes longer than `DRAIN_S` is cancelled.
+        Requests that take longer than `DRAIN_S` are cancelled.
         """
-        if not self._serving:
-            self._dealt.close()
-            return
-        if self._dealt.fileno() >= 0:
-            self._dealt.shutdown(socket.SHUT_RD)
-            while self._take():
+        if self._listening:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            while self._accept(self._listening):
                 pass
-        if self._greeting:
-            await asyncio.wait(self._greeting)
-        self._server.should_exit = True
-        await asyncio.shield(self._serving)  # others may wait for the same
+            self._listening.close()
+            self._listening = None
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)  # other callers may wait for the same task
 
-    def _take_some(self) -> None:
-        """Take what has been dealt, but no more than leaves time for the requests."""
-        for _ in range(_AT_ONCE):
-            if not self._take():
+    async def _end(self) -> None:
+        if self._opening:
+            await asyncio.wait(self._opening)
+        await asyncio.sleep(FIRST_REQUEST_S)
+        self._server.should_exit = True
+        if self._serving:
+            await self._serving
+
+    def _accept_when_ready(self) -> None:
+        if self._listening:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._listening, self._accept_some, self._listening)
+
+    def _accept_some(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            if not self._accept(listening):
                 return
 
-    def _take(self) -> bool:
-        """Take the connection that has been dealt, if one has; tell whether it was so."""
+    def _accept(self, listening: socket.socket) -> bool:
+        """Accept a connection if one waits; return whether one did."""
+        loop = asyncio.get_running_loop()
         try:
-            data, dealt, _, _ = socket.recv_fds(self._dealt, 1, 1)
+            connection, _ = listening.accept()
         except BlockingIOError:
             return False
-        except OSError:  # the dealer has ended before it has heard all that we said
-            data, dealt = b"", []
-        if not data:  # the dealer has ended, or we stop
-            asyncio.get_running_loop().remove_reader(self._dealt)
-            self._dealt.close()
+        except OSError:
+            loop.remove_reader(listening)
+            loop.call_later(_ACCEPT_RETRY_S, self._accept_when_ready)
             return False
-        if dealt:
-            self._greet(socket.socket(fileno=dealt[0]))
-        else:  # this process has no file descriptor left for it
-            asyncio.get_running_loop().call_later(_NO_ROOM_S, self._say_closed)
+        connection.setblocking(False)
+        opening = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
         return True
 
-    def _greet(self, connection: socket.socket) -> None:
-        connection.set_inheritable(False)
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        loop = asyncio.get_running_loop()
-        greeting = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
-        self._greeting.add(greeting)
-        greeting.add_done_callback(self._greeting.discard)
-
     def _protocol(self) -> asyncio.Protocol:
-        """Return what uvicorn makes for each connection that it takes itself; it says its end."""
+        """Return what uvicorn makes for each connection that it accepts itself."""
         make: Any = self._config.http_protocol_class
-        protocol: Any = make(
+        protocol: asyncio.Protocol = make(
             config=self._config, server_state=self._server.server_state, app_state={}
         )
-
-        def connection_lost(error: Exception | None) -> None:
-            del protocol.connection_lost  # so that they do not keep each other
-            self._say_closed()
-            protocol.connection_lost(error)
-
-        protocol.connection_lost = connection_lost
-        made: asyncio.Protocol = protocol
-        return made
-
-    def _say_closed(self) -> None:
-        """Tell the dealer of one more connection that is closed, and of those it could not be."""
-        self._unsaid += 1
-        with suppress(OSError):  # it does not listen just now, or has ended
-            self._unsaid -= self._dealt.send(b"." * self._unsaid)
+        return protocol
 
 
 class _Server(uvicorn.Server):

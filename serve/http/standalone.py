@@ -1,4 +1,4 @@
-"""The server in one process under uvicorn, without Ray."""
+"""The server as one process under uvicorn, without Ray."""
 
 import signal
 import socket
@@ -9,9 +9,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from serve.api.app import build_http_app
-from serve.api.context import AppContext, WebLimits
+from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.classifier.options import EngineOptions
+from serve.config import WebLimits
 from serve.http.listener import listen
 from serve.http.loading import assemble
 from serve.http.server import uvicorn_config
@@ -24,7 +25,7 @@ def build_standalone_app(
     limits: WebLimits = WebLimits(),
     active_exits: Mapping[str, Sequence[int]] | None = None,
 ) -> FastAPI:
-    """Return the app over bundles; its lifespan starts and stops the engines.
+    """Return the app over bundles; the app's lifespan starts and stops the engines.
 
     Raises:
         InvalidBundle: a bundle cannot be loaded.
@@ -42,16 +43,16 @@ def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[]
 
     Args:
         app: from `build_standalone_app`.
-        address: where to listen, from `serve.http.listener.take_port`; it is closed in the end.
+        address: from `serve.http.listener.take_port`; closed in the end.
         on_ready: called once, when the server answers.
 
     Raises:
-        PortTaken: somebody else who took the same address listens already.
+        PortTaken: another process listens there already.
     """
     config = uvicorn_config(app)
-    listen(address, config.backlog)
-    # uvicorn handles signals while it runs and raises them once more when it has stopped;
-    # that must not end the process before it has said so.
+    listen(address)
+    # uvicorn handles signals while it runs and raises them again when it has stopped. That second
+    # time must not end the process before `offramp serve` has printed its last line.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     _Server(config, on_ready).run(sockets=[address])

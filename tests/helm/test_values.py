@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from serve.api.app import DRAIN_S
-from serve.config import ServerConfig, UserConfig
+from serve.config import DRAIN_S, ServerConfig, UserConfig
 from serve.version import __version__
 from tests.helm.chart import CHART, ROOT
 from tests.helm.conftest import Render

@@ -1,7 +1,4 @@
-"""The declarative way: a Serve config that names `serve.app:build`, as Helm deploys it.
-
-Requests come through Ray Serve's proxy; one cluster for all.
-"""
+"""A Serve config that names `serve.app:build`, deployed as Helm does; one cluster for all tests."""
 
 import contextlib
 import warnings
@@ -13,8 +10,7 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.config import ServerConfig
-from serve.http.connection_dealer import ConnectionDealer
-from serve.http.listener import take_port
+from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
 from tests.serve.support.declarative import deploy_document, details_of, serving
@@ -27,7 +23,7 @@ with warnings.catch_warnings():
     from ray._private import worker
     from ray.experimental import internal_kv
 
-    from serve.app import bind
+    from serve.cluster.deployment import bind
     from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
 
 pytestmark = pytest.mark.ray
@@ -145,14 +141,14 @@ def test_store_takes_each_version_once_and_gives_the_newest(store: RayStore) -> 
     assert store.latest("m2") is None
 
 
-def test_store_forgets_what_is_old(store: RayStore) -> None:
+def test_store_drops_old_versions(store: RayStore) -> None:
     for version in range(1, KEPT_VERSIONS + 3):
         store.append("old", entry(version))
     assert len(store._keys("old")) == KEPT_VERSIONS
     assert store.newest_version("old") == KEPT_VERSIONS + 2
 
 
-def test_entry_of_another_release_is_passed_over(store: RayStore, bundle: Bundle) -> None:
+def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) -> None:
     key = f"{store._prefix('tiny')}{7:010d}".encode()
     internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
     assert store.latest("tiny") is None
@@ -211,7 +207,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: De
     server.answer("w1")
 
 
-def test_replica_with_connections_of_its_own_answers_what_it_has_taken_in_before_it_ends(
+def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
     server: LiveServer, bundle_folder: Path
 ) -> None:
     content = b'{"inputs": "w1"}'
@@ -221,11 +217,10 @@ def test_replica_with_connections_of_its_own_answers_what_it_has_taken_in_before
     )
     config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32")
     options = {"graceful_shutdown_timeout_s": 60, "ray_actor_options": {"num_cpus": 0.1}}
-    with take_port("127.0.0.1", 0) as address, ConnectionDealer(address) as dealer:
+    with take_shared_port("127.0.0.1", 0) as address:
         live = LiveServer(address.getsockname()[1])
-        app = bind(config, dealer.place, **options)
+        app = bind(config, address.getsockname(), **options)
         ray_serve.run(app, name="listening", route_prefix="/listening")
-        dealer.listen()
         with (
             live.http,
             live.half_sent(b"") as idle,

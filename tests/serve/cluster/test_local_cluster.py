@@ -1,34 +1,22 @@
-"""The process that holds the cluster: signals and the end; the rest is in test_ray_app.py."""
+"""What the command's own process does; servers as real processes are in test_replica.py."""
 
 import logging
-import signal
-import socket
 import warnings
 from typing import Any, cast
 
 import pytest
 
-from serve.cluster.local_cluster import RayServer, _stop_listening
+from serve.cluster.local_cluster import _stop_listening
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Ray's own imports are not free of them
+    warnings.simplefilter("ignore")  # Ray's own imports raise some
     from ray.exceptions import RayError
     from ray.serve.handle import DeploymentHandle
 
 
-def test_signal_stops_the_alarm_that_ray_has_set() -> None:
-    """Ray's core sets it where it hears of the signal first; it would abort the process."""
-    signal.alarm(60)
-    try:
-        with socket.socket() as address:
-            RayServer(address)._on_signal(signal.SIGTERM, None)
-        left_s = signal.alarm(0)
-    finally:
-        signal.alarm(0)
-    assert left_s == 0
-
-
-def test_replica_that_has_died_cuts_nobody_short(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_replica_does_not_end_the_wait_for_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Handle:
         def broadcast(self, method: str) -> "Handle":
             assert method == "stop_listening"

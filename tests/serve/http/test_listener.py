@@ -1,8 +1,14 @@
 import socket
+from collections.abc import Callable
 
 import pytest
 
-from serve.http.listener import PortTaken, listen, take_port
+from serve.http.listener import PortTaken, listen, listen_shared, take_port, take_shared_port
+
+TAKE = pytest.mark.parametrize("take", [take_port, take_shared_port])
+ALREADY = "cannot listen on 127.0.0.1:[0-9]+: Address already in use; choose another"
+
+Take = Callable[[str, int], socket.socket]
 
 
 def listener(address: tuple[str, int], *options: int) -> socket.socket:
@@ -18,8 +24,9 @@ def listener(address: tuple[str, int], *options: int) -> socket.socket:
     return listening
 
 
-def test_port_is_nobody_elses_until_it_is_given_back() -> None:
-    with take_port("127.0.0.1", 0) as taken:
+@TAKE
+def test_taken_port_refuses_connections_and_other_programs_until_it_is_closed(take: Take) -> None:
+    with take("127.0.0.1", 0) as taken:
         address = taken.getsockname()
         with pytest.raises(OSError, match="Address already in use"):
             listener(address)
@@ -28,24 +35,70 @@ def test_port_is_nobody_elses_until_it_is_given_back() -> None:
     listener(address).close()
 
 
-def test_connections_of_the_last_server_do_not_keep_the_next_from_its_port() -> None:
-    with listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as last:
-        address = last.getsockname()
-        with socket.create_connection(address) as client:
-            last.accept()[0].close()  # who closes first waits
-            assert client.recv(1) == b""
-    with take_port(*address) as taken:
-        listen(taken, 1)
+@TAKE
+@pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
+def test_port_on_which_another_server_listens_is_refused(take: Take, option: int) -> None:
+    with listener(("127.0.0.1", 0), option) as other, pytest.raises(PortTaken, match=ALREADY):
+        take(*other.getsockname())
 
 
-def test_port_of_another_servers_proxy_is_refused() -> None:
-    proxy = listener(("127.0.0.1", 0), socket.SO_REUSEPORT)
-    with proxy, pytest.raises(PortTaken, match="Address already in use"):
-        take_port(*proxy.getsockname())
+@TAKE
+def test_port_of_a_server_that_is_still_starting_is_refused(take: Take) -> None:
+    with take_shared_port("127.0.0.1", 0) as first, pytest.raises(PortTaken, match=ALREADY):
+        take(*first.getsockname())
 
 
-def test_of_two_who_took_a_port_one_listens() -> None:
+def test_of_two_who_took_a_port_for_one_process_one_listens() -> None:
     with take_port("127.0.0.1", 0) as first, take_port(*first.getsockname()) as second:
-        listen(first, 1)
-        with pytest.raises(PortTaken, match="Address already in use"):
-            listen(second, 1)
+        listen(first)
+        with pytest.raises(PortTaken, match=ALREADY):
+            listen(second)
+
+
+@TAKE
+@pytest.mark.parametrize("shared", [True, False])
+def test_connections_of_the_last_server_do_not_keep_the_next_from_its_port(
+    take: Take, shared: bool
+) -> None:
+    with take_shared_port("127.0.0.1", 0) as taken:
+        address = taken.getsockname()
+        last = listen_shared(*address)
+    if not shared:
+        last.close()
+        last = listener(address, socket.SO_REUSEADDR)
+    with last, socket.create_connection(address) as client:
+        last.setblocking(True)
+        last.accept()[0].close()  # the side that closes first stays in TIME_WAIT
+        assert client.recv(1) == b""
+    with take(*address) as taken:
+        if take is take_port:
+            listen(taken)
+        else:
+            listen_shared(*address).close()
+
+
+def test_several_sockets_share_a_port_and_each_gets_connections() -> None:
+    with take_shared_port("127.0.0.1", 0) as taken:
+        address = taken.getsockname()
+        with listen_shared(*address) as first, listen_shared(*address) as second:
+            clients = [socket.create_connection(address) for _ in range(64)]
+            dealt = [num_waiting(listening) for listening in (first, second)]
+            assert sum(dealt) == 64
+            assert all(dealt)
+            for client in clients:
+                client.close()
+
+
+def num_waiting(listening: socket.socket) -> int:
+    """Accept every connection that waits."""
+    for number in range(1000):
+        try:
+            listening.accept()[0].close()
+        except BlockingIOError:
+            return number
+    raise AssertionError("more connections than were made")
+
+
+def test_address_without_reuse_is_not_shared() -> None:
+    with listener(("127.0.0.1", 0)) as other, pytest.raises(PortTaken, match=ALREADY):
+        listen_shared(*other.getsockname())

@@ -14,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import httpx
+import psutil
 
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
@@ -27,20 +28,13 @@ STOP_S = 120.0
 OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 
 
-class Running(NamedTuple):
-    """A process; the start time tells it from a later one with the same id."""
-
-    pid: int
-    started: str
-
-
 class ServerProcess:
-    """A server that ends with its block, whatever happened."""
+    """A server that ends with its block."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self._arguments = arguments
         self._resources = ExitStack()
-        self._known: set[Running] = set()
+        self._known: set[psutil.Process] = set()
         self._client: LiveServer | None = None
 
     def __enter__(self) -> Self:
@@ -61,9 +55,9 @@ class ServerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for running in self.left():
-            with suppress(ProcessLookupError):
-                os.kill(running.pid, signal.SIGKILL)
+        for process in self.left():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait()
         self._resources.close()
 
@@ -74,13 +68,13 @@ class ServerProcess:
         return self._log.read().decode(errors="replace")
 
     def curl_line(self) -> str:
-        """Wait for the invitation and return the command that it proposes."""
+        """Wait until the server is ready and return the command that it prints."""
         found = until(lambda: self._invitation() or self._process.poll() is not None, START_S)
         assert isinstance(found, re.Match), self.output
         return found[2]
 
     def client(self) -> LiveServer:
-        """Wait for the invitation and return the client for the address in it."""
+        """Wait until the server is ready and return a client for it."""
         if self._client is None:
             self.curl_line()
             found = self._invitation()
@@ -104,63 +98,51 @@ class ServerProcess:
         """Wait for the end."""
         return self._process.wait(STOP_S)
 
-    def left(self) -> set[Running]:
+    def left(self) -> set[psutil.Process]:
         """Return what runs now of all that the server has ever been seen to start."""
-        now = _processes()
+        now = list(psutil.process_iter())
         family = {self._process.pid}
-        while True:
-            more = {p for p, s in now.items() if s.parent in family or s.session in family} - family
-            if not more:
-                break
+        while more := {p.pid for p in now if _parents(p) & family} - family:
             family |= more
-        self._known |= {Running(pid, now[pid].started) for pid in family if pid in now}
-        return {r for r in self._known if r.pid in now and now[r.pid].started == r.started}
+        self._known |= {process for process in now if process.pid in family}
+        return {process for process in self._known if _runs(process)}
 
-    def replicas(self) -> set[Running]:
+    def replicas(self) -> set[psutil.Process]:
         """Return the processes of Ray Serve replicas."""
-        return self.titled(b"ServeReplica")
+        return self.titled("ServeReplica")
 
-    def titled(self, name: bytes) -> set[Running]:
+    def titled(self, name: str) -> set[psutil.Process]:
         """Return the processes with this in their command line."""
-        return {running for running in self.left() if name in _title(running.pid)}
-
-    def titles(self) -> list[bytes]:
-        """Return the command lines of all processes."""
-        return [_title(running.pid) for running in self.left()]
+        return {process for process in self.left() if name in _title(process)}
 
     def _invitation(self) -> re.Match[str] | None:
         return re.search(r"serving on http://[^:]+:(\d+) .*\n  (curl .*)\n", self.output)
 
 
-class _Status(NamedTuple):
-    parent: int
-    session: int
-    started: str
+def _parents(process: psutil.Process) -> set[int]:
+    """Return a process's parent and the leader of its session."""
+    with suppress(psutil.Error, OSError):
+        return {process.ppid(), os.getsid(process.pid)}
+    return set()
 
 
-def _processes() -> dict[int, _Status]:
-    """Return all processes but zombies, from /proc (see proc(5))."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if fields[0] != "Z":
-                status = _Status(int(fields[1]), int(fields[3]), fields[19])
-                found[int(stat.parent.name)] = status
-    return found
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
-def _title(pid: int) -> bytes:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
+def _title(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
 
 
 @contextmanager
 def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
-    """Ask a server that is otherwise idle; yield what waits for the answers' statuses.
+    """Yield a function that waits for the statuses of eight requests.
 
-    Some requests are being computed; one has not even been sent completely.
+    Seven of them are admitted, one is not completely sent. The server must be idle before.
     """
     big = {"inputs": [" ".join(WORDS[:60])] * 256}
     content = json.dumps({"inputs": "w1"}).encode()
@@ -186,7 +168,7 @@ def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
 
 
 def statuses_of_requests_in_flight_at(number: signal.Signals, process: ServerProcess) -> list[int]:
-    """Signal a server that has requests of all sorts in flight; return how they were answered."""
+    """Signal a server with `requests_in_flight`; return the statuses of the answers."""
     with requests_in_flight(process.client()) as statuses:
         process.send(number)
         return statuses()
@@ -194,10 +176,10 @@ def statuses_of_requests_in_flight_at(number: signal.Signals, process: ServerPro
 
 @contextmanager
 def asking(server: LiveServer) -> Iterator[Counter[str]]:
-    """Ask for answers all through a block, on new connections and on kept ones; count outcomes.
+    """Send requests throughout a block, on new and on kept connections; yield the outcomes.
 
-    They are status and content type, or `refused` where there was no answer at all. An answer
-    that has begun must come whole.
+    An outcome is status and content type, or `refused` where there was no answer. An answer that
+    has begun must be complete.
     """
     outcomes: Counter[str] = Counter()
     ended = threading.Event()

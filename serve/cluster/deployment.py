@@ -1,0 +1,31 @@
+"""The Ray Serve application."""
+
+from typing import Any
+
+from ray import serve as ray_serve
+from ray.serve import Application
+
+from serve.cluster.options import DEFAULTS, DEPLOYMENT_NAME
+from serve.cluster.replica import Classifiers
+from serve.config import ServerConfig
+
+
+def build(config: ServerConfig) -> Application:
+    """Return the application over the configured bundles, for Ray Serve's proxies."""
+    return bind(config)
+
+
+def bind(
+    config: ServerConfig, address: tuple[str, int] | None = None, **options: Any
+) -> Application:
+    """Return the application.
+
+    Args:
+        config: of the app.
+        address: as for `Classifiers`.
+        options: of the deployment, beside `serve.cluster.options.DEFAULTS`.
+    """
+    # Not as decorators: replicas then import the class instead of unpickling its code.
+    deploy = ray_serve.deployment(name=DEPLOYMENT_NAME, **{**DEFAULTS, **options})
+    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, address)
+    return application

@@ -1,0 +1,36 @@
+"""Names and options of the Ray Serve deployment. Importing this module does not import Ray."""
+
+from typing import Any, Final
+
+from serve.config import DRAIN_S
+
+# Of `offramp serve`; configs of a Ray cluster choose their own.
+APP_NAME: Final = "offramp"
+DEPLOYMENT_NAME: Final = "Classifiers"
+# Of Ray Serve's own logs.
+LOGGING: Final = {"enable_access_log": False, "log_level": "WARNING"}
+
+DEFAULTS: Final[dict[str, Any]] = {
+    # Above what the engine admits: the engine sheds load, and computes a Retry-After.
+    "max_ongoing_requests": 8192,
+    "user_config": {"policies": {}},
+}
+
+
+def local_options(num_replicas: int, num_cpus: float) -> dict[str, Any]:
+    """Return what `offramp serve` adds to `DEFAULTS`.
+
+    Args:
+        num_replicas: all on this machine.
+        num_cpus: that the replicas share.
+    """
+    return {
+        "num_replicas": num_replicas,
+        "ray_actor_options": {"num_cpus": min(1.0, num_cpus / num_replicas)},
+        "graceful_shutdown_timeout_s": DRAIN_S,
+        "graceful_shutdown_wait_loop_s": 0.1,
+        # A dead replica is noticed by its health check alone; Ray's default is 10 s.
+        "health_check_period_s": 1.0,
+        # A bundle that does not load once does not load the next time either.
+        "max_constructor_retry_count": 1,
+    }

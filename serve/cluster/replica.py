@@ -1,0 +1,99 @@
+"""A replica: models, their engines, and the HTTP app over them."""
+
+import asyncio
+import logging
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import ValidationError
+from ray import serve as ray_serve
+
+from serve.api.app import build_http_app
+from serve.api.context import AppContext
+from serve.api.replicas import Ack
+from serve.cluster.policy_store import RayStore
+from serve.cluster.replicas import RayReplicas
+from serve.config import ServerConfig, UserConfig
+from serve.http.loading import assemble
+from serve.http.server import HttpServer
+from serve.validation import explain
+
+log = logging.getLogger(__name__)
+
+# A replica that a broadcast did not reach reads the newest policy after this time at the latest.
+POLL_EVERY_S = 2.0
+
+
+class Classifiers:
+    """The ingress deployment; `serve.cluster.options` has its options."""
+
+    def __init__(self, config: ServerConfig, address: tuple[str, int] | None = None) -> None:
+        """Load the models.
+
+        Args:
+            config: of the app.
+            address: host and port to listen on beside the other replicas, from the first
+                `reconfigure` on; None to answer Ray Serve's proxies alone.
+        """
+        # Log records go to Ray Serve's log file of this replica.
+        for name in ("serve", "uvicorn"):
+            logging.getLogger(name).handlers = logging.getLogger("ray.serve").handlers
+        context = ray_serve.get_replica_context()
+        self._replica = context.replica_id.unique_id
+        store = RayStore(context.app_name)
+        assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
+        self._catalog, self._metrics = assembly.catalog, assembly.metrics
+        replicas = RayReplicas(context.deployment, context.app_name)
+        app_context = AppContext(self._catalog, self._metrics, replicas, config.web_limits)
+        self._app = build_http_app(app_context, self.stop_listening)
+        self._http = HttpServer(self._app, *address) if address else None
+        self._poll: asyncio.Task[None] | None = None
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return self._app
+
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """Apply baseline policies. Errors in them are logged and change nothing."""
+        try:
+            config = UserConfig.model_validate(user_config)
+        except ValidationError as error:
+            log.error("user_config is ignored: %s", explain(error))
+            config = UserConfig()
+            if self._poll is not None:
+                return
+        for problem in await asyncio.to_thread(self._catalog.set_baselines, config.policies):
+            log.error("user_config: %s", problem)
+        if self._poll is None:
+            self._poll = asyncio.create_task(self._poll_policies())
+            if self._http:
+                await self._http.start()
+
+    async def stop_listening(self) -> None:
+        """Stop the HTTP server of this replica; return when accepted requests are answered."""
+        if self._http:
+            await self._http.stop()
+
+    def check_health(self) -> None:
+        """Raise if an engine has died, so that Serve replaces the replica."""
+        faults = self._catalog.faults()
+        if faults:
+            raise RuntimeError(f"no engine runs for {', '.join(faults)}")
+
+    async def apply_policy(self, model: str) -> Ack:
+        """Apply the newest stored policy of a model."""
+        policy = self._catalog.find(model).policy
+        entry = await asyncio.to_thread(policy.refresh)
+        return Ack(self._replica, entry.version)
+
+    async def metrics_page(self) -> tuple[str, str]:
+        """Return this replica's id and its metrics as Prometheus text."""
+        return self._replica, self._metrics.page().decode()
+
+    async def _poll_policies(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_EVERY_S)
+            try:
+                for classifier in self._catalog:
+                    await asyncio.to_thread(classifier.policy.refresh)
+            except Exception:
+                log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
