@@ -12,8 +12,8 @@ class WebLimits:
     """Bounds on one request.
 
     Attributes:
-        max_body_bytes: largest body that is read.
-        max_inputs: most texts in one request.
+        max_body_bytes: of the request body.
+        max_inputs: texts in one request.
     """
 
     max_body_bytes: int = 2 * 1024 * 1024
@@ -22,7 +22,7 @@ class WebLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """Models, metrics, the other replicas, and limits."""
+    """The models, the metrics, the other replicas and the limits."""
 
     catalog: Catalog
     metrics: Metrics

@@ -106,13 +106,13 @@ class Classifier:
         self.bundle = bundle
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.policy = LivePolicy(bundle.name, manifest, store)
+        self.policy = LivePolicy(bundle.name, manifest.traits, store)
         self._observer = observer
         self._traits = manifest.traits
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
-            self.entities = EntityReader(manifest.labels, self.inputs.speller)
+            self.entities = EntityReader(manifest.labels, self.inputs.word_span_finder)
         threads = options.num_threads or available_threads()
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         self.costs = measure(chain, manifest.max_tokens)
@@ -141,7 +141,7 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         live = self.policy.current
-        rule = check_rule(live.policy.rule_for(request.wish), self._traits)
+        rule = check_rule(live.policy.rule_for(request.exit_choice), self._traits)
         self.engine.check_room(len(request.inputs))
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
@@ -186,7 +186,7 @@ def _rows(
             priority=request.priority,
             ahead_tokens=ahead,
             counted=t.counted,
-            trail=[] if request.trails else None,
+            trail=[] if request.exit_trace else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]

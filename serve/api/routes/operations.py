@@ -11,27 +11,27 @@ from serve.errors import Unavailable
 
 
 class Health(ResponseModel):
-    """`ok`, or why not."""
+    """Health of the server."""
 
     status: str
 
 
-def operation_routes(site: AppContext) -> APIRouter:
-    """Return the routes for whoever runs the server."""
+def operation_routes(context: AppContext) -> APIRouter:
+    """Return the routes for probes and for Prometheus."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/health/live")
     async def live() -> Health:
-        """Tell that the process answers at all."""
+        """Tell whether the process answers."""
         return Health(status="ok")
 
     @router.get(
         "/health/ready",
-        responses={503: {"model": ErrorBody, "description": "Not (or no longer) ready."}},
+        responses={503: {"model": ErrorBody, "description": "Not ready, or not any more."}},
     )
     async def ready() -> Health:
-        """Tell that every model is loaded and warmed and its engine runs."""
-        faults = site.catalog.faults()
+        """Tell whether every model is loaded and warmed and its engine runs."""
+        faults = context.catalog.faults()
         if faults:
             raise Unavailable(f"no engine runs for {', '.join(faults)}")
         return Health(status="ok")
@@ -43,7 +43,7 @@ def operation_routes(site: AppContext) -> APIRouter:
     )
     async def metrics() -> Response:
         """Return the metrics of every replica as Prometheus text."""
-        text = await site.replicas.metrics_text()
+        text = await context.replicas.metrics_text()
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -164,8 +164,8 @@ def test_unexpected_failure_tells_the_log_and_not_the_client(
     options = EngineOptions(precision="fp32", num_threads=1)
     assembly = assemble([bundle.folder], options, MemoryStore())
     assembly.catalog.set_baselines({})
-    site = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas())
-    with serving(site) as server, caplog.at_level(logging.ERROR):
+    context = AppContext(assembly.catalog, assembly.metrics, BrokenReplicas())
+    with serving(context) as server, caplog.at_level(logging.ERROR):
         response = server.http.get("/metrics", headers={"X-Request-Id": "mine"})
         assert Problem.of(response) == (
             500,
