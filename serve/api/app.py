@@ -10,10 +10,11 @@ from fastapi_offline import FastAPIOffline
 from serve.api.context import AppContext
 from serve.api.errors import add_error_handlers
 from serve.api.middleware import RequestMiddleware
-from serve.api.routes.classify import classify_routes
-from serve.api.routes.models import model_routes
-from serve.api.routes.operations import operation_routes
-from serve.api.routes.policy import policy_routes
+from serve.api.request_body import JsonRoute
+from serve.api.routes.classify import add_classify_route
+from serve.api.routes.models import add_model_routes
+from serve.api.routes.operations import add_operation_routes
+from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
 from serve.version import __version__
 
@@ -58,8 +59,15 @@ def build_http_app(
         responses={"default": {"model": ErrorBody, "description": "Any other error."}},
         lifespan=lifespan,
     )
-    for routes in (classify_routes, model_routes, policy_routes, operation_routes):
-        app.include_router(routes(context))
+    app.router.route_class = JsonRoute
+    # Straight onto the app: FastAPI matches the routes of included routers twice.
+    for add_routes in (
+        add_classify_route,
+        add_model_routes,
+        add_policy_routes,
+        add_operation_routes,
+    ):
+        add_routes(app, context)
     add_error_handlers(app)
     app.add_middleware(
         RequestMiddleware, metrics=context.metrics, max_body_bytes=context.limits.max_body_bytes

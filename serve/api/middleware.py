@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from http import HTTPStatus
+from typing import Final
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +21,14 @@ REQUEST_ID = "x-request-id"
 MAX_REQUEST_ID_CHARS = 128
 
 INTERNAL = OfframpError("internal error; the server's log has the cause")
+
+# Routes set `model`, error handlers `error_code`; the rest is set here.
+_INITIAL_STATE: Final = {
+    "model": "",
+    "error_code": "",
+    "started": False,
+    "code": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
 
 
 class RequestMiddleware:
@@ -47,8 +56,7 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
-        state.update(arrived_s=arrived_s, model="", error_code="", started=False)
-        state["code"] = HTTPStatus.INTERNAL_SERVER_ERROR
+        state.update(_INITIAL_STATE, arrived_s=arrived_s)
         body = BodyLimit(receive, headers, self._max_body_bytes)
 
         async def send_recorded(message: Message) -> None:

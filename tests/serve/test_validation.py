@@ -83,10 +83,51 @@ def explained(model: type[BaseModel], document: Any) -> str:
             "exit: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
         ),
         ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
+        ({"inputs": "a", "exit": {"profile": "fast", "x": 1}}, "exit.x: unknown field"),
+        (
+            {"inputs": "a", "exit": {"profile": 3}},
+            "exit.profile: must be a valid string, not 3",
+        ),
+        (
+            {"inputs": "a", "exit": {"profile": ""}},
+            "exit.profile: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "never", "profile": "fast"}},
+            "exit.profile: unknown field",
+        ),
     ],
 )
 def test_request_is_explained_by_place_and_expectation(document: Any, sentence: str) -> None:
     assert explained(ClassifyRequest, document) == sentence
+
+
+A_RULE, A_NAME = "exit: must be a rule such as", "exit: a name must be 1 to 64 letters"
+ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
+
+
+@pytest.mark.parametrize(
+    ("exit_choice", "sentence"),
+    [
+        (ENTROPY, "exit.threshold: required"),
+        ({**ENTROPY, "threshold": True}, "exit.threshold: must be a valid"),
+        ({**ENTROPY, "threshold": None}, "exit.threshold: must be a valid"),
+        ({**ENTROPY, "threshold": 10**400}, "exit.threshold: must be"),
+        ({**PATIENCE, "patience": 1.0}, "exit.patience: must be a valid"),
+        ({**PATIENCE, "patience": True}, "exit.patience: must be a valid"),
+        ({**PATIENCE, "patience": 2**31}, "exit.patience: must be less"),
+        ({**PATIENCE, "patience": 10**30}, "exit.patience: must be less"),
+        ({"rule": "layer", "layer": 0}, "exit.layer: must be greater"),
+        ({"rule": {"a": 1}}, "exit: unknown rule"),
+        ([], A_RULE),
+        (1, A_RULE),
+        ("", A_NAME),
+        ("fast\n", A_NAME),
+        ("x" * 65, A_NAME),
+    ],
+)
+def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
+    assert explained(ClassifyRequest, {"inputs": "a", "exit": exit_choice}).startswith(sentence)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ import math
 import time
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from serve.api.context import AppContext
 from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
 from serve.api.json_encoding import encode_by_element
-from serve.api.request_body import BODY_ERRORS, JsonRoute
+from serve.api.request_body import BODY_ERRORS
 from serve.api.response_builder import build_response, num_logits
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
@@ -40,11 +40,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def classify_routes(context: AppContext) -> APIRouter:
-    """Return the route that classifies."""
-    router = APIRouter(tags=["classify"], route_class=JsonRoute)
+def add_classify_route(app: FastAPI, context: AppContext) -> None:
+    """Add the route that classifies."""
 
-    @router.post("/v1/classify", response_model=ClassifyResponse, responses=ERRORS)
+    @app.post("/v1/classify", tags=["classify"], response_model=ClassifyResponse, responses=ERRORS)
     async def classify(request: Request, body: ClassifyRequest) -> Response:
         """Classify one or more texts, each leaving the model when its exit rule allows."""
         classifier = context.catalog.pick(body.model)
@@ -62,8 +61,6 @@ def classify_routes(context: AppContext) -> APIRouter:
             context.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
         return await _respond(classifier, body, classified, time.monotonic() - arrived_s)
-
-    return router
 
 
 def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:

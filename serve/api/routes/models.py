@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 
 from serve.api.context import AppContext
 from serve.api.schemas.error import ErrorBody
@@ -15,23 +15,20 @@ UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
 }
 
 
-def model_routes(context: AppContext) -> APIRouter:
-    """Return the routes that describe models."""
-    router = APIRouter(prefix="/v1/models", tags=["models"])
+def add_model_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that describe models."""
 
-    @router.get("")
+    @app.get("/v1/models", tags=["models"])
     async def list_models() -> ModelList:
         """List what is served."""
         return ModelList(models=[_describe(classifier) for classifier in context.catalog])
 
-    @router.get("/{model}", responses=UNKNOWN_MODEL)
+    @app.get("/v1/models/{model}", tags=["models"], responses=UNKNOWN_MODEL)
     async def show_model(model: str, request: Request) -> ModelInfo:
         """Describe one model: labels, exits, precision, and what its thresholds give."""
         classifier = context.catalog.find(model)
         request.state.model = classifier.name
         return _describe(classifier)
-
-    return router
 
 
 def _describe(classifier: Classifier) -> ModelInfo:

@@ -1,6 +1,6 @@
 """Health and metrics."""
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
@@ -16,17 +16,17 @@ class Health(ResponseModel):
     status: str
 
 
-def operation_routes(context: AppContext) -> APIRouter:
-    """Return the routes for probes and for Prometheus."""
-    router = APIRouter(tags=["operations"])
+def add_operation_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes for probes and for Prometheus."""
 
-    @router.get("/health/live")
+    @app.get("/health/live", tags=["operations"])
     async def live() -> Health:
         """Tell whether the process answers."""
         return Health(status="ok")
 
-    @router.get(
+    @app.get(
         "/health/ready",
+        tags=["operations"],
         responses={503: {"model": ErrorBody, "description": "Not ready, or not any more."}},
     )
     async def ready() -> Health:
@@ -36,8 +36,9 @@ def operation_routes(context: AppContext) -> APIRouter:
             raise Unavailable(f"no engine runs for {', '.join(faults)}")
         return Health(status="ok")
 
-    @router.get(
+    @app.get(
         "/metrics",
+        tags=["operations"],
         response_class=Response,
         responses={200: {"description": "Prometheus text.", "content": {"text/plain": {}}}},
     )
@@ -45,5 +46,3 @@ def operation_routes(context: AppContext) -> APIRouter:
         """Return the metrics of every replica as Prometheus text."""
         text = await context.replicas.metrics_text()
         return Response(text, media_type=CONTENT_TYPE_LATEST)
-
-    return router

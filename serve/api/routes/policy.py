@@ -2,21 +2,21 @@
 
 import asyncio
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from serve.api.context import AppContext
-from serve.api.request_body import BODY_ERRORS, JsonRoute
+from serve.api.request_body import BODY_ERRORS
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import PolicyChange, PolicyReport, PolicyUpdate, ReplicaAck
 
 
-def policy_routes(context: AppContext) -> APIRouter:
-    """Return the routes that show and replace the live policy."""
-    router = APIRouter(prefix="/v1/models/{model}/policy", tags=["policy"], route_class=JsonRoute)
+def add_policy_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that show and replace the live policy."""
+    path = "/v1/models/{model}/policy"
 
-    @router.get("", responses=UNKNOWN_MODEL, response_model_exclude_none=True)
+    @app.get(path, tags=["policy"], responses=UNKNOWN_MODEL, response_model_exclude_none=True)
     async def show_policy(model: str, request: Request) -> PolicyReport:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
@@ -26,8 +26,9 @@ def policy_routes(context: AppContext) -> APIRouter:
             model=classifier.name, version=live.version, source=live.source, policy=live.policy
         )
 
-    @router.put(
-        "",
+    @app.put(
+        path,
+        tags=["policy"],
         response_model=PolicyChange,
         responses={
             **BODY_ERRORS,
@@ -58,5 +59,3 @@ def policy_routes(context: AppContext) -> APIRouter:
             unconfirmed=refreshed.unconfirmed,
         )
         return JSONResponse(change.model_dump(mode="json", exclude_none=True))
-
-    return router

@@ -57,7 +57,8 @@ class ModelInfo(ResponseModel):
         description="The time of each segment; measured at start, then updated from live batches."
     )
     calibration: VariantCalibration | None = Field(
-        description="Accuracy and layers saved, measured at several thresholds; null if not measured."
+        description="Accuracy and layers saved, measured at several thresholds; null if not "
+        "measured."
     )
     calibrated_on: Precision | None = Field(
         description="The variant that the calibration was measured on. With another precision, "

@@ -14,8 +14,8 @@ ReasonName = Annotated[
 Signal = Annotated[
     float | None,
     Field(
-        description="The rule's signal at this exit, such as the entropy in nats, the confidence, or "
-        "the number of agreeing exits; null for rules without one."
+        description="The rule's signal at this exit, such as the entropy in nats, the confidence, "
+        "or the number of agreeing exits; null for rules without one."
     ),
 ]
 _ON_DEMAND = "Only if `return` asks for them. "
