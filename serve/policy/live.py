@@ -66,6 +66,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, VersionedPolicy] = {}
+        self._appending = threading.Lock()
 
     def newest_version(self, model: str) -> int:
         current = self._entries.get(model)
@@ -75,10 +76,11 @@ class MemoryStore:
         return self._entries.get(model)
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
-        if entry.version <= self.newest_version(model):
-            return False
-        self._entries[model] = entry
-        return True
+        with self._appending:
+            if entry.version <= self.newest_version(model):
+                return False
+            self._entries[model] = entry
+            return True
 
 
 class LivePolicy:

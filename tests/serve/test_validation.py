@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import InitErrorDetails
 
 from serve.api.schemas.policy import PolicyUpdate
 from serve.api.schemas.request import ClassifyRequest
 from serve.policy.document import Policy
-from serve.validation import explain, explain_findings
+from serve.validation import explain
 
 
 def explained(model: type[BaseModel], document: Any) -> str:
@@ -161,14 +161,11 @@ def test_several_findings_are_joined_and_no_more_than_five_told() -> None:
     assert len(sentence.split("; ")) == 5
 
 
-def test_of_two_findings_at_one_place_the_first_is_told() -> None:
-    findings = [
-        ErrorDetails(type="missing", loc=("a", 0), msg="", input=None),
-        ErrorDetails(type="dict_type", loc=("a", 0), msg="", input=None),
-        ErrorDetails(type="dict_type", loc=("b",), msg="", input=None),
-    ]
-    expected = "a[0]: required field is missing; b: must be a JSON object"
-    assert explain_findings(findings) == expected
+def test_of_two_errors_at_one_place_the_first_is_told() -> None:
+    places = (("missing", ("a", 0)), ("dict_type", ("a", 0)), ("dict_type", ("b",)))
+    details = [InitErrorDetails(type=kind, loc=loc, input=None) for kind, loc in places]
+    error = ValidationError.from_exception_data("any", details)
+    assert explain(error) == "a[0]: required field is missing; b: must be a JSON object"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,10 @@ from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem, serving
 
 GOOD = '{"inputs": "w1"}'
+HUGE = (
+    b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +95,7 @@ def test_what_is_read_after_a_413_is_bounded(
     server: LiveServer, bound: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve.api.body_limit, bound, value)
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 99999999999\r\n\r\n"
-    )
-    with server.half_sent(head + b" " * 1000) as connection:
+    with server.half_sent(HUGE + b" " * 1000) as connection:
         received = b""
         while chunk := connection.recv(4096):
             received += chunk
@@ -104,12 +104,9 @@ def test_what_is_read_after_a_413_is_bounded(
 
 
 def test_declared_size_is_refused_before_the_body_comes(server: LiveServer) -> None:
-    head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 99999999999\r\n\r\n"
-    )
-    with server.half_sent(head) as connection:
+    with server.half_sent(HUGE) as connection:
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+        connection.sendall(b" " * 3_000_000)  # the connection is still open
 
 
 def test_body_in_chunks_is_read_whole(server: LiveServer) -> None:
