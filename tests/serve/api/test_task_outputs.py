@@ -1,12 +1,17 @@
-"""Readings of logits that no tiny model gives."""
+"""Results of logits that no tiny model gives, and their JSON."""
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.responses import JSONResponse
 
-from serve.api.json_encoding import logits_as_lists, short
+from serve.api import json_encoding
+from serve.api.json_encoding import encode_by_element, logits_as_lists, short
 from serve.api.task_outputs import (
     MultiLabelOutput,
     RegressionOutput,
@@ -45,9 +50,9 @@ def test_an_exit_that_gave_no_number_has_no_label(output: TaskOutput, logits: li
 def test_an_exit_that_gave_no_number_has_no_value_and_no_entities() -> None:
     assert RegressionOutput().summary(np.float32([NAN]), words(1)) == {"value": None}
     output = TokenOutput(EntityReader(("O", "B-X"), WordSpanFinder(tiny_tokenizer())), "simple")
-    said = np.float32([[0, 9], [0, NAN]])
-    assert output.summary(said, words(2)) == {"num_entities": None}
-    assert output.summary(said[:1], words(1)) == {"num_entities": 1}
+    logits = np.float32([[0, 9], [0, NAN]])
+    assert output.summary(logits, words(2)) == {"num_entities": None}
+    assert output.summary(logits[:1], words(1)) == {"num_entities": 1}
 
 
 def test_infinite_logits_of_several_labels_are_certain() -> None:
@@ -74,8 +79,31 @@ def test_of_equals_the_first_label_is_best_and_a_rules_choice_comes_before() -> 
 
 
 def test_every_number_is_one_that_json_has() -> None:
-    told = logits_as_lists(np.float32([[INF, -INF], [NAN, 0.1]]))
-    assert told == [[LARGEST, -LARGEST], [None, 0.1]]
+    lists = logits_as_lists(np.float32([[INF, -INF], [NAN, 0.1]]))
+    assert lists == [[LARGEST, -LARGEST], [None, 0.1]]
     assert logits_as_lists(np.float32([1.2345678])) == [1.234568]
     assert (short(NAN), short(INF), short(np.float32(0.1))) == (None, None, 0.1)
-    json.dumps(told, allow_nan=False)
+    json.dumps(lists, allow_nan=False)
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('ab\u00e9"', max_size=3), inner),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text('ab\u00e9"', max_size=3), JSON))
+def test_long_answers_have_the_bytes_of_short_ones(fields: dict[str, Any]) -> None:
+    assert encode_by_element(fields) == JSONResponse(fields).body
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode_by_element({**fields, "x": [{"score": NAN}]})
+
+
+def test_encoder_never_gets_more_than_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(json_encoding, "_encode", lambda value: calls.append(value) or "0")
+    results = [{"label": f"label {i}"} for i in range(100)]
+    encode_by_element({"model": "m", "results": results})
+    assert [call for call in calls if isinstance(call, dict | list)] == results
