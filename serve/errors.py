@@ -1,7 +1,7 @@
-"""Every error a caller may see: one tree, each class with its HTTP status and a stable code.
+"""The errors that callers may see: one tree, each class with its HTTP status and a stable code.
 
-A message says what was wrong, where, and what would be right. Anything that is not an
-`OfframpError` reaches the client as a bare 500 and the log in full.
+A message says what was wrong, where, and what would be right. Any other exception reaches the
+client as a 500 without detail, and the log in full.
 """
 
 
@@ -13,14 +13,14 @@ class OfframpError(Exception):
 
 
 class InvalidRequest(OfframpError):
-    """The request is well-formed JSON but asks for something that cannot be."""
+    """The request is well-formed JSON but asks for something impossible."""
 
     status = 422
     code = "invalid_request"
 
 
 class MalformedBody(OfframpError):
-    """The body is not the JSON it should be."""
+    """The body is not well-formed JSON."""
 
     status = 400
     code = "malformed_body"
@@ -72,7 +72,7 @@ class NotFound(OfframpError):
 
 
 class MethodNotAllowed(OfframpError):
-    """The route exists but not for this method; `allowed` lists those it exists for."""
+    """The route does not take this method; `allowed` lists the methods that it takes."""
 
     status = 405
     code = "method_not_allowed"
@@ -83,7 +83,7 @@ class MethodNotAllowed(OfframpError):
 
 
 class VersionConflict(OfframpError):
-    """A policy was replaced by somebody else in the meantime."""
+    """The policy that a change was made from is not the current one any more."""
 
     status = 409
     code = "version_conflict"
@@ -104,7 +104,7 @@ class UnsupportedMediaType(OfframpError):
 
 
 class Overloaded(OfframpError):
-    """The queue is full; `retry_after_s` says when it is worth trying again."""
+    """The queue is full; a client should try again after `retry_after_s`."""
 
     status = 429
     code = "overloaded"
@@ -122,7 +122,7 @@ class Unavailable(OfframpError):
 
 
 class DeadlineExceeded(OfframpError):
-    """The deadline came before the first exit, so that a text has no answer to give."""
+    """The deadline came before a text had reached its first exit, so there is no answer."""
 
     status = 504
     code = "deadline_exceeded"
@@ -154,6 +154,6 @@ class InvalidBundle(OfframpError):
 
 
 class DeviceUnavailable(OfframpError):
-    """The requested precision or device cannot be had on this machine."""
+    """This machine cannot run the requested precision or device."""
 
     code = "device_unavailable"

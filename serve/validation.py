@@ -1,45 +1,39 @@
-"""Pydantic's findings as one sentence that says where, what, and what would be right."""
+"""Turns pydantic's validation errors into one line: where, what, and what would be right."""
 
 import json
-from collections.abc import Iterable
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-_MAX_FINDINGS = 5
-_MAX_SHOWN_CHARS = 40
+_MAX_PLACES = 5
+_MAX_QUOTED_CHARS = 40
 
 
 def explain(error: ValidationError) -> str:
-    """Return the first findings of a validation error, joined by semicolons."""
-    return explain_findings(error.errors(include_url=False))
+    """Return the first errors as one line, joined by semicolons; one error per place."""
+    messages: dict[str, str] = {}
+    for details in error.errors(include_url=False):
+        messages.setdefault(_place(details), _message(details))
+    first = list(messages.items())[:_MAX_PLACES]
+    return "; ".join(f"{place}: {message}" if place else message for place, message in first)
 
 
-def explain_findings(findings: Iterable[ErrorDetails]) -> str:
-    """Return findings as one line; of several at one place only the first is told."""
-    told: dict[str, str] = {}
-    for finding in findings:
-        told.setdefault(_place(finding), _message(finding))
-    shown = list(told.items())[:_MAX_FINDINGS]
-    return "; ".join(f"{where}: {what}" if where else what for where, what in shown)
-
-
-def _place(finding: ErrorDetails) -> str:
-    """Return the finding's location as a path, e.g. `inputs[2].text`."""
+def _place(details: ErrorDetails) -> str:
+    """Return the location as a path, e.g. `inputs[2].text`."""
     path = ""
-    loc = finding["loc"]
+    loc = details["loc"]
     for i, part in enumerate(loc):
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not _names_a_choice(loc, i):
+        elif not _is_union_tag(loc, i):
             path += f".{part}" if path else part
     return path
 
 
-def _names_a_choice(loc: tuple[int | str, ...], i: int) -> bool:
-    """Tell whether a part is pydantic's name for a member of a union, not a field of the JSON.
+def _is_union_tag(loc: tuple[int | str, ...], i: int) -> bool:
+    """Tell whether a part is the tag of a union's member, not a field of the JSON.
 
-    Our own tags stand in angle brackets; a rule's tag comes after one, or after a profile's name.
+    Our own tags have angle brackets. A rule's tag follows one of them, or the name of a profile.
     """
     if str(loc[i]).startswith("<") or loc[i] == "[key]":
         return True
@@ -69,41 +63,35 @@ _PATTERNS = {
 }
 
 
-def _message(finding: ErrorDetails) -> str:
-    context = finding.get("ctx", {})
-    if finding["type"] == "string_pattern_mismatch":
+def _message(details: ErrorDetails) -> str:
+    context = details.get("ctx", {})
+    if details["type"] == "string_pattern_mismatch":
         pattern = context["pattern"]
         return _PATTERNS.get(pattern, f"must match {pattern}")
-    if finding["type"] == "union_tag_invalid":
-        return _unknown_kind(finding)
-    template = _MESSAGES.get(finding["type"])
+    if details["type"] == "union_tag_invalid":
+        return _unknown_tag(details)
+    template = _MESSAGES.get(details["type"])
     if template:
         return template.format(**{k: str(v).replace("'", "") for k, v in context.items()})
-    message = finding["msg"].removeprefix("Value error, ").removeprefix("Input should ")
-    return f"must {message}{_shown(finding)}" if _was_expectation(finding) else message
+    message = details["msg"].removeprefix("Value error, ")
+    expected = message.removeprefix("Input should ")
+    if expected == message:
+        return message
+    return f"must {expected}{_quoted(details.get('input'), ', not ')}"
 
 
-def _unknown_kind(finding: ErrorDetails) -> str:
-    """Return what was asked for and what there is: `unknown rule 'x', there are ...`."""
-    context = {name: str(value).replace("'", "") for name, value in finding["ctx"].items()}
-    kind, there_are = context["discriminator"], context["expected_tags"]
-    return f"unknown {kind}{_quoted(finding['input'][kind], ' ')}, there are {there_are}"
-
-
-def _was_expectation(finding: ErrorDetails) -> bool:
-    return finding["msg"].startswith("Input should ")
-
-
-def _shown(finding: ErrorDetails) -> str:
-    """Return the offending value, if it is short."""
-    return _quoted(finding.get("input"), ", not ")
+def _unknown_tag(details: ErrorDetails) -> str:
+    """Return e.g. `unknown rule 'x', there are entropy, ...`."""
+    context = {name: str(value).replace("'", "") for name, value in details["ctx"].items()}
+    field, known = context["discriminator"], context["expected_tags"]
+    return f"unknown {field}{_quoted(details['input'][field], ' ')}, there are {known}"
 
 
 def _quoted(value: object, before: str) -> str:
-    """Return a text in quotes, or a number, `true` or `null` as in JSON; of others nothing."""
+    """Return a short text in quotes, or a number, `true` or `null` as in JSON; else nothing."""
     if isinstance(value, str):
-        return f"{before}{value!r}" if len(value) <= _MAX_SHOWN_CHARS else ""
+        return f"{before}{value!r}" if len(value) <= _MAX_QUOTED_CHARS else ""
     if value is not None and not isinstance(value, bool | int | float):
         return ""
-    written = json.dumps(value)
-    return f"{before}{written}" if len(written) <= _MAX_SHOWN_CHARS else ""
+    encoded = json.dumps(value)
+    return f"{before}{encoded}" if len(encoded) <= _MAX_QUOTED_CHARS else ""

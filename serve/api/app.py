@@ -1,4 +1,4 @@
-"""The HTTP app, put together."""
+"""Builds the HTTP app."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,61 +8,66 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from serve.api.context import AppContext
-from serve.api.errors import add_problem_handlers
+from serve.api.errors import add_error_handlers
 from serve.api.middleware import RequestMiddleware
-from serve.api.routes.classify import CLASSIFY, answering, classify_routes
-from serve.api.routes.models import model_routes, policy_routes
-from serve.api.routes.operations import operation_routes
+from serve.api.request_body import JsonRoute
+from serve.api.routes.classify import add_classify_route
+from serve.api.routes.models import add_model_routes
+from serve.api.routes.operations import add_operation_routes
+from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
-from serve.api.shortcut import Shortcut
 from serve.config import DRAIN_S
 from serve.version import __version__
 
 DESCRIPTION = """
-Classifies texts with transformers that may stop early. Every request may say when a text leaves
-the model (`exit`); without it the live policy's default rule decides.
+Classifies texts with transformers that may stop early. A request may say with `exit` when a text
+leaves the model; without it the default rule of the live policy decides.
 """
 
 
-async def _nothing() -> None:
+async def _stop_nothing() -> None:
     pass
 
 
 def build_http_app(
-    site: AppContext, stop_first: Callable[[], Awaitable[None]] = _nothing
+    context: AppContext, stop_first: Callable[[], Awaitable[None]] = _stop_nothing
 ) -> FastAPI:
-    """Return the ASGI app over these models; its lifespan starts and stops their engines.
+    """Return the ASGI app; its lifespan starts and stops the engines.
 
     Args:
-        site: the models.
-        stop_first: what else is to stop, before the engines.
+        context: the models and what goes with them.
+        stop_first: called at shutdown, before the engines stop.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        site.catalog.start()
+        context.catalog.start()
         yield
         await stop_first()
-        # On a thread: the loop must stay free to pass on the last answers.
-        await asyncio.to_thread(site.catalog.stop, DRAIN_S)
+        # On a thread, because the event loop delivers the last answers meanwhile.
+        await asyncio.to_thread(context.catalog.stop, DRAIN_S)
 
     app = FastAPIOffline(
         title="Offramp",
         version=__version__,
         description=DESCRIPTION,
         redoc_url=None,
-        # A redirect is no JSON, and loses the body with most clients.
+        # A redirect is not JSON, and most clients drop the body when they follow it.
         redirect_slashes=False,
-        responses={"default": {"model": ErrorBody, "description": "Anything else that failed."}},
+        responses={"default": {"model": ErrorBody, "description": "Any other error."}},
         lifespan=lifespan,
     )
-    app.include_router(classify_routes())
-    app.include_router(model_routes(site))
-    app.include_router(policy_routes(site))
-    app.include_router(operation_routes(site))
-    add_problem_handlers(app)
-    app.add_middleware(Shortcut, route=CLASSIFY, answer=answering(site))
+    app.router.route_class = JsonRoute
+    # Straight onto the app: FastAPI matches the routes of included routers twice.
+    for add_routes in (
+        add_classify_route,
+        add_model_routes,
+        add_policy_routes,
+        add_operation_routes,
+    ):
+        add_routes(app, context)
+    add_error_handlers(app)
     app.add_middleware(
-        RequestMiddleware, metrics=site.metrics, max_body_bytes=site.limits.max_body_bytes
+        RequestMiddleware, metrics=context.metrics, max_body_bytes=context.limits.max_body_bytes
     )
     return app

@@ -10,7 +10,7 @@ from serve.metrics.collectors import Metrics
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """Models, metrics, the other replicas, and limits."""
+    """The models, the metrics, the other replicas and the limits."""
 
     catalog: Catalog
     metrics: Metrics

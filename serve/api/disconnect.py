@@ -1,4 +1,4 @@
-"""Clients that leave before they have their answer."""
+"""Cancels the work for clients that disconnect before they have their answer."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,69 +7,69 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive
 
-Answered = TypeVar("Answered")
+Result = TypeVar("Result")
 
-# Most answers are out by then; to watch a connection takes a task, as long as a short text takes.
-_UNWATCHED_S = 0.05
+# Most requests are answered sooner. Watching a connection takes a task, which costs as much
+# processor time as a short text.
+_WATCH_AFTER_S = 0.05
 
 
-class ClientLeft(Exception):
+class ClientDisconnected(Exception):
     """The client has disconnected."""
 
 
-async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, Answered]) -> Answered:
-    """Return what the work returns, or cancel it when the client disconnects.
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of the work, or cancel the work when the client disconnects.
 
-    Looked at after `_UNWATCHED_S`.
+    The connection is watched after `_WATCH_AFTER_S`.
 
     Args:
         receive: of the request, whose body has been read.
-        work: for it.
+        work: what answers the request.
 
     Raises:
-        ClientLeft: the work has been cancelled.
-        CancelledError: this call has been, and the work too.
+        ClientDisconnected: the client has left, and the work was cancelled.
+        CancelledError: the calling task was cancelled, and the work with it.
     """
-    departure = _Departure(receive)
-    later = asyncio.get_running_loop().call_later(_UNWATCHED_S, departure.watch)
+    watch = _DisconnectWatch(receive)
+    timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, watch.start)
     try:
         return await work
     except asyncio.CancelledError:
-        if departure.meant():
-            raise ClientLeft from None
+        if watch.caused_cancellation():
+            raise ClientDisconnected from None
         raise
     finally:
-        later.cancel()
-        departure.ignore()
+        timer.cancel()
+        watch.stop()
 
 
-class _Departure:
-    """Cancels the task that has made it, once its client leaves."""
+class _DisconnectWatch:
+    """Cancels the task that has made it when the client disconnects."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._working = asyncio.current_task()
         self._watching: asyncio.Task[None] | None = None
-        self._left = False
+        self._disconnected = False
 
-    def watch(self) -> None:
-        """Begin to look out for it."""
-        self._watching = asyncio.ensure_future(self._disconnect())
+    def start(self) -> None:
+        self._watching = asyncio.ensure_future(self._cancel_on_disconnect())
 
-    def ignore(self) -> None:
-        """Look no more; nothing is cancelled from now on."""
+    def stop(self) -> None:
+        """Stop watching; nothing is cancelled afterwards."""
         self._working = None
         if self._watching:
             self._watching.cancel()
 
-    def meant(self) -> bool:
-        """Tell whether it is why the task has been cancelled, and nobody else has done so."""
-        return self._left and self._working is not None and not self._working.uncancel()
+    def caused_cancellation(self) -> bool:
+        """Tell whether this watch has cancelled the task, and nothing else has."""
+        return self._disconnected and self._working is not None and not self._working.uncancel()
 
-    async def _disconnect(self) -> None:
-        with suppress(Exception):  # it cannot be told any more: then nobody is there
+    async def _cancel_on_disconnect(self) -> None:
+        with suppress(Exception):  # a connection that fails to answer is a client that has left
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         if self._working:
-            self._left = True
+            self._disconnected = True
             self._working.cancel()

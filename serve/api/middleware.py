@@ -1,16 +1,18 @@
-"""The outermost layer: limits the body, counts requests, passes on request ids."""
+"""The outermost layer: request ids, body size, metrics, unexpected errors."""
 
 import asyncio
 import logging
 import time
 from http import HTTPStatus
+from typing import Final
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.api.errors import problem_response
-from serve.errors import BodyTooLarge, Cancelled, OfframpError
+from serve.api.body_limit import BodyLimit
+from serve.api.errors import error_response
+from serve.errors import Cancelled, OfframpError
 from serve.metrics.collectors import Metrics
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,14 @@ MAX_REQUEST_ID_CHARS = 128
 
 INTERNAL = OfframpError("internal error; the server's log has the cause")
 
+# Routes set `model`, error handlers `error_code`; the rest is set here.
+_INITIAL_STATE: Final = {
+    "model": "",
+    "error_code": "",
+    "started": False,
+    "code": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
 
 class RequestMiddleware:
     """ASGI middleware around the app."""
@@ -28,9 +38,9 @@ class RequestMiddleware:
         """Wrap an app.
 
         Args:
-            app: what answers.
-            metrics: where requests are counted.
-            max_body_bytes: largest body that is read.
+            app: answers the requests.
+            metrics: counts the requests.
+            max_body_bytes: size of the largest body that is taken.
         """
         self._app = app
         self._metrics = metrics
@@ -41,57 +51,52 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         arrived_s = time.monotonic()
-        if scope["method"] == "HEAD":  # a GET whose answer's body the HTTP server keeps to itself
+        if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
-        state.update(arrived_s=arrived_s, model="", error_code="", started=False)
-        state["code"] = HTTPStatus.INTERNAL_SERVER_ERROR
+        state.update(_INITIAL_STATE, arrived_s=arrived_s)
+        body = BodyLimit(receive, headers, self._max_body_bytes)
 
-        async def send_noting(message: Message) -> None:
+        async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state.update(code=message["status"], started=True)
                 MutableHeaders(scope=message).setdefault(REQUEST_ID, request_id)
-            await send(message)
+            await (_send_and_close(message, body, send) if body.exceeded else send(message))
 
         try:
-            await self._app(scope, self._limited(receive, headers), send_noting)
-        except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
+            await self._app(scope, body.receive, send_recorded)
+        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
             state["code"] = Cancelled.status
             raise
         except Exception:
             log.exception("request %s failed", request_id)
             state["error_code"] = INTERNAL.code
             if state["started"]:
-                raise  # too late for another answer: the server cuts the connection
-            await problem_response(INTERNAL)(scope, receive, send_noting)
+                raise  # too late for another answer: the HTTP server closes the connection
+            await error_response(INTERNAL)(scope, receive, send_recorded)
         finally:
             self._count(scope, time.monotonic() - arrived_s)
 
-    def _limited(self, receive: Receive, headers: Headers) -> Receive:
-        declared = headers.get("content-length", "0")
-        received = int(declared) if declared.isdecimal() else 0
-        if received <= self._max_body_bytes:
-            received = 0  # what is declared may be less than what comes
-
-        async def receive_counting() -> Message:
-            nonlocal received
-            if received <= self._max_body_bytes:
-                message = await receive()
-                received += len(message.get("body", b""))
-            if received > self._max_body_bytes:
-                raise BodyTooLarge(
-                    f"the body is larger than {self._max_body_bytes} bytes; send less"
-                )
-            return message
-
-        return receive_counting
-
     def _count(self, scope: Scope, duration_s: float) -> None:
-        # Unknown paths share one label: a client must not be able to grow the metrics page.
+        # Unknown paths share one label, so that clients cannot add series to the metrics.
         route = getattr(scope.get("route"), "path", "other")
         state = scope["state"]
         self._metrics.request(state["model"], route, int(state["code"]), duration_s)
         if state["error_code"]:
             self._metrics.rejected(state["model"], state["error_code"])
+
+
+async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:
+    """Send a message of the answer to a body that is too large.
+
+    The answer goes out at once, and the connection is closed after the body has been discarded.
+    """
+    if message["type"] == "http.response.start":
+        MutableHeaders(scope=message)["connection"] = "close"
+        await send(message)
+        return
+    await send({**message, "more_body": True})
+    await body.discard()
+    await send({"type": "http.response.body"})

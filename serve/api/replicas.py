@@ -1,4 +1,4 @@
-"""What the HTTP app needs of the other replicas; a single process is its own only one."""
+"""The interface to the other replicas, and its implementation for a single process."""
 
 from typing import NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ class Ack(NamedTuple):
 
 
 class Refreshed(NamedTuple):
-    """Replicas that confirmed, and how many did not in time (they follow by polling)."""
+    """The replicas that confirmed, and how many did not in time; those follow by polling."""
 
     acks: list[Ack]
     unconfirmed: int
@@ -24,7 +24,7 @@ class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
 
     async def refresh_policy(self, model: str) -> Refreshed:
-        """Make every replica take up the newest stored policy of a model."""
+        """Make every replica apply the newest stored policy of a model."""
         ...
 
     async def metrics_text(self) -> bytes:
@@ -33,7 +33,7 @@ class Replicas(Protocol):
 
 
 class OnlyReplica:
-    """A process that is alone."""
+    """The replicas of a server that is a single process."""
 
     def __init__(self, catalog: Catalog, metrics: Metrics) -> None:
         self._catalog = catalog

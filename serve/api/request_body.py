@@ -1,13 +1,13 @@
-"""Bodies read strictly, and so that no body can hold up everybody else."""
+"""Request bodies, parsed strictly and in bounded time."""
 
 import json
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
 
-from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
 
 from serve.api.schemas.error import ErrorBody
 from serve.errors import Cancelled, InvalidRequest, MalformedBody, UnsupportedMediaType
@@ -21,66 +21,58 @@ BODY_ERRORS: dict[int | str, dict[str, Any]] = {
     415: {"model": ErrorBody, "description": "The body is not declared as JSON, or is compressed."},
 }
 
-EMPTY_BODY = "the body is empty; send a JSON object"
-
-# More than anything we take has. Naming each of 200,000 unknown fields takes seconds, on the
-# event loop.
+# No schema has as many. Naming each of 200,000 unknown fields would block the event loop for
+# seconds.
 MAX_FIELDS = 128
 
 
 class JsonRoute(APIRoute):
-    """A route that wants its body declared as JSON.
+    """A route whose JSON body is read by `read_body`, which is stricter than FastAPI.
 
-    Refuses what JSON parsers disagree about: encodings, repeated fields.
+    An endpoint with a body has the parameters `request`, `body` and those of the path, as texts,
+    and returns a `Response`. FastAPI documents its signature, but does not call it: dependencies
+    would not work, and neither does `include_router`. That takes 60 microseconds off a request. An
+    endpoint without a body is called as in any other route.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler over a request that parses its body our way."""
-        handle = super().get_route_handler()
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Make a route as FastAPI does."""
+        super().__init__(path, endpoint, **options)
+        model: Any = get_type_hints(endpoint).get("body")
 
-        async def handle_strictly(request: Request) -> Response:
-            if request.method in ("POST", "PUT"):
-                _check_declared(request)
-            return await handle(_StrictRequest(request.scope, request.receive))
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive)
+            body = await read_body(request, model)
+            response = await endpoint(request=request, body=body, **request.path_params)
+            await response(scope, receive, send)
 
-        return handle_strictly
+        if model is not None:
+            self.app = answer
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:
-    """Return the body as FastAPI would pass it to an endpoint of a `JsonRoute`.
+    """Return the body as a schema.
 
     Raises:
-        OfframpError: it is refused, as there, or does not come.
+        OfframpError: the body is refused, or the client has left before sending it whole.
     """
-    _check_declared(request)
+    _check_media_type(request.headers.get("content-type", ""))
+    _check_encoding(request.headers.get("content-encoding", "identity"))
+    _check_query(request)
     try:
         body = await request.body()
     except ClientDisconnect:
         raise Cancelled("the client has left") from None
     if not body:
-        raise MalformedBody(EMPTY_BODY)
+        raise MalformedBody("the body is empty; send a JSON object")
     try:
-        return model.model_validate(_parsed(body), from_attributes=True)
-    except json.JSONDecodeError as error:
-        raise not_json(error.msg, error.pos) from None
+        return model.model_validate(_parse(body), from_attributes=True)
     except ValidationError as error:
         raise InvalidRequest(explain(error)) from None
 
 
-def not_json(reason: str, position: int) -> MalformedBody:
-    """Return the error for a body that is no JSON, by Python's reason."""
-    reason = reason.removesuffix(" at").rstrip(" :")  # as some end themselves
-    return MalformedBody(f"the body is not JSON: {reason} at character {position}")
-
-
-def _check_declared(request: Request) -> None:
-    _check_media_type(request.headers.get("content-type", ""))
-    _check_encoding(request.headers.get("content-encoding", "identity"))
-    _check_query(request)
-
-
 def _check_media_type(content_type: str) -> None:
-    # Also keeps other sites' pages from posting here: a browser asks first before it sends JSON.
+    # Browsers ask before a page of another site may send JSON; other types they send unasked.
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
 
@@ -93,21 +85,18 @@ def _check_encoding(encoding: str) -> None:
 def _check_query(request: Request) -> None:
     if not request.scope["query_string"]:
         return
-    # A misplaced `dry_run=true` must not do the opposite of what was meant.
+    # Ignoring a misplaced `dry_run=true` would do the opposite of what was meant.
     if names := ", ".join(sorted({name[:64] for name in request.query_params})):
         raise InvalidRequest(f"{names}: no query parameters here; everything goes into the body")
 
 
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        return _parsed(await self.body())
-
-
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
+    """Return parsed JSON; encodings and repeated fields on which parsers differ are refused."""
     try:
         return json.loads(body.decode(), object_pairs_hook=_object)
-    except json.JSONDecodeError:
-        raise  # it says where
+    except json.JSONDecodeError as error:
+        reason = error.msg.removesuffix(" at").rstrip(" :")
+        raise MalformedBody(f"the body is not JSON: {reason} at character {error.pos}") from None
     except UnicodeDecodeError as error:
         raise MalformedBody(f"the body is not UTF-8 at byte {error.start}") from None
     except RecursionError:
@@ -124,6 +113,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise MalformedBody(f"the body has the field {twice[:64]!r} twice in one object")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise MalformedBody(f"the body has the field {repeated[:64]!r} twice in one object")
     return fields

@@ -1,65 +1,74 @@
-"""From a model's answers to the JSON of a response."""
+"""Builds the JSON of a response from a model's answers."""
 
 from collections.abc import Sequence
 
-from serve.api.json_encoding import listed, milliseconds, short
+from serve.api.json_encoding import logits_as_lists, milliseconds, short
 from serve.api.schemas.request import ClassifyRequest, Extra
-from serve.api.task_outputs import Entities, Json, MultiLabel, Reading, SingleLabel, Value
+from serve.api.task_outputs import (
+    Json,
+    MultiLabelOutput,
+    RegressionOutput,
+    SingleLabelOutput,
+    TaskOutput,
+    TokenOutput,
+)
 from serve.bundle.manifest import Manifest
 from serve.classifier.classifier import Classified, Classifier
 from serve.engine.row import Answer, ExitRecord
 from serve.tokenization.tokenizer import Tokens
 
 
-def response(
-    classifier: Classifier, body: ClassifyRequest, done: Classified, total_s: float
+def build_response(
+    classifier: Classifier, body: ClassifyRequest, classified: Classified, total_s: float
 ) -> Json:
     """Return the response to a request.
 
     Args:
-        classifier: that answered.
+        classifier: the model that has answered.
         body: the request.
-        done: the answers.
-        total_s: from the request's arrival to now.
+        classified: the answers.
+        total_s: time from the request's arrival to the answers.
     """
-    manifest, reading = classifier.bundle.manifest, _reading(classifier, body)
+    manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
+    answers = classified.answers
     return {
         "model": classifier.name,
-        "policy_version": done.policy_version,
+        "policy_version": classified.policy_version,
         "results": [
-            _result(manifest, reading, answer, tokens, body.returned)
-            for answer, tokens in zip(done.answers, done.tokens, strict=True)
+            _result(manifest, output, answer, tokens, body.returned)
+            for answer, tokens in zip(answers, classified.tokens, strict=True)
         ],
         "timing": {
-            "queue_ms": milliseconds(max(answer.queue_s for answer in done.answers)),
-            "compute_ms": milliseconds(max(answer.compute_s for answer in done.answers)),
+            "queue_ms": milliseconds(max(answer.queue_s for answer in answers)),
+            "compute_ms": milliseconds(max(answer.compute_s for answer in answers)),
             "total_ms": milliseconds(total_s),
         },
     }
 
 
-def num_logits(done: Classified) -> int:
-    """Return how many numbers are to be read."""
-    answers = sum(answer.logits.size for answer in done.answers)
-    return answers + sum(passed.logits.size for a in done.answers for passed in a.exit_trace)
+def num_logits(classified: Classified) -> int:
+    """Return the number of logits in the answers, those of the exits on the way included."""
+    answers = classified.answers
+    of_answers = sum(answer.logits.size for answer in answers)
+    return of_answers + sum(record.logits.size for a in answers for record in a.exit_trace)
 
 
-def _reading(classifier: Classifier, body: ClassifyRequest) -> Reading:
+def _task_output(classifier: Classifier, body: ClassifyRequest) -> TaskOutput:
     labels = classifier.bundle.manifest.labels
     if classifier.entities is not None:
-        return Entities(classifier.entities, body.aggregation or "simple")
+        return TokenOutput(classifier.entities, body.aggregation or "simple")
     match classifier.bundle.manifest.task:
         case "regression":
-            return Value()
+            return RegressionOutput()
         case "multi_label":
-            return MultiLabel(labels, body.top_k)
-    return SingleLabel(labels, body.top_k)
+            return MultiLabelOutput(labels, body.top_k)
+    return SingleLabelOutput(labels, body.top_k)
 
 
 def _result(
-    manifest: Manifest, reading: Reading, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
+    manifest: Manifest, output: TaskOutput, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
 ) -> Json:
-    result = reading.result(answer.logits, answer.label, tokens)
+    result = output.result(answer.logits, answer.label, tokens)
     result["exit"] = {
         "layer": manifest.exits[answer.exit_index].layer,
         "answered_by": manifest.exits[answer.head_index].layer,
@@ -70,21 +79,22 @@ def _result(
     with_logits = "logits" in extras
     if "exits" in extras:
         result["exits"] = [
-            _passed(manifest, reading, passed, tokens, with_logits) for passed in answer.exit_trace
+            _exit_on_the_way(manifest, output, record, tokens, with_logits)
+            for record in answer.exit_trace
         ]
     if with_logits:
-        result["logits"] = listed(answer.logits)
+        result["logits"] = logits_as_lists(answer.logits)
     return result
 
 
-def _passed(
-    manifest: Manifest, reading: Reading, passed: ExitRecord, tokens: Tokens, with_logits: bool
+def _exit_on_the_way(
+    manifest: Manifest, output: TaskOutput, record: ExitRecord, tokens: Tokens, with_logits: bool
 ) -> Json:
-    said: Json = {
-        "layer": manifest.exits[passed.exit_index].layer,
-        **reading.brief(passed.logits, tokens),
-        "signal": short(passed.signal),
+    exit_outputs: Json = {
+        "layer": manifest.exits[record.exit_index].layer,
+        **output.summary(record.logits, tokens),
+        "signal": short(record.signal),
     }
     if with_logits:
-        said["logits"] = listed(passed.logits)
-    return said
+        exit_outputs["logits"] = logits_as_lists(record.logits)
+    return exit_outputs

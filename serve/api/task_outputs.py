@@ -1,4 +1,4 @@
-"""What logits say, as JSON: one reading per task."""
+"""Logits as results in JSON: one class per task."""
 
 from typing import Any, Protocol, TypeAlias
 
@@ -13,29 +13,29 @@ from serve.tokenization.tokenizer import Tokens
 Logits: TypeAlias = NDArray[np.float32]
 Json: TypeAlias = dict[str, Any]
 
-# A label is given if its probability is above it: more likely than not.
+# `labels` of a multi-label result holds those with a higher probability.
 LIKELY = 0.5
 
 
-class Reading(Protocol):
-    """How the logits of one model are read for one request."""
+class TaskOutput(Protocol):
+    """Turns logits of one model into JSON, as one request asks for it."""
 
     def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
-        """Return what the answer says.
+        """Return the result of one input.
 
         Args:
-            logits: that say something.
-            label: the one that the rule chose, or -1.
+            logits: finite, or infinite where that means certain.
+            label: the id of the label that the exit rule chose; -1 if it chose none.
             tokens: of the input.
         """
         ...
 
-    def brief(self, logits: Logits, tokens: Tokens) -> Json:
-        """Return the same in short, of an exit that may have given no number."""
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        """Return a short result of one exit on the input's way; its logits may be NaN."""
         ...
 
 
-class SingleLabel:
+class SingleLabelOutput:
     """A softmax over the labels."""
 
     def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
@@ -51,12 +51,12 @@ class SingleLabel:
             "scores": {self._labels[i]: short(p[i]) for i in best_first[: self._top_k]},
         }
 
-    def brief(self, logits: Logits, tokens: Tokens) -> Json:
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
         with np.errstate(invalid="ignore"):
             return _best(self._labels, softmax(logits))
 
 
-class MultiLabel:
+class MultiLabelOutput:
     """A sigmoid for every label."""
 
     def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
@@ -71,54 +71,54 @@ class MultiLabel:
             "scores": {self._labels[i]: short(p[i]) for i in best_first[: self._top_k]},
         }
 
-    def brief(self, logits: Logits, tokens: Tokens) -> Json:
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
         return _best(self._labels, sigmoid(logits))
 
 
-class Value:
+class RegressionOutput:
     """The one logit itself."""
 
     def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
         return {"value": short(logits[0])}
 
-    def brief(self, logits: Logits, tokens: Tokens) -> Json:
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
         return {"value": short(logits[0])}
 
 
-class Entities:
-    """A softmax for every token."""
+class TokenOutput:
+    """Entities, from a softmax for every token."""
 
     def __init__(self, reader: EntityReader, aggregation: Aggregation) -> None:
         self._reader, self._aggregation = reader, aggregation
 
     def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
-        return {"entities": [_entity(found) for found in self._read(logits, tokens)]}
+        return {"entities": [_entity(entity) for entity in self._entities(logits, tokens)]}
 
-    def brief(self, logits: Logits, tokens: Tokens) -> Json:
-        known = bool(np.isfinite(logits.max(axis=-1)).all())
-        return {"num_entities": len(self._read(logits, tokens)) if known else None}
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        readable = bool(np.isfinite(logits.max(axis=-1)).all())
+        return {"num_entities": len(self._entities(logits, tokens)) if readable else None}
 
-    def _read(self, logits: Logits, tokens: Tokens) -> list[Entity]:
+    def _entities(self, logits: Logits, tokens: Tokens) -> list[Entity]:
         assert tokens.counted is not None
-        assert tokens.spelling is not None
-        return self._reader.read(logits, tokens.counted, tokens.spelling, self._aggregation)
+        assert tokens.word_spans is not None
+        return self._reader.read(logits, tokens.counted, tokens.word_spans, self._aggregation)
 
 
 def _best(labels: tuple[str, ...], p: NDArray[np.float32]) -> Json:
-    """Return the label of the highest probability, the first of equals; None if there is none."""
+    """Return the first label of the highest probability; None if a probability is NaN."""
     best = int(p.argmax())
     score = short(p[best])
     return {"label": None if score is None else labels[best], "score": score}
 
 
-def _entity(found: Entity) -> Json:
-    start, end = found.span or (None, None)
+def _entity(entity: Entity) -> Json:
+    start, end = entity.span or (None, None)
     return {
-        "entity": found.label,
-        "score": short(found.score),
-        "word": found.word,
+        "entity": entity.label,
+        "score": short(entity.score),
+        "word": entity.word,
         "start": start,
         "end": end,
-        "token_start": found.tokens[0],
-        "token_end": found.tokens[1],
+        "token_start": entity.tokens[0],
+        "token_end": entity.tokens[1],
     }

@@ -1,4 +1,4 @@
-"""Everything one process serves, by name."""
+"""The models that one process serves, by name."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ class Catalog:
         """Return the model of this name.
 
         Raises:
-            UnknownModel: there is none; names those there are.
+            UnknownModel: there is none; the message names the served models.
         """
         try:
             return self._by_name[name]
@@ -32,7 +32,7 @@ class Catalog:
             raise UnknownModel(f"no model {name!r}; served are {self._names()}") from None
 
     def pick(self, name: str | None) -> Classifier:
-        """Return the model that a request names, or the only one if it names none."""
+        """Return the model that a request names, or the only model if the request names none."""
         if name is not None:
             return self.find(name)
         if len(self._by_name) == 1:
@@ -45,7 +45,11 @@ class Catalog:
             classifier.start()
 
     def stop(self, drain_s: float) -> None:
-        """Answer what is admitted, then stop every engine."""
+        """Answer the admitted requests, then stop every engine.
+
+        Args:
+            drain_s: for each engine; requests that are not answered by then are given up.
+        """
         for classifier in self:
             if not classifier.engine.stop(drain_s):
                 log.warning("%s: stopped with requests unanswered", classifier.name)
@@ -57,10 +61,10 @@ class Catalog:
     def set_baselines(self, configured: Mapping[str, Policy]) -> list[str]:
         """Start every model from its configured policy, or else from its bundle's.
 
-        A configured policy that a model cannot follow is left out. Never raises for one.
+        A configured policy that its model cannot follow is not applied.
 
         Returns:
-            What was wrong, a sentence each.
+            The problems with the configured policies, one sentence each.
         """
         problems = [
             f"policies.{name}: no such model; served are {self._names()}"

@@ -83,12 +83,12 @@ class Classifier:
         self.bundle = bundle
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.policy = LivePolicy(bundle.name, manifest, store)
+        self.policy = LivePolicy(bundle.name, manifest.traits, store)
         self._observer = observer
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
-            self.entities = EntityReader(manifest.labels, self.inputs.speller)
+            self.entities = EntityReader(manifest.labels, self.inputs.word_span_finder)
         threads = options.num_threads or available_threads()
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         self.costs = measure(chain, manifest.max_tokens)
@@ -114,7 +114,7 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         live = self.policy.current
-        rule = self._shape.compile(live.policy.rule_for(request.wish))
+        rule = self._shape.compile(live.policy.rule_for(request.exit_choice))
         self.engine.check_room(len(request.inputs))
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
@@ -159,7 +159,7 @@ def _rows(
             priority=request.priority,
             ahead_tokens=ahead,
             counted=t.counted,
-            exit_trace=[] if request.trails else None,
+            exit_trace=[] if request.exit_trace else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]

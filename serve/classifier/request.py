@@ -1,11 +1,11 @@
-"""What a client asks of one model, made at the edge and the same from there on."""
+"""A classification request as one model takes it."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serve.engine.row import Priority
-from serve.rules import ExitRule
+from serve.policy.document import ExitChoice
 from serve.tokenization.inputs import Input
 from serve.tokenization.tokenizer import Text
 
@@ -16,23 +16,23 @@ class ModelRequest:
 
     Attributes:
         inputs: one or more.
-        wish: a rule, a profile's name, or None for the policy's default.
+        exit_choice: a rule, a profile, or None for the policy's default.
         deadline_s: on the engine's clock; rows then leave with the best answer they have.
         truncate: cut texts that are too long.
         priority: among the inputs that wait.
-        trails: whether answers carry what every exit said that they came by.
+        exit_trace: whether answers carry the outputs of all exits on the input's way.
     """
 
     inputs: Sequence[Input]
-    wish: ExitRule | str | None = None
+    exit_choice: ExitChoice | None = None
     deadline_s: float = math.inf
     truncate: bool = False
     priority: Priority = Priority.NORMAL
-    trails: bool = False
+    exit_trace: bool = False
 
     @property
     def size(self) -> int:
-        """How much there is to read: characters, and ids."""
+        """The characters and token ids of all inputs."""
         return sum(
             len(each.text) + len(each.text_pair or "")
             if isinstance(each, Text)

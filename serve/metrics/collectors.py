@@ -1,7 +1,7 @@
-"""Every Prometheus metric: its name, labels and buckets, here and nowhere else.
+"""Every Prometheus metric: its name, labels and buckets.
 
-The engine and the HTTP app return plain data; this module turns it into numbers. Buckets are
-the same in every process, so that replicas can be added up.
+The engine and the HTTP app return plain data; this module turns the data into metrics. Buckets
+are the same in every process, so that sums over replicas are exact.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,21 +18,22 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve.classifier.catalog import Catalog
+from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
-from serve.policy.document import DEFAULT, Policy
+from serve.policy.document import DEFAULT
 from serve.rules import ExitRule
 from serve.version import __version__
 
-# 0.25 ms to 30 s in steps of about 1.5: fine enough for a p99 of a request that takes 2 ms.
+# 0.25 ms to 30 s in steps of about 1.5, which is fine enough for a p99 of 2 ms.
 REQUEST_SECONDS = (*(round(0.00025 * 1.5**i, 6) for i in range(29)), 30.0)
-# 10 us to 5 s in steps of 2: a segment, or a stage, of one batch.
+# 10 us to 5 s in steps of 2, for a stage of one batch.
 STAGE_SECONDS = tuple(round(0.00001 * 2**i, 6) for i in range(20))
-# Powers of two up to more rows than a batch holds.
+# Powers of 2, up to more rows than a batch holds.
 ROWS = tuple(2.0**i for i in range(10))
 
 
 class Metrics:
-    """The metrics of one process, in a registry of their own."""
+    """The metrics of one process, in their own registry."""
 
     def __init__(self, exits_by_model: dict[str, tuple[int, ...]]) -> None:
         """Declare the metrics.
@@ -40,7 +41,7 @@ class Metrics:
         Args:
             exits_by_model: exit layers of every served model, ascending.
         """
-        # Prometheus ignores these timestamps in the text format, but stores them as series.
+        # Prometheus would store the times of creation as further series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         depth = max((exits[-1] for exits in exits_by_model.values()), default=1)
@@ -102,7 +103,7 @@ class Metrics:
         ).labels(__version__).set(1)
 
     def watch(self, catalog: Catalog) -> None:
-        """Read queues and policies from the catalog at every scrape."""
+        """Publish the queues and policies of these models too."""
         self.registry.register(_LiveState(catalog))
 
     def page(self) -> bytes:
@@ -110,20 +111,20 @@ class Metrics:
         return generate_latest(self.registry)
 
     def observer(self, model: str) -> "ModelObserver":
-        """Return what counts one model's work."""
+        """Return the observer of one model."""
         return ModelObserver(self, model, self._exits_by_model[model])
 
     def request(self, model: str, route: str, code: int, duration_s: float) -> None:
-        """Count an HTTP request; `model` is empty where none was reached."""
+        """Count an HTTP request; `model` is empty if the request has reached no model."""
         self._requests.labels(model, route, str(code)).inc()
         self._request_seconds.labels(model, route).observe(duration_s)
 
     def rejected(self, model: str, code: str) -> None:
-        """Count a request that got an error; `model` is empty where none was reached."""
+        """Count a request that got an error; `model` is empty if it has reached no model."""
         self._rejected.labels(model, code).inc()
 
     def disconnected(self, model: str) -> None:
-        """Count a client that left."""
+        """Count a client that left before its answer."""
         self._disconnects.labels(model).inc()
 
     def _counter(self, name: str, text: str, labels: list[str]) -> Counter:
@@ -138,7 +139,7 @@ class Metrics:
 
 
 class ModelObserver:
-    """Counts what one model does (`serve.classifier.classifier.Observer`)."""
+    """Counts one model's work, as a `serve.classifier.classifier.Observer`."""
 
     def __init__(self, metrics: Metrics, model: str, exits: tuple[int, ...]) -> None:
         self._exits = exits
@@ -150,24 +151,24 @@ class ModelObserver:
 
     def batch(self, stats: BatchStats) -> None:
         """Count a segment run."""
-        m, labels = self._metrics, (self._model, str(self._exits[stats.exit_index]))
+        metrics, labels = self._metrics, (self._model, str(self._exits[stats.exit_index]))
         self._segment.observe(stats.segment_s)
         self._judge.observe(stats.judge_s)
-        m._segment_seconds.labels(*labels).observe(stats.segment_s)
-        m._batch_rows.labels(*labels).observe(stats.num_rows)
-        m._batch_tokens.labels(*labels).inc(stats.num_tokens)
-        m._padding.labels(*labels).inc(stats.padded_tokens - stats.num_tokens)
+        metrics._segment_seconds.labels(*labels).observe(stats.segment_s)
+        metrics._batch_rows.labels(*labels).observe(stats.num_rows)
+        metrics._batch_tokens.labels(*labels).inc(stats.num_tokens)
+        metrics._padding.labels(*labels).inc(stats.padded_tokens - stats.num_tokens)
 
     def answer(self, answer: Answer, num_tokens: int) -> None:
         """Count an answer."""
-        m, model = self._metrics, self._model
+        metrics, model = self._metrics, self._model
         layer = self._exits[answer.exit_index]
         reason = answer.reason.label
-        m._exit_layer.labels(model, reason).observe(layer)
-        m._exits.labels(model, str(layer), reason).inc()
-        m._layers_run.labels(model).inc(layer)
-        m._layers_saved.labels(model).inc(self._exits[-1] - layer)
-        m._input_tokens.labels(model).inc(num_tokens)
+        metrics._exit_layer.labels(model, reason).observe(layer)
+        metrics._exits.labels(model, str(layer), reason).inc()
+        metrics._layers_run.labels(model).inc(layer)
+        metrics._layers_saved.labels(model).inc(self._exits[-1] - layer)
+        metrics._input_tokens.labels(model).inc(num_tokens)
         self._queue.observe(answer.queue_s)
 
     def tokenized(self, duration_s: float) -> None:
@@ -176,62 +177,68 @@ class ModelObserver:
 
 
 class _LiveState(Collector):
-    """Gauges that are read when asked for."""
+    """Gauges that are read at every scrape: queues, engines, policies, thresholds."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def collect(self) -> Iterator[Metric]:
-        """Yield queue, engine and policy gauges of every model."""
+        """Yield the gauges of every model."""
         gauges = {
             name: GaugeMetricFamily(f"offramp_{name}", text, labels=labels)
-            for name, text, labels in (
-                ("queue_depth", "Rows admitted and not yet answered.", ["model"]),
-                ("queue_tokens", "Their tokens.", ["model"]),
-                ("queue_seconds", "Estimated time to answer them.", ["model"]),
-                ("engine_up", "1 while the model's engine runs.", ["model"]),
-                ("policy_version", "Version of the live policy.", ["model"]),
-                (
-                    "threshold",
-                    "Number in the live rule: threshold, votes, share, patience or layer; "
-                    "one per exit layer where the rule has as many.",
-                    ["model", "profile", "rule", "layer"],
-                ),
-                (
-                    "model_info",
-                    "What is served.",
-                    ["model", "device", "precision", "layers", "task"],
-                ),
-            )
+            for name, (text, labels) in _LIVE_GAUGES.items()
         }
         for classifier in self._catalog:
-            name, backlog = classifier.name, classifier.engine.backlog
-            live = classifier.policy.current
-            manifest = classifier.bundle.manifest
-            gauges["queue_depth"].add_metric([name], backlog.rows)
-            gauges["queue_tokens"].add_metric([name], backlog.tokens)
-            gauges["queue_seconds"].add_metric([name], backlog.seconds)
-            gauges["engine_up"].add_metric([name], float(classifier.engine.alive))
-            gauges["policy_version"].add_metric([name], live.version)
-            placed = [classifier.device, classifier.precision]
-            gauges["model_info"].add_metric(
-                [name, *placed, str(manifest.num_layers), manifest.task], 1
-            )
-            for profile, rule in _named_rules(live.policy):
-                for layer, number in _numbers_in(rule, manifest.exit_layers):
-                    gauges["threshold"].add_metric([name, profile, rule.rule, layer], number)
+            for name, labels, value in _live_values(classifier):
+                gauges[name].add_metric([classifier.name, *labels], value)
         yield from gauges.values()
 
 
-def _named_rules(policy: Policy) -> Iterator[tuple[str, ExitRule]]:
-    yield DEFAULT, policy.rule_for(None)
-    yield from policy.profiles.items()
+_LIVE_GAUGES = {
+    "queue_depth": ("Rows admitted and not yet answered.", ["model"]),
+    "queue_tokens": ("Tokens of the rows admitted and not yet answered.", ["model"]),
+    "queue_seconds": ("Estimated time to answer the admitted rows.", ["model"]),
+    "engine_up": ("1 while the model's engine runs.", ["model"]),
+    "policy_version": ("Version of the live policy.", ["model"]),
+    "threshold": (
+        "Number in the live rule: threshold, votes, share, patience or layer; one per exit layer "
+        "where the rule has as many.",
+        ["model", "profile", "rule", "layer"],
+    ),
+    "model_info": ("A served model.", ["model", "device", "precision", "layers", "task"]),
+}
+
+
+def replica_gauges(num_scraped: int, num_unreachable: int) -> Iterator[Metric]:
+    """Yield the gauges of a page that several replicas are on."""
+    yield GaugeMetricFamily("offramp_replicas_scraped", "Replicas on this page.", num_scraped)
+    yield GaugeMetricFamily(
+        "offramp_replicas_unreachable", "Replicas that gave no metrics in time.", num_unreachable
+    )
+
+
+def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float]]:
+    """Yield name, labels without the model's, and value of each sample."""
+    backlog, live = classifier.engine.backlog, classifier.policy.current
+    manifest = classifier.bundle.manifest
+    yield "queue_depth", [], backlog.rows
+    yield "queue_tokens", [], backlog.tokens
+    yield "queue_seconds", [], backlog.seconds
+    yield "engine_up", [], float(classifier.engine.alive)
+    yield "policy_version", [], live.version
+    placement = [classifier.device, classifier.precision]
+    yield "model_info", [*placement, str(manifest.num_layers), manifest.task], 1
+    named_rules = {DEFAULT: live.policy.rule_for(None), **live.policy.profiles}
+    for profile, rule in named_rules.items():
+        for layer, number in _numbers_in(rule, manifest.exit_layers):
+            yield "threshold", [profile, rule.rule, layer], number
 
 
 def _numbers_in(rule: ExitRule, exits: tuple[int, ...]) -> Iterator[tuple[str, float]]:
-    """Yield the number that an operator would turn; by exit layer if there is one for each.
+    """Yield exit layer and number of the setting that decides how early rows leave.
 
-    An empty layer is to Prometheus as none. Thresholds of single labels are not published.
+    The layer is empty, which to Prometheus is no label, where one number is for all exits.
+    Thresholds of single labels are not published.
     """
     for name in ("threshold", "votes", "share", "patience", "layer"):
         number = getattr(rule, name, None)

@@ -1,22 +1,21 @@
-"""One metrics page out of several replicas' pages."""
+"""Merges the metrics pages of several replicas into one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from serve.metrics.collectors import replica_gauges
+
 
 def merge_pages(pages: Mapping[str, str], unreachable: int) -> bytes:
-    """Return the pages as one, each sample with its replica as a label.
-
-    Every family is declared once, and sums over replicas are exact, since all use the same
-    buckets.
+    """Return one page, with the replica as a further label of each sample.
 
     Args:
         pages: Prometheus text by replica.
-        unreachable: replicas that gave none.
+        unreachable: number of replicas that gave none.
     """
     registry = CollectorRegistry()
     registry.register(_Merged(pages, unreachable))
@@ -29,7 +28,7 @@ class _Merged(Collector):
         self._unreachable = unreachable
 
     def describe(self) -> Iterable[Metric]:
-        """Declare nothing, so that registering does not read the pages."""
+        """Declare nothing: registering must not read the pages."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -44,11 +43,4 @@ class _Merged(Collector):
                     labels = {**sample.labels, "replica": replica}
                     known.add_sample(sample.name, labels, sample.value)
         yield from merged.values()
-        yield GaugeMetricFamily(
-            "offramp_replicas_scraped", "Replicas on this page.", len(self._pages)
-        )
-        yield GaugeMetricFamily(
-            "offramp_replicas_unreachable",
-            "Replicas that gave no metrics in time.",
-            self._unreachable,
-        )
+        yield from replica_gauges(len(self._pages), self._unreachable)

@@ -1,1 +1,1 @@
-"""The operator's policy document and its live version."""
+"""The policy document and its live version."""

@@ -1,4 +1,4 @@
-"""The operator's document: which exit rule applies by default, and what a request may ask for."""
+"""The policy document: the default exit rule, named profiles, and limits on requests."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,23 +19,42 @@ from serve.rules.traits import Traits
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
-# What metrics call the rule for requests without `exit`; a profile of that name would share it.
+# Metrics use this name for the rule of requests without `exit`; no profile may have it.
 DEFAULT = "default"
 
-RULE_TAG, PROFILE_TAG = "<rule>", "<profile>"
+RULE_TAG, NAME_TAG, PROFILE_TAG = "<rule>", "<name>", "<profile>"
 
 
-def _kind_of_wish(value: Any) -> str | None:
+class ProfileChoice(BaseModel):
+    """A profile of the live policy, by name: the same as the bare name."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"profile": "fast"}]},
+    )
+
+    profile: ProfileName
+
+
+def _kind_of_choice(value: Any) -> str | None:
     if isinstance(value, str):
+        return NAME_TAG
+    if isinstance(value, ProfileChoice):
         return PROFILE_TAG
-    return RULE_TAG if isinstance(value, dict | Rule) else None
+    if isinstance(value, dict):
+        return PROFILE_TAG if "profile" in value and "rule" not in value else RULE_TAG
+    return RULE_TAG if isinstance(value, Rule) else None
 
 
-ExitWish = Annotated[
-    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[ProfileName, Tag(PROFILE_TAG)],
+ExitChoice = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)]
+    | Annotated[ProfileName, Tag(NAME_TAG)]
+    | Annotated[ProfileChoice, Tag(PROFILE_TAG)],
     Discriminator(
-        _kind_of_wish,
-        custom_error_type="exit_wish",
+        _kind_of_choice,
+        custom_error_type="exit_choice",
         custom_error_message="must be a rule such as "
         '{"rule": "entropy", "threshold": 0.2} or the name of a profile',
     ),
@@ -43,12 +62,12 @@ ExitWish = Annotated[
 
 
 class Limits(BaseModel):
-    """What requests may choose, and the layers outside which nothing may leave.
+    """What requests may choose, and the layers at which they may leave.
 
     Attributes:
         overrides: `any` rule or profile; only `profiles`; or `none`, the default rule for all.
-        min_layer: no request leaves before this layer, whatever its rule says.
-        max_layer: no request runs beyond this layer.
+        min_layer: the earliest layer at which a request leaves, whatever its rule says.
+        max_layer: the last layer that a request runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -68,14 +87,14 @@ class Policy(BaseModel):
     """Default rule, named profiles and limits; applied whole or not at all.
 
     Attributes:
-        default: the rule for requests without `exit`, or the name of a profile.
-        profiles: rules that a request may ask for by name.
+        default: the rule for requests without `exit`, or a profile.
+        profiles: rules that a request may choose by name.
         limits: what a request may choose.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    default: ExitWish = Field(default_factory=NeverRule)
+    default: ExitChoice = Field(default_factory=NeverRule)
     profiles: dict[ProfileName, ExitRule] = Field(default_factory=dict, max_length=64)
     limits: Limits = Limits()
 
@@ -86,29 +105,29 @@ class Policy(BaseModel):
                 f"profiles: {DEFAULT!r} is the name of the rule for requests without exit; "
                 "give the profile another one"
             )
-        if isinstance(self.default, str) and self.default not in self.profiles:
-            raise ValueError(_no_profile(self.default, self.profiles))
+        if not isinstance(self.default, Rule) and _name(self.default) not in self.profiles:
+            raise ValueError(_no_profile(_name(self.default), self.profiles))
         return self
 
-    def rule_for(self, wish: ExitRule | str | None) -> ExitRule:
-        """Resolve what a request asks for into the rule it gets, limits applied.
+    def rule_for(self, choice: ExitChoice | None) -> ExitRule:
+        """Return the rule that a request gets, limits applied.
 
         Args:
-            wish: a rule, a profile's name, or None for the default.
+            choice: a rule, a profile, or None for the default.
 
         Raises:
-            UnknownProfile: no profile of that name.
-            OverrideForbidden: the limits do not allow this wish.
+            UnknownProfile: there is no such profile.
+            OverrideForbidden: the limits do not allow the choice.
         """
-        if wish is None:
-            wish = self.default
+        if choice is None:
+            choice = self.default
         elif self.limits.overrides == "none":
             raise OverrideForbidden("exit: the live policy allows no override; leave it out")
-        elif self.limits.overrides == "profiles" and not isinstance(wish, str):
+        elif self.limits.overrides == "profiles" and isinstance(choice, Rule):
             raise OverrideForbidden(
                 f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
             )
-        return self._limited(self._named(wish) if isinstance(wish, str) else wish)
+        return self._limited(choice if isinstance(choice, Rule) else self._profile(_name(choice)))
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
@@ -118,7 +137,7 @@ class Policy(BaseModel):
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
         places: dict[str, ExitRule] = {"limits": bounds}
-        if not isinstance(self.default, str):
+        if isinstance(self.default, Rule):
             places["default"] = self.default
         places |= {f"profiles.{name}": rule for name, rule in self.profiles.items()}
         for place, rule in places.items():
@@ -128,13 +147,14 @@ class Policy(BaseModel):
             except (InvalidRule, OverrideForbidden) as error:
                 raise InvalidRule(f"{place}: {error}") from None
 
-    def _named(self, name: str) -> ExitRule:
+    def _profile(self, name: str) -> ExitRule:
         try:
             return self.profiles[name]
         except KeyError:
             raise UnknownProfile(f"exit: {_no_profile(name, self.profiles)}") from None
 
     def _limited(self, rule: ExitRule) -> ExitRule:
+        """Return the rule within the limits; the same object if it is within them already."""
         low = max(rule.min_layer or 1, self.limits.min_layer or 1)
         bounds = [b for b in (rule.max_layer, self.limits.max_layer) if b is not None]
         high = min(bounds, default=None)
@@ -147,10 +167,14 @@ class Policy(BaseModel):
                 f"the rule leaves nothing between min_layer {low} and max_layer {high} "
                 "of the policy's limits"
             )
-        least = low if low > 1 else None
-        if (rule.min_layer, rule.max_layer) == (least, high):
+        min_layer = low if low > 1 else None
+        if (rule.min_layer, rule.max_layer) == (min_layer, high):
             return rule
-        return rule.model_copy(update={"min_layer": least, "max_layer": high})
+        return rule.model_copy(update={"min_layer": min_layer, "max_layer": high})
+
+
+def _name(choice: str | ProfileChoice) -> str:
+    return choice if isinstance(choice, str) else choice.profile
 
 
 def _allowed(low: int, high: int | None) -> str:

@@ -1,33 +1,33 @@
-"""The live policy: what applies now, and how a new one takes its place.
+"""The live policy: the one that applies now, and how a new one replaces it.
 
-A policy's history is a log of numbered entries in a `PolicyStore`. Whoever appends entry n + 1
-first has replaced version n; everybody else gets a conflict. Requests read one immutable
-reference, so a change never mixes rules inside one request.
+A policy's history is a log of numbered entries in a `PolicyStore`. The first replica that appends
+entry n + 1 has replaced version n; the others get a conflict. A request reads one immutable
+entry, so a change never mixes rules inside one request.
 """
 
 import hashlib
 import logging
 import threading
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from serve.bundle.manifest import Manifest
 from serve.errors import InvalidRule, VersionConflict
 from serve.policy.document import Policy
+from serve.rules.traits import Traits
 
 log = logging.getLogger(__name__)
 
 
 class VersionedPolicy(BaseModel):
-    """A policy as it applies under one version.
+    """A policy and the version that it applies under.
 
     Attributes:
         version: counts up from 1 (0 before a baseline is set); every answer names it.
         policy: the document.
         source: `bundle` (the manifest's), `config` (the deployment's), or `api` (a PUT).
-        baseline: the last policy that came from bundle or config, by hash: when it changes,
-            the new one replaces whatever was put on top of the old.
+        baseline: hash of the last policy that came from bundle or config. When the baseline
+            changes, it replaces what a PUT has put on top of the old one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,15 +38,22 @@ class VersionedPolicy(BaseModel):
     baseline: str
 
 
+class Replacement(NamedTuple):
+    """A policy that was live, and the one that has taken its place."""
+
+    old: VersionedPolicy
+    new: VersionedPolicy
+
+
 class PolicyStore(Protocol):
     """A log of policies per model, shared by all replicas. Calls may block briefly."""
 
     def newest_version(self, model: str) -> int:
-        """Return the highest version in the log, whether or not it is readable; 0 for none."""
+        """Return the highest version in the log, readable or not; 0 for an empty log."""
         ...
 
     def latest(self, model: str) -> VersionedPolicy | None:
-        """Return the entry with the highest version, or None if there is none to be read."""
+        """Return the entry with the highest version, or None if no entry can be read."""
         ...
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
@@ -59,6 +66,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, VersionedPolicy] = {}
+        self._appending = threading.Lock()
 
     def newest_version(self, model: str) -> int:
         current = self._entries.get(model)
@@ -68,11 +76,11 @@ class MemoryStore:
         return self._entries.get(model)
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
-        current = self._entries.get(model)
-        if current is not None and entry.version <= current.version:
-            return False
-        self._entries[model] = entry
-        return True
+        with self._appending:
+            if entry.version <= self.newest_version(model):
+                return False
+            self._entries[model] = entry
+            return True
 
 
 class LivePolicy:
@@ -82,47 +90,41 @@ class LivePolicy:
         current: the immutable entry that the next request uses.
     """
 
-    def __init__(self, model: str, manifest: Manifest, store: PolicyStore) -> None:
-        """Start from the manifest's policy; `set_baseline` must follow before any request.
+    def __init__(self, model: str, traits: Traits, store: PolicyStore) -> None:
+        """Start without a baseline; `set_baseline` must follow before any request.
 
         Args:
-            model: the name it is served under.
-            manifest: bounds what a policy may ask for.
+            model: the name that the model is served under.
+            traits: what policies are checked against.
             store: shared with the other replicas.
         """
         self._model = model
-        self._traits = manifest.traits
+        self._traits = traits
         self._store = store
         self._adopting = threading.Lock()
-        self.current = VersionedPolicy(
-            version=0, policy=manifest.policy, source="bundle", baseline=""
-        )
+        self.current = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
 
     @property
     def ready(self) -> bool:
         """Whether a baseline has been set."""
         return self.current.version > 0
 
-    def check(self, policy: Policy) -> None:
-        """Raise `InvalidRule` if the model cannot follow the policy."""
-        policy.check(self._traits)
-
     def refresh(self) -> VersionedPolicy:
-        """Take up the newest stored policy, if the model can follow it."""
+        """Apply the newest stored policy, if the model can follow it."""
         stored = self._stored()
         if stored is not None:
             self._adopt(stored)
         return self.current
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
-        """Start from this policy, unless the newest stored one already builds on it.
+        """Start from this policy, unless the newest stored one builds on it already.
 
         Replicas that start together race to append the same baseline: one wins, all agree.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
-        self.check(policy)
+        policy.check(self._traits)
         baseline = hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
         while True:
             newest = self._store.newest_version(self._model)
@@ -131,53 +133,50 @@ class LivePolicy:
                 self._adopt(stored)
                 return
             entry = VersionedPolicy(
-                version=newest + 1,
-                policy=policy,
-                source=source,
-                baseline=baseline,
+                version=newest + 1, policy=policy, source=source, baseline=baseline
             )
             if self._store.append(self._model, entry):
                 self._adopt(entry)
                 return
 
-    def replace(self, policy: Policy, based_on: int | None) -> VersionedPolicy:
+    def replace(self, policy: Policy, based_on: int | None) -> Replacement:
         """Put a new policy in place of the current one.
 
         Args:
             policy: the whole new document.
-            based_on: the version it was made from; None replaces whatever there is.
+            based_on: the version it was made from; None replaces any version.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.
             VersionConflict: another version is current; nothing has changed.
         """
-        self.check(policy)
-        # Before the refresh: whatever is appended after this line makes our append fail.
+        policy.check(self._traits)
+        # Read before the refresh, so that an entry appended after it makes ours fail.
         newest = self._store.newest_version(self._model)
-        current = self.refresh()
-        if based_on is not None and based_on != current.version:
-            raise VersionConflict(_conflict(based_on, current.version))
-        entry = VersionedPolicy(
-            version=newest + 1, policy=policy, source="api", baseline=current.baseline
+        old = self.refresh()
+        if based_on is not None and based_on != old.version:
+            raise VersionConflict(_conflict(based_on, old.version))
+        new = VersionedPolicy(
+            version=newest + 1, policy=policy, source="api", baseline=old.baseline
         )
-        if not self._store.append(self._model, entry):
-            raise VersionConflict(_conflict(current.version, self.refresh().version))
-        self._adopt(entry)
-        return entry
+        if not self._store.append(self._model, new):
+            raise VersionConflict(_conflict(old.version, self.refresh().version))
+        self._adopt(new)
+        return Replacement(old, new)
 
     def _adopt(self, entry: VersionedPolicy) -> None:
-        """Apply an entry, unless another thread has already taken up a newer one."""
+        """Apply an entry, unless another thread has applied a newer one already."""
         with self._adopting:
             if entry.version > self.current.version:
                 self.current = entry
 
     def _stored(self) -> VersionedPolicy | None:
-        """Return the newest stored policy unless the model cannot follow it (any more)."""
+        """Return the newest stored policy; None, with a log line, if the model cannot follow it."""
         stored = self._store.latest(self._model)
         if stored is None:
             return None
         try:
-            self.check(stored.policy)
+            stored.policy.check(self._traits)
         except InvalidRule as error:
             log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
             return None

@@ -1,1 +1,1 @@
-"""Texts to token ids, and token labels back to spans of text."""
+"""From texts to token ids, and from labelled tokens to entities."""

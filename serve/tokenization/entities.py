@@ -1,7 +1,7 @@
-"""From a label for every token to entities, as transformers' token classification pipeline does.
+"""Groups labelled tokens into entities, as transformers' token classification pipeline does.
 
-Tokens become words, and words of one kind in a row become entities. Labels may be tagged: B-PER
-begins an entity, I-PER goes on with one; a label without a tag goes on with its like.
+Tokens become words, and neighbouring words of one kind become an entity. Labels may have a tag:
+B-PER begins an entity, I-PER continues one; a label without a tag continues an equal one.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.tokenization.word_spans import Speller, Spelling
+from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]
-# Need to know where words begin, which token ids do not tell.
+# These need to know where words begin, which token ids do not show.
 OF_WORDS: frozenset[Aggregation] = frozenset({"first", "average", "max"})
 
 OUTSIDE = "O"
@@ -26,12 +26,12 @@ class Entity(NamedTuple):
     """Tokens that belong together.
 
     Attributes:
-        label: without a B- or I- where tokens have been put together.
-        score: the label's probability, the mean over the words; of `simple`, over the tokens.
-        word: what the tokens are written as.
-        tokens: the first token's place among all, special ones included, and the place after the
-            last one's.
-        span: likewise in characters of the text; None where there is no text.
+        label: without its B- or I- tag, unless the aggregation is `none`.
+        score: the label's probability, the mean over the words; with `simple`, over the tokens.
+        word: the text of the tokens.
+        tokens: place of the first token among all, special ones included, and the place after
+            the last token.
+        span: the first character in the text, and the one after the last; None for token ids.
     """
 
     label: str
@@ -42,7 +42,15 @@ class Entity(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Tokens or words, in order: label ids, scores, how they are written, and tokens."""
+    """Labelled tokens or words, in order.
+
+    Attributes:
+        labels: (parts,) label ids.
+        scores: (parts,) probabilities of the labels.
+        words: (parts,) the text of each.
+        first: (parts,) place of the first token.
+        last: (parts,) place of the last token.
+    """
 
     labels: NDArray[np.intp]
     scores: _Scores
@@ -53,12 +61,12 @@ class _Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Tags:
-    """The labels of a model, taken apart.
+    """The labels of a model, split into tag and kind.
 
     Attributes:
         names: by label id.
-        begins: (labels,) whether a label begins an entity, whatever stands before.
-        kinds: (labels,) equal for labels that may go on with each other.
+        begins: (labels,) whether a label always begins an entity.
+        kinds: (labels,) equal for labels that may continue each other.
     """
 
     names: tuple[str, ...]
@@ -76,67 +84,68 @@ class _Tags:
 class EntityReader:
     """Reads entities from the logits of one model's tokens."""
 
-    def __init__(self, labels: tuple[str, ...], speller: Speller) -> None:
+    def __init__(self, labels: tuple[str, ...], finder: WordSpanFinder) -> None:
         self._tags = _Tags.of(labels)
-        self._speller = speller
+        self._finder = finder
 
     def read(
         self,
         logits: NDArray[np.float32],
         counted: NDArray[np.bool_],
-        spelling: Spelling,
+        word_spans: WordSpans,
         aggregation: Aggregation,
     ) -> list[Entity]:
-        """Return the entities of one text, in order; what is labelled O is none.
+        """Return the entities of one text, in order; tokens labelled O are left out.
 
         Args:
             logits: (tokens, labels).
-            counted: (tokens,) without special tokens.
-            spelling: of the same tokens.
-            aggregation: `none`: every token for itself; `simple`: neighbours of one kind together;
-                `first`, `average`, `max`: likewise, but a word's tokens agree, on what its first
-                token says, on the mean of their probabilities, or on what the surest one says.
+            counted: (tokens,) which tokens are not special.
+            word_spans: of the same tokens.
+            aggregation: `none`: each token is an entity; `simple`: neighbours of one kind make
+                an entity; `first`, `average`, `max`: as `simple`, but all tokens of a word get
+                the label of its first token, of their mean probabilities, or of the token with
+                the highest probability.
         """
         places = np.flatnonzero(counted)
         if not len(places):
             return []
         p = _probabilities(logits[places])
         if aggregation in OF_WORDS:
-            parts = self._words(p, places, spelling, aggregation)
+            parts = self._words(p, places, word_spans, aggregation)
         else:
             labels = p.argmax(axis=1)
-            words = [spelling.pieces[place] for place in places.tolist()]
+            words = [word_spans.pieces[place] for place in places.tolist()]
             parts = _Parts(labels, p[np.arange(len(p)), labels], words, places, places)
         if aggregation == "none":
-            return self._one_by_one(parts, spelling)
-        return self._together(parts, spelling)
+            return self._token_entities(parts, word_spans)
+        return self._grouped_entities(parts, word_spans)
 
     def _words(
-        self, p: _Scores, places: NDArray[np.intp], spelling: Spelling, aggregation: Aggregation
+        self, p: _Scores, places: NDArray[np.intp], word_spans: WordSpans, aggregation: Aggregation
     ) -> _Parts:
-        begins = ~spelling.continues[places]
+        begins = ~word_spans.continues[places]
         begins[0] = True
         first = np.flatnonzero(begins)
         ends = np.append(first[1:], len(places))
-        p_of_word = _AGREED[aggregation](p, first)
+        p_of_word = _WORD_PROBABILITIES[aggregation](p, first)
         labels = p_of_word.argmax(axis=1)
-        pieces = [spelling.pieces[place] for place in places.tolist()]
+        pieces = [word_spans.pieces[place] for place in places.tolist()]
         bounds = zip(first.tolist(), ends.tolist(), strict=True)
-        words = [self._speller.join(pieces[start:end]) for start, end in bounds]
+        words = [self._finder.join(pieces[start:end]) for start, end in bounds]
         scores = p_of_word[np.arange(len(labels)), labels]
         return _Parts(labels, scores, words, places[first], places[ends - 1])
 
-    def _one_by_one(self, parts: _Parts, spelling: Spelling) -> list[Entity]:
+    def _token_entities(self, parts: _Parts, word_spans: WordSpans) -> list[Entity]:
         names = self._tags.names
-        found = np.array([name != OUTSIDE for name in names])[parts.labels].nonzero()[0]
+        inside = np.array([name != OUTSIDE for name in names])[parts.labels].nonzero()[0]
         return [
             _entity(
-                names[parts.labels[i]], parts.scores[i], parts.words[i], (i, i), parts, spelling
+                names[parts.labels[i]], parts.scores[i], parts.words[i], (i, i), parts, word_spans
             )
-            for i in found.tolist()
+            for i in inside.tolist()
         ]
 
-    def _together(self, parts: _Parts, spelling: Spelling) -> list[Entity]:
+    def _grouped_entities(self, parts: _Parts, word_spans: WordSpans) -> list[Entity]:
         tags = self._tags
         kinds = tags.kinds[parts.labels]
         begins = np.append(True, tags.begins[parts.labels[1:]] | (kinds[1:] != kinds[:-1]))
@@ -147,8 +156,8 @@ class EntityReader:
         for first, last, score in zip(firsts.tolist(), lasts.tolist(), scores, strict=True):
             name = tags.names[parts.labels[first]].split("-", 1)[-1]
             if name != OUTSIDE:
-                word = self._speller.join(parts.words[first : last + 1])
-                entities.append(_entity(name, score, word, (first, last), parts, spelling))
+                word = self._finder.join(parts.words[first : last + 1])
+                entities.append(_entity(name, score, word, (first, last), parts, word_spans))
         return entities
 
 
@@ -156,32 +165,32 @@ def _entity(
     label: str,
     score: np.floating,
     word: str,
-    reach: tuple[int, int],
+    ends: tuple[int, int],
     parts: _Parts,
-    spelling: Spelling,
+    word_spans: WordSpans,
 ) -> Entity:
-    """Return the entity that reaches from one part to another."""
-    first, last = int(parts.first[reach[0]]), int(parts.last[reach[1]])
-    spans = spelling.spans
+    """Return the entity from one part to another, both included."""
+    first, last = int(parts.first[ends[0]]), int(parts.last[ends[1]])
+    spans = word_spans.spans
     span = None if spans is None else (int(spans[first, 0]), int(spans[last, 1]))
     return Entity(label, float(score), word, (first, last + 1), span)
 
 
 def _probabilities(logits: NDArray[np.float32]) -> _Scores:
-    """Return the softmax over labels, computed as the pipeline does: ties must fall alike."""
+    """Return the softmax over labels, computed as the pipeline does, so that ties agree."""
     e = np.exp(logits - logits.max(axis=-1, keepdims=True))
     p: _Scores = e / e.sum(axis=-1, keepdims=True)
     return p
 
 
-def _of_the_first(p: _Scores, first: NDArray[np.intp]) -> _Scores:
+def _of_first_token(p: _Scores, first: NDArray[np.intp]) -> _Scores:
     return p[first]
 
 
-def _average(p: _Scores, first: NDArray[np.intp]) -> _Scores:
+def _mean_of_tokens(p: _Scores, first: NDArray[np.intp]) -> _Scores:
     num_tokens = np.diff(np.append(first, len(p)))
     total = p[first].copy()
-    # One token of every word after another, and rounded once at the end, as the pipeline does.
+    # Summed token by token and rounded once at the end, as the pipeline does.
     for nth in range(1, int(num_tokens.max())):
         longer = num_tokens > nth
         total[longer] += p[first[longer] + nth]
@@ -189,16 +198,17 @@ def _average(p: _Scores, first: NDArray[np.intp]) -> _Scores:
     return mean
 
 
-def _of_the_surest(p: _Scores, first: NDArray[np.intp]) -> _Scores:
-    """Return what the surest token of each word says; of equals the first."""
+def _of_surest_token(p: _Scores, first: NDArray[np.intp]) -> _Scores:
+    """Return the row of each word's token with the highest probability, the first of equals."""
     top = p.max(axis=1)
     word = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(p))))
     surest = np.lexsort((np.arange(len(p)), -top, word))
     return p[surest[first]]
 
 
-_AGREED: dict[Aggregation, Callable[[_Scores, NDArray[np.intp]], _Scores]] = {
-    "first": _of_the_first,
-    "average": _average,
-    "max": _of_the_surest,
+# From (tokens, labels) and the first token of each word to (words, labels).
+_WORD_PROBABILITIES: dict[Aggregation, Callable[[_Scores, NDArray[np.intp]], _Scores]] = {
+    "first": _of_first_token,
+    "average": _mean_of_tokens,
+    "max": _of_surest_token,
 }

@@ -1,4 +1,4 @@
-"""What clients send, texts or token ids, as tokens that suit the model."""
+"""Turns the inputs of a request, texts or token ids, into tokens that the model takes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from tokenizers import Encoding, Tokenizer
 from serve.bundle.manifest import Manifest
 from serve.errors import InvalidRequest, TextTooLong
 from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
-from serve.tokenization.word_spans import Speller
+from serve.tokenization.word_spans import WordSpanFinder
 
 
 class Ids(NamedTuple):
@@ -28,9 +28,9 @@ class InputReader:
     """Turns the inputs of one model's requests into tokens. Calls may come from several threads.
 
     Attributes:
-        speller: writes the tokens of token classification.
-        takes_pairs: whether an input may be a pair of texts; tokens are labelled of single ones.
-        vocab_size: ids are below it.
+        word_span_finder: for token classification.
+        takes_pairs: whether an input may be a pair of texts.
+        vocab_size: token ids are below it.
         num_types: token types are below it.
     """
 
@@ -42,25 +42,26 @@ class InputReader:
         """
         self._texts = TextEncoder(tokenizer_path, manifest.max_tokens)
         tokenizer = self._texts.tokenizer
-        self.speller = Speller(tokenizer)
-        self._per_token = manifest.task == "token"
-        self.takes_pairs = not self._per_token
+        self.word_span_finder = WordSpanFinder(tokenizer)
+        self._labels_tokens = manifest.task == "token"
+        self.takes_pairs = not self._labels_tokens
         self.vocab_size = manifest.vocab_size or max(tokenizer.get_vocab().values()) + 1
         self.num_types = manifest.type_vocab_size if manifest.token_types else 1
-        self._special = np.array([*_framing(tokenizer), manifest.pad_id])
+        self._special = np.array([*_special_ids(tokenizer), manifest.pad_id])
 
     def read(self, inputs: Sequence[Input], truncate: bool) -> list[Tokens]:
         """Return the inputs' tokens, in order.
 
         Args:
-            inputs: texts and ids, mixed as they come.
-            truncate: cut texts that are too long (of a pair, the longer text first); ids are
-                taken as they are, or refused.
+            inputs: texts and token ids, in any mixture.
+            truncate: cut texts that are too long (of a pair, the longer text first). Token ids
+                are never cut.
 
         Raises:
-            TextTooLong: an input has more tokens than the model takes; names its place.
-            InvalidRequest: an input cannot be tokenized, is empty, has ids that the model has
-                not, or is a pair that the model does not take.
+            TextTooLong: an input has more tokens than the model takes; the message names its
+                place.
+            InvalidRequest: an input cannot be tokenized, is empty, has ids that the model does
+                not have, or is a pair that the model does not take.
         """
         texts = {place: text for place, text in enumerate(inputs) if isinstance(text, Text)}
         if not self.takes_pairs:
@@ -75,10 +76,12 @@ class InputReader:
 
     def _of_text(self, text: str, encoding: Encoding) -> Tokens:
         tokens = Tokens.of(encoding)
-        if not self._per_token:
+        if not self._labels_tokens:
             return tokens
         counted = np.array(encoding.special_tokens_mask) == 0
-        return tokens._replace(counted=counted, spelling=self.speller.of_text(text, encoding))
+        return tokens._replace(
+            counted=counted, word_spans=self.word_span_finder.of_text(text, encoding)
+        )
 
     def _of_ids(self, place: int, given: Ids) -> Tokens:
         where = f"inputs[{place}]"
@@ -94,10 +97,10 @@ class InputReader:
                     "send one for each"
                 )
             _check_range(f"{where}.token_type_ids", types, self.num_types)
-        if not self._per_token:
+        if not self._labels_tokens:
             return Tokens(ids, types)
         counted = ~np.isin(ids, self._special)
-        return Tokens(ids, types, counted, self.speller.of_ids(given.input_ids))
+        return Tokens(ids, types, counted, self.word_span_finder.of_ids(given.input_ids))
 
     def _check_length(self, where: str, num_tokens: int) -> None:
         if not num_tokens:
@@ -128,7 +131,7 @@ def _refuse_pairs(texts: dict[int, Text]) -> None:
             )
 
 
-def _framing(tokenizer: Tokenizer) -> set[int]:
+def _special_ids(tokenizer: Tokenizer) -> set[int]:
     """Return the ids that the tokenizer puts around texts."""
     empty = (tokenizer.encode(""), tokenizer.encode("", ""))
     return {

@@ -1,4 +1,4 @@
-"""Text to token ids, with the `tokenizers` library alone."""
+"""Turns texts into token ids with the `tokenizers` library."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
-from serve.tokenization.word_spans import Spelling
+from serve.tokenization.word_spans import WordSpans
 
 
 class Text(NamedTuple):
@@ -25,30 +25,30 @@ class Tokens(NamedTuple):
     Attributes:
         input_ids: (tokens,).
         token_type_ids: (tokens,).
-        counted: (tokens,) of token classification: which are not special.
-        spelling: of token classification: how they are written.
+        counted: (tokens,) which tokens are not special; for token classification only.
+        word_spans: of the tokens; for token classification only.
     """
 
     input_ids: NDArray[np.int64]
     token_type_ids: NDArray[np.int64]
     counted: NDArray[np.bool_] | None = None
-    spelling: Spelling | None = None
+    word_spans: WordSpans | None = None
 
     @classmethod
     def of(cls, encoding: Encoding) -> "Tokens":
-        """Return what most tasks need of an encoding."""
+        """Return the ids and types of an encoding."""
         return cls(np.array(encoding.ids, np.int64), np.array(encoding.type_ids, np.int64))
 
 
 class TextEncoder:
-    """Tokenizes without padding; a text that is too long is refused or cut, as asked.
+    """Tokenizes without padding; texts that are too long are refused or truncated.
 
-    The `tokenizers` settings for truncation are state, so each way has an instance of its own
-    and calls may come from several threads.
+    A tokenizer of the library holds its truncation as state. There is one for either case, so
+    that calls may come from several threads.
 
     Attributes:
         max_tokens: longest input, special tokens included.
-        tokenizer: the one that cuts nothing.
+        tokenizer: the one that does not truncate.
     """
 
     def __init__(self, path: Path, max_tokens: int) -> None:
@@ -63,19 +63,19 @@ class TextEncoder:
         """
         self.max_tokens = max_tokens
         self.tokenizer = _load(path)
-        self._cutting = _load(path)
-        self._cutting.enable_truncation(max_tokens)
+        self._truncating = _load(path)
+        self._truncating.enable_truncation(max_tokens)
 
     def encode(self, texts: Sequence[Text], truncate: bool = False) -> list[Tokens]:
         """Tokenize inputs.
 
         Args:
             texts: the inputs.
-            truncate: cut what is too long (of a pair, the longer text first).
+            truncate: cut texts that are too long (of a pair, the longer text first).
 
         Raises:
-            TextTooLong: an input has more than `max_tokens` tokens; names its place.
-            InvalidRequest: an input cannot be tokenized, or nothing is left of it.
+            TextTooLong: an input has more than `max_tokens` tokens; the message names its place.
+            InvalidRequest: an input cannot be tokenized, or has no tokens.
         """
         encodings = self.encodings(dict(enumerate(texts)), truncate)
         return [Tokens.of(encoding) for encoding in encodings.values()]
@@ -83,9 +83,9 @@ class TextEncoder:
     def encodings(self, texts: Mapping[int, Text], truncate: bool = False) -> dict[int, Encoding]:
         """Return the library's encodings of inputs, by their places in the request.
 
-        Args and errors are those of `encode`.
+        Truncation and errors are those of `encode`.
         """
-        tokenizer = self._cutting if truncate else self.tokenizer
+        tokenizer = self._truncating if truncate else self.tokenizer
         pairs = [text.text if text.text_pair is None else tuple(text) for text in texts.values()]
         try:
             encodings = dict(zip(texts, tokenizer.encode_batch(pairs), strict=True))

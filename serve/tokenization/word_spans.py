@@ -1,4 +1,4 @@
-"""How a text's tokens are written, and which of them go on with a word."""
+"""Where a text's tokens stand, how they are written, and which of them continue a word."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-# The unknown token's name where the tokenizer's model does not tell it.
+# Names of the unknown token, for tokenizers whose model does not name theirs.
 _UNKNOWN = ("<unk>", "[UNK]")
 
 
-class Spelling(NamedTuple):
-    """One input's tokens as they are written.
+class WordSpans(NamedTuple):
+    """The tokens of one input as parts of words.
 
     Attributes:
-        pieces: (tokens,) the tokens; unknown ones as the text has them.
-        spans: (tokens, 2) where each begins and ends in the text, in characters; None where there
-            is no text but token ids.
-        continues: (tokens,) whether each goes on with the word of the token before it.
+        pieces: (tokens,) the tokens as they are written; unknown ones as the text has them.
+        spans: (tokens, 2) first character of each in the text, and the one after its last; None
+            where the input is token ids.
+        continues: (tokens,) whether each continues the word of the token before it.
     """
 
     pieces: list[str]
@@ -26,8 +26,8 @@ class Spelling(NamedTuple):
     continues: NDArray[np.bool_]
 
 
-class Speller:
-    """Writes tokens as transformers' token classification pipeline does."""
+class WordSpanFinder:
+    """Finds word spans as transformers' token classification pipeline does."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -35,14 +35,14 @@ class Speller:
         self._marks_subwords = bool(getattr(model, "continuing_subword_prefix", None))
         names = (getattr(model, "unk_token", None), *_UNKNOWN)
         ids = [tokenizer.token_to_id(name) for name in names if name]
-        self._unknown = next((found for found in ids if found is not None), -1)
+        self._unknown_id = next((token for token in ids if token is not None), -1)
 
-    def of_text(self, text: str, encoding: Encoding) -> Spelling:
-        """Return the spelling of a tokenized text.
+    def of_text(self, text: str, encoding: Encoding) -> WordSpans:
+        """Return the word spans of a tokenized text.
 
-        Where a prefix marks tokens within words (WordPiece), a token goes on with a word if it is
-        not written as in the text. Elsewhere it does if no space stands before it or begins it;
-        so punctuation goes on with the word before it. An unknown token never goes on.
+        Where a prefix marks tokens within words (WordPiece), a token continues a word if it is
+        not written as in the text. Elsewhere it does if there is no space before it or at its
+        start, so punctuation continues the word before it. An unknown token never does.
         """
         pieces, spans = encoding.tokens, encoding.offsets
         continues = np.array(
@@ -51,15 +51,15 @@ class Speller:
             else [start > 0 and " " not in text[start - 1 : start + 1] for start, _ in spans],
             np.bool_,
         )
-        for place in np.flatnonzero(np.array(encoding.ids) == self._unknown).tolist():
+        for place in np.flatnonzero(np.array(encoding.ids) == self._unknown_id).tolist():
             start, end = spans[place]
             pieces[place], continues[place] = text[start:end], False
-        return Spelling(pieces, np.array(spans, np.int64).reshape(-1, 2), continues)
+        return WordSpans(pieces, np.array(spans, np.int64).reshape(-1, 2), continues)
 
-    def of_ids(self, ids: Sequence[int]) -> Spelling:
-        """Return the spelling of token ids; where words begin cannot be told."""
+    def of_ids(self, ids: Sequence[int]) -> WordSpans:
+        """Return the word spans of token ids: every token counts as a word."""
         pieces = [self._tokenizer.id_to_token(token) or "" for token in ids]
-        return Spelling(pieces, None, np.zeros(len(pieces), np.bool_))
+        return WordSpans(pieces, None, np.zeros(len(pieces), np.bool_))
 
     def join(self, pieces: Sequence[str]) -> str:
         """Return the text that pieces make together."""

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import InitErrorDetails
 
 from serve.api.schemas.policy import PolicyUpdate
 from serve.api.schemas.request import ClassifyRequest
 from serve.policy.document import Policy
-from serve.validation import explain, explain_findings
+from serve.validation import explain
 
 
 def explained(model: type[BaseModel], document: Any) -> str:
@@ -83,10 +83,51 @@ def explained(model: type[BaseModel], document: Any) -> str:
             "exit: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
         ),
         ({"inputs": "a", "exit": {}}, "exit: must have a rule"),
+        ({"inputs": "a", "exit": {"profile": "fast", "x": 1}}, "exit.x: unknown field"),
+        (
+            {"inputs": "a", "exit": {"profile": 3}},
+            "exit.profile: must be a valid string, not 3",
+        ),
+        (
+            {"inputs": "a", "exit": {"profile": ""}},
+            "exit.profile: a name must be 1 to 64 letters, digits, '_', '-' or '.'",
+        ),
+        (
+            {"inputs": "a", "exit": {"rule": "never", "profile": "fast"}},
+            "exit.profile: unknown field",
+        ),
     ],
 )
 def test_request_is_explained_by_place_and_expectation(document: Any, sentence: str) -> None:
     assert explained(ClassifyRequest, document) == sentence
+
+
+A_RULE, A_NAME = "exit: must be a rule such as", "exit: a name must be 1 to 64 letters"
+ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
+
+
+@pytest.mark.parametrize(
+    ("exit_choice", "sentence"),
+    [
+        (ENTROPY, "exit.threshold: required"),
+        ({**ENTROPY, "threshold": True}, "exit.threshold: must be a valid"),
+        ({**ENTROPY, "threshold": None}, "exit.threshold: must be a valid"),
+        ({**ENTROPY, "threshold": 10**400}, "exit.threshold: must be"),
+        ({**PATIENCE, "patience": 1.0}, "exit.patience: must be a valid"),
+        ({**PATIENCE, "patience": True}, "exit.patience: must be a valid"),
+        ({**PATIENCE, "patience": 2**31}, "exit.patience: must be less"),
+        ({**PATIENCE, "patience": 10**30}, "exit.patience: must be less"),
+        ({"rule": "layer", "layer": 0}, "exit.layer: must be greater"),
+        ({"rule": {"a": 1}}, "exit: unknown rule"),
+        ([], A_RULE),
+        (1, A_RULE),
+        ("", A_NAME),
+        ("fast\n", A_NAME),
+        ("x" * 65, A_NAME),
+    ],
+)
+def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
+    assert explained(ClassifyRequest, {"inputs": "a", "exit": exit_choice}).startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +161,11 @@ def test_several_findings_are_joined_and_no_more_than_five_told() -> None:
     assert len(sentence.split("; ")) == 5
 
 
-def test_of_two_findings_at_one_place_the_first_is_told() -> None:
-    findings = [
-        ErrorDetails(type="missing", loc=("a", 0), msg="", input=None),
-        ErrorDetails(type="dict_type", loc=("a", 0), msg="", input=None),
-        ErrorDetails(type="dict_type", loc=("b",), msg="", input=None),
-    ]
-    expected = "a[0]: required field is missing; b: must be a JSON object"
-    assert explain_findings(findings) == expected
+def test_of_two_errors_at_one_place_the_first_is_told() -> None:
+    places = (("missing", ("a", 0)), ("dict_type", ("a", 0)), ("dict_type", ("b",)))
+    details = [InitErrorDetails(type=kind, loc=loc, input=None) for kind, loc in places]
+    error = ValidationError.from_exception_data("any", details)
+    assert explain(error) == "a[0]: required field is missing; b: must be a JSON object"
 
 
 @pytest.mark.parametrize(

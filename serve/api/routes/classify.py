@@ -3,30 +3,26 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from serve.api.context import AppContext
-from serve.api.disconnect import ClientLeft, unless_client_leaves
-from serve.api.long_json import written
-from serve.api.request_body import BODY_ERRORS, read_body
-from serve.api.response_builder import num_logits, response
+from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
+from serve.api.json_encoding import encode_by_element
+from serve.api.request_body import BODY_ERRORS
+from serve.api.response_builder import build_response, num_logits
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.request import ClassifyRequest, check_suits
+from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.api.schemas.response import ClassifyResponse
-from serve.api.shortcut import Route
-from serve.api.task_outputs import Json
+from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
 from serve.errors import Cancelled, TooManyInputs
 
-CLASSIFY = Route("POST", "/v1/classify")
-
-# More are read and written on a thread, so that they do not hold up the event loop.
+# Longer answers are built on a thread, because that would block the event loop.
 MAX_INLINE_LOGITS = 20_000
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -44,50 +40,30 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def classify_routes() -> APIRouter:
-    """Return the route, for the documentation; it is answered by `answering`, see `Shortcut`."""
-    router = APIRouter(tags=["classify"])
+def add_classify_route(app: FastAPI, context: AppContext) -> None:
+    """Add the route that classifies."""
 
-    @router.post(CLASSIFY.path, response_model=ClassifyResponse, responses=ERRORS)
-    async def classify(body: ClassifyRequest) -> None:
+    @app.post("/v1/classify", tags=["classify"], response_model=ClassifyResponse, responses=ERRORS)
+    async def classify(request: Request, body: ClassifyRequest) -> Response:
         """Classify one or more texts, each leaving the model when its exit rule allows."""
-        raise NotImplementedError
-
-    return router
-
-
-def answering(site: AppContext) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers classification requests."""
-
-    async def classify(request: Request) -> Response:
-        body = await read_body(request, ClassifyRequest)
-        classifier = site.catalog.pick(body.model)
+        classifier = context.catalog.pick(body.model)
         request.state.model = classifier.name
         arrived_s = request.state.arrived_s
-        asked = _read(body, site.limits.max_inputs, arrived_s)
-        check_suits(body, asked.inputs, classifier.bundle.manifest.task)
+        model_request = _model_request(body, context.limits.max_inputs, arrived_s)
+        check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
+        work = classifier.classify(model_request)
         try:
-            done = await unless_client_leaves(request.receive, classifier.classify(asked))
-        except asyncio.CancelledError:  # Ray Serve's way of saying that the client has left
-            site.metrics.disconnected(classifier.name)
+            classified = await cancel_on_disconnect(request.receive, work)
+        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
+            context.metrics.disconnected(classifier.name)
             raise
-        except ClientLeft:
-            site.metrics.disconnected(classifier.name)
+        except ClientDisconnected:
+            context.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
-        answered_s = time.monotonic() - arrived_s
-
-        def told() -> Json:
-            return response(classifier, body, done, answered_s)
-
-        if num_logits(done) <= MAX_INLINE_LOGITS:
-            return JSONResponse(told())
-        content = await asyncio.to_thread(lambda: written(told()))
-        return Response(content, media_type=JSONResponse.media_type)
-
-    return classify
+        return await _respond(classifier, body, classified, time.monotonic() - arrived_s)
 
 
-def _read(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:
+def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:
     inputs = body.read_inputs()
     if len(inputs) > max_inputs:
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
@@ -97,5 +73,17 @@ def _read(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequ
         math.inf if body.timeout_ms is None else arrived_s + body.timeout_ms / 1000,
         body.truncate,
         Priority[body.priority.upper()],
-        trails="exits" in body.returned,
+        exit_trace="exits" in body.returned,
     )
+
+
+async def _respond(
+    classifier: Classifier, body: ClassifyRequest, classified: Classified, total_s: float
+) -> Response:
+    if num_logits(classified) <= MAX_INLINE_LOGITS:
+        return JSONResponse(build_response(classifier, body, classified, total_s))
+
+    def encoded() -> bytes:
+        return encode_by_element(build_response(classifier, body, classified, total_s))
+
+    return Response(await asyncio.to_thread(encoded), media_type=JSONResponse.media_type)

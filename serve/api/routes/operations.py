@@ -1,6 +1,6 @@
 """Health and metrics."""
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
@@ -11,39 +11,38 @@ from serve.errors import Unavailable
 
 
 class Health(ResponseModel):
-    """`ok`, or why not."""
+    """Health of the server."""
 
     status: str
 
 
-def operation_routes(site: AppContext) -> APIRouter:
-    """Return the routes for whoever runs the server."""
-    router = APIRouter(tags=["operations"])
+def add_operation_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes for probes and for Prometheus."""
 
-    @router.get("/health/live")
+    @app.get("/health/live", tags=["operations"])
     async def live() -> Health:
-        """Tell that the process answers at all."""
+        """Tell whether the process answers."""
         return Health(status="ok")
 
-    @router.get(
+    @app.get(
         "/health/ready",
-        responses={503: {"model": ErrorBody, "description": "Not (or no longer) ready."}},
+        tags=["operations"],
+        responses={503: {"model": ErrorBody, "description": "Not ready, or not any more."}},
     )
     async def ready() -> Health:
-        """Tell that every model is loaded and warmed and its engine runs."""
-        faults = site.catalog.faults()
+        """Tell whether every model is loaded and warmed and its engine runs."""
+        faults = context.catalog.faults()
         if faults:
             raise Unavailable(f"no engine runs for {', '.join(faults)}")
         return Health(status="ok")
 
-    @router.get(
+    @app.get(
         "/metrics",
+        tags=["operations"],
         response_class=Response,
         responses={200: {"description": "Prometheus text.", "content": {"text/plain": {}}}},
     )
     async def metrics() -> Response:
         """Return the metrics of every replica as Prometheus text."""
-        text = await site.replicas.metrics_text()
+        text = await context.replicas.metrics_text()
         return Response(text, media_type=CONTENT_TYPE_LATEST)
-
-    return router

@@ -1,15 +1,15 @@
-"""What every JSON shape of the HTTP API has: strict where it comes in, frozen everywhere."""
+"""Base classes of the JSON schemas: requests are validated strictly, all are frozen."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class RequestModel(BaseModel):
-    """What clients send: nothing unknown, nothing converted."""
+    """JSON that clients send: no unknown fields, no conversion between types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ResponseModel(BaseModel):
-    """What clients are told."""
+    """JSON that clients receive."""
 
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)

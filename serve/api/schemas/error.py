@@ -1,4 +1,4 @@
-"""The JSON of everything that is not 2xx."""
+"""The JSON of every answer that is not 2xx."""
 
 from pydantic import ConfigDict
 

@@ -1,4 +1,4 @@
-"""The JSON of what is to be classified: texts, pairs of texts, token ids."""
+"""The JSON of inputs: texts, pairs of texts, token ids."""
 
 from typing import Annotated, Any
 
@@ -9,13 +9,13 @@ from serve.tokenization.inputs import Ids, Input
 from serve.tokenization.tokenizer import Text
 
 NonEmpty = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
-# What is larger than a machine word must not come in; the model's own bound is checked later.
+# A bound that fits numpy's integers; the vocabulary of the model is checked later.
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-# Fail fast: to name a million wrong items takes seconds, on the event loop.
+# `fail_fast`, because naming a million wrong items would block the event loop for seconds.
 TokenIds = Annotated[list[Id], Field(min_length=1, fail_fast=True)]
 
-# Whatever a server takes at most: validating more is done on the event loop before it can refuse.
-MOST_INPUTS = 10_000
+# Validation runs on the event loop, before `max_inputs` of the server is known.
+MAX_LIST = 10_000
 
 _OBJECTS = '{"text": ..., "text_pair": ...} or {"input_ids": [...]}'
 
@@ -28,7 +28,7 @@ class TextInput(RequestModel):
 
 
 class IdsInput(RequestModel):
-    """A text that the client has tokenized itself, as the model's tokenizer would."""
+    """Token ids, from the model's own tokenizer."""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +76,7 @@ Inputs = Annotated[
     | Annotated[IdsInput, Tag("<ids>")]
     | Annotated[
         list[OneInput],
-        Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True),
+        Field(min_length=1, max_length=MAX_LIST, fail_fast=True),
         Tag("<list>"),
     ],
     Discriminator(

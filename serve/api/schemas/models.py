@@ -1,4 +1,4 @@
-"""The JSON that describes what is served."""
+"""The JSON that describes the served models."""
 
 from pydantic import Field
 
@@ -17,11 +17,11 @@ class ExitInfo(ResponseModel):
 
 
 class SegmentCostInfo(ResponseModel):
-    """What running one segment on some texts together takes, measured on this machine.
+    """The time that one segment takes for a batch, measured on this machine.
 
-    The time is fixed_ms, and per_token_us for every token of every text, padding included, and
-    per_token_pair_ns for every pair of tokens of the same text. Where all layers are one, the
-    figures are those of a single layer, whichever exit they stand at.
+    It is the sum of fixed_ms, of per_token_us for every token, padding included, and of
+    per_token_pair_ns for every pair of tokens of the same text. Where all layers share their
+    weights, the figures are those of a single layer.
     """
 
     layer: int = Field(description="The exit layer that the segment ends at.")
@@ -32,38 +32,41 @@ class SegmentCostInfo(ResponseModel):
 
 
 class ModelInfo(ResponseModel):
-    """What a served model is."""
+    """A served model."""
 
     name: str
     task: Task = Field(
-        description="What answers are: one label, any number of labels, a number, or a label for "
-        "every token, put together to entities. Each has a result shape of its own."
+        description="The kind of answer: one label, any number of labels, a number, or a label "
+        "for every token, grouped into entities. Each task has its own shape of result."
     )
-    labels: list[str] = Field(description="By label id; of a regression, the value's name.")
+    labels: list[str] = Field(description="By label id; for a regression, the name of the value.")
     pairs: bool = Field(description="Whether an input may be a pair of texts.")
     rules: list[str] = Field(description="Exit rules that the model can follow.")
     layers: int
     exits: list[ExitInfo]
-    device: Device = Field(description="Where it runs.")
+    device: Device = Field(description="Where the model runs.")
     precision: Precision
     precisions: list[Precision] = Field(description="Variants in the bundle.")
     max_tokens: int = Field(description="Longest input, special tokens included.")
-    vocab_size: int = Field(description="Token ids of inputs are below it.")
-    token_types: int = Field(description="Likewise token types; 1 if the model has none.")
+    vocab_size: int = Field(description="Token ids of inputs are below this number.")
+    token_types: int = Field(
+        description="Token types of inputs are below this number; 1 if the model has none."
+    )
     policy_version: int
     costs: list[SegmentCostInfo] = Field(
-        description="What each segment costs; measured at start and kept fresh."
+        description="The time of each segment; measured at start, then updated from live batches."
     )
     calibration: VariantCalibration | None = Field(
-        description="What thresholds cost and save; null if nobody has measured it."
+        description="Accuracy and layers saved, measured at several thresholds; null if not "
+        "measured."
     )
     calibrated_on: Precision | None = Field(
-        description="The variant that the figures were measured on. On another precision the "
-        "same threshold gives slightly other figures."
+        description="The variant that the calibration was measured on. With another precision, "
+        "the same threshold gives slightly different figures."
     )
 
 
 class ModelList(ResponseModel):
-    """Everything that is served."""
+    """All served models."""
 
     models: list[ModelInfo]

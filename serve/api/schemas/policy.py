@@ -14,24 +14,28 @@ class PolicyReport(ResponseModel):
     model: str
     version: int
     source: Literal["bundle", "config", "api"] = Field(
-        description="Where it comes from: the bundle, the deployment's config, or a PUT."
+        description="Where the policy comes from: the bundle, the deployment's config, or a PUT."
     )
     policy: Policy
 
 
 class ReplicaAck(ResponseModel):
-    """A replica and the policy version that it now applies."""
+    """A replica and the policy version that it applies."""
 
     replica: str
     version: int
 
 
 class PolicyChange(PolicyReport):
-    """The new policy and the replicas that apply it already."""
+    """The new policy, and the replicas that apply it already."""
 
+    dropped_profiles: list[str] = Field(
+        description="Profiles of the replaced policy that the new one lacks. Requests that name "
+        "one now get the error `unknown_profile`."
+    )
     replicas: list[ReplicaAck]
     unconfirmed: int = Field(
-        description="Replicas that did not confirm in time; they follow within seconds."
+        description="Number of replicas that did not confirm in time; they follow within seconds."
     )
 
 
@@ -62,5 +66,5 @@ class PolicyUpdate(RequestModel):
         default=None,
         ge=1,
         description="The version this change was made from; 409 if another one is current. "
-        "Without it, whatever is current is replaced.",
+        "Without it, any version is replaced.",
     )

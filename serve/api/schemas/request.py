@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from serve.api.schemas.base import RequestModel
 from serve.api.schemas.inputs import Inputs, read_inputs
 from serve.errors import InvalidRequest
-from serve.policy.document import ExitWish
+from serve.policy.document import ExitChoice
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
 from serve.tokenization.inputs import Ids, Input
@@ -21,7 +21,7 @@ _WITHOUT_SCORES: dict[Task, str] = {"regression": "one value", "token": "every e
 
 
 class ClassifyRequest(RequestModel):
-    """What to classify, and when each input may leave the model."""
+    """The inputs to classify, and when each may leave the model."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -33,45 +33,48 @@ class ClassifyRequest(RequestModel):
                     "top_k": 1,
                     "timeout_ms": 500,
                 },
+                {"inputs": "The movie was awesome.", "exit": {"profile": "fast"}},
                 {"inputs": {"input_ids": [2, 17, 40, 3]}, "return": ["logits", "exits"]},
             ]
         }
     )
 
     model: str | None = Field(
-        default=None, description="Which model; may be left out when only one is served."
+        default=None, description="Name of a model; may be left out when only one is served."
     )
     inputs: Inputs = Field(description="A text, an object, or a list of them.")
-    exit: ExitWish | None = Field(
-        default=None, description="A rule, or the name of a profile; default: the policy's."
+    exit: ExitChoice | None = Field(
+        default=None,
+        description="When inputs leave: a rule, the name of a profile, or an object with it. "
+        "Default: the rule of the live policy.",
     )
     top_k: int | None = Field(
         default=None, ge=1, description="Return only the k best scores. For models with labels."
     )
     aggregation: Aggregation | None = Field(
         default=None,
-        description="For token classification: how tokens become entities. `none`: each for "
-        "itself; `simple`: neighbours of one kind together; `first`, `average`, `max`: likewise, "
-        "but the tokens of a word agree, on the first one's label, on their mean, or on the "
-        "surest one's. Default: simple.",
+        description="For token classification: how tokens become entities. `none`: each token is "
+        "an entity; `simple`: neighbours of one kind make an entity; `first`, `average`, `max`: "
+        "as `simple`, but all tokens of a word get the label of its first token, of their mean "
+        "probabilities, or of the token with the highest probability. Default: simple.",
     )
     returned: list[Extra] = Field(
         default=[],
         alias="return",
-        description="What else results are to carry: the `logits` behind the answer; what all "
-        "`exits` said that the input came by (with both, their logits too).",
+        description="More fields for the results: the `logits` of the answer; the outputs of all "
+        "`exits` on the input's way (with both, their logits too).",
     )
     timeout_ms: float | None = Field(
         default=None,
         gt=0,
         le=MAX_TIMEOUT_MS,
-        description="When this time is over, a text leaves with the best answer it has so far "
-        "(reason `deadline`); where any text has none, the answer is an error 504.",
+        description="After this time, a text leaves with its best answer so far (reason "
+        "`deadline`); if any text has no answer yet, the request fails with 504.",
     )
     truncate: bool = Field(default=False, description="Cut texts that are too long.")
     priority: Literal["high", "normal", "low"] = Field(
         default="normal",
-        description="Which waiting texts go first; one that has waited long goes before others.",
+        description="Order among the waiting texts; a text that has waited long goes first.",
     )
 
     def read_inputs(self) -> list[Input]:
@@ -79,8 +82,8 @@ class ClassifyRequest(RequestModel):
         return read_inputs(self.inputs)
 
 
-def check_suits(body: ClassifyRequest, inputs: Sequence[Input], task: Task) -> None:
-    """Refuse what makes no sense for a model's task.
+def check_task_fields(body: ClassifyRequest, inputs: Sequence[Input], task: Task) -> None:
+    """Check the fields that only some tasks have.
 
     Raises:
         InvalidRequest: a field is for models of other tasks, or for texts only.

@@ -1,4 +1,4 @@
-"""The JSON of answers, one shape of result per task."""
+"""The JSON of answers, with one shape of result per task."""
 
 from typing import Annotated, TypeAlias
 
@@ -7,18 +7,19 @@ from pydantic import ConfigDict, Field
 from serve.api.schemas.base import ResponseModel
 from serve.rules.reason import Reason
 
-# Rules bring reasons of their own.
+# Exit rules may add reasons, so the type is a text.
 ReasonName = Annotated[
     str, Field(json_schema_extra={"enum": [r.label for r in Reason if r is not Reason.STAYS]})
 ]
 Signal = Annotated[
     float | None,
     Field(
-        description="The rule's signal there, such as the entropy in nats, the confidence, or the "
-        "number of agreeing exits; null for rules without one."
+        description="The rule's signal at this exit, such as the entropy in nats, the confidence, "
+        "or the number of agreeing exits; null for rules without one."
     ),
 ]
 _ON_DEMAND = "Only if `return` asks for them. "
+_EXITS = f"{_ON_DEMAND}Every exit on the input's way, its own included."
 
 
 class ExitReport(ResponseModel):
@@ -26,39 +27,39 @@ class ExitReport(ResponseModel):
 
     layer: int = Field(description="Transformer layers executed for this answer.")
     answered_by: int = Field(
-        description="The layer whose exit head gave the answer: that same one, unless the rule "
-        "answers with an earlier, more confident one."
+        description="The layer whose exit head gave the answer: the exit layer, unless the rule "
+        "answers with an earlier, more confident exit."
     )
-    layers: int = Field(description="Layers the model has.")
+    layers: int = Field(description="Layers of the model.")
     reason: ReasonName
     signal: Signal
 
 
-class _Passed(ResponseModel):
-    # Not required: there on demand only.
+class _ExitOutput(ResponseModel):
+    # Fields with a default are present only if `return` asks for them.
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     layer: int
     signal: Signal
 
 
-class LabelPassed(_Passed):
-    """What an exit said; null where it gave no number."""
+class LabelExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
 
     label: str | None = Field(description="The best label.")
     score: float | None = Field(description="Its probability.")
     logits: list[float | None] | None = None
 
 
-class ValuePassed(_Passed):
-    """What an exit said; null where it gave no number."""
+class ValueExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
 
     value: float | None
     logits: list[float | None] | None = None
 
 
-class EntitiesPassed(_Passed):
-    """What an exit said; null where it gave no number."""
+class EntitiesExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
 
     num_entities: int | None
     logits: list[list[float | None]] | None = None
@@ -71,9 +72,7 @@ class _Result(ResponseModel):
 
 
 class _Labelled(_Result):
-    exits: list[LabelPassed] | None = Field(
-        default=None, description=f"{_ON_DEMAND}Every exit the input came by, its own included."
-    )
+    exits: list[LabelExitOutput] | None = Field(default=None, description=_EXITS)
     logits: list[float] | None = Field(default=None, description=f"{_ON_DEMAND}By label id.")
 
 
@@ -88,11 +87,11 @@ class SingleLabelResult(_Labelled):
 class MultiLabelResult(_Labelled):
     """Task `multi_label`: any number of labels for each input."""
 
-    labels: list[str] = Field(description="Those with a score above 0.5, best first.")
-    label: str = Field(description="The best one, whether above 0.5 or not.")
+    labels: list[str] = Field(description="The labels with a score above 0.5, best first.")
+    label: str = Field(description="The best label, above 0.5 or not.")
     score: float = Field(description="Its probability.")
     scores: dict[str, float] = Field(
-        description="Probability by label, best first; each for itself, from 0 to 1."
+        description="Probability by label, from 0 to 1, best first; they need not sum to 1."
     )
 
 
@@ -100,39 +99,33 @@ class RegressionResult(_Result):
     """Task `regression`: a number for each input."""
 
     value: float
-    exits: list[ValuePassed] | None = Field(
-        default=None, description=f"{_ON_DEMAND}Every exit the input came by, its own included."
-    )
+    exits: list[ValueExitOutput] | None = Field(default=None, description=_EXITS)
     logits: list[float] | None = Field(default=None, description=f"{_ON_DEMAND}The value.")
 
 
 class EntityFound(ResponseModel):
-    """Tokens that belong together; with aggregation `none`, a single token."""
+    """Tokens that form an entity; with aggregation `none`, a single token."""
 
     entity: str = Field(
-        description="The label; without a B- or I- where tokens have been put together."
+        description="The label, without its B- or I- tag unless the aggregation is `none`."
     )
     score: float = Field(description="The label's probability; of several tokens, the mean.")
-    word: str = Field(description="What the tokens are written as; not always as in the text.")
-    start: int | None = Field(
-        description="Where it begins in the text, in characters; null for token ids."
-    )
-    end: int | None = Field(description="Where it ends; the character there is none of it.")
+    word: str = Field(description="The text of the tokens; not always written as in the input.")
+    start: int | None = Field(description="First character in the text; null for token ids.")
+    end: int | None = Field(description="The character after the last; null for token ids.")
     token_start: int = Field(
-        description="Its first token's place among all of the input, special ones included."
+        description="Place of the first token in the input, special tokens included."
     )
-    token_end: int = Field(description="The place after its last token.")
+    token_end: int = Field(description="The place after the last token.")
 
 
 class TokenResult(_Result):
-    """Task `token`: what the input's tokens are, in order; what is labelled O is left out."""
+    """Task `token`: the entities of each input, in order; tokens labelled O are left out."""
 
     entities: list[EntityFound]
-    exits: list[EntitiesPassed] | None = Field(
-        default=None, description=f"{_ON_DEMAND}Every exit the input came by, its own included."
-    )
+    exits: list[EntitiesExitOutput] | None = Field(default=None, description=_EXITS)
     logits: list[list[float]] | None = Field(
-        default=None, description=f"{_ON_DEMAND}By token, special ones included, and label id."
+        default=None, description=f"{_ON_DEMAND}By token, special tokens included, and label id."
     )
 
 
@@ -140,7 +133,7 @@ Result: TypeAlias = SingleLabelResult | MultiLabelResult | RegressionResult | To
 
 
 class Timing(ResponseModel):
-    """Where the time went; of several inputs, the longest."""
+    """Times of the request; with several inputs, of the slowest."""
 
     queue_ms: float = Field(description="From admission to the first layer.")
     compute_ms: float = Field(description="From the first layer to the answer.")

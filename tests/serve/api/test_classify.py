@@ -75,7 +75,7 @@ def test_second_text_of_a_pair_counts(server: LiveServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "layer", "reason", "signal"),
+    ("exit_choice", "layer", "reason", "signal"),
     [
         ({"rule": "layer", "layer": 2}, 2, "layer", None),
         ({"rule": "never"}, DEPTH, "final", None),
@@ -85,12 +85,13 @@ def test_second_text_of_a_pair_counts(server: LiveServer) -> None:
         ({"rule": "entropy", "threshold": 0}, DEPTH, "final", float),
         ({"rule": "patience", "patience": DEPTH}, DEPTH, "final", float),
         ("fast", 1, "layer", None),
+        ({"profile": "fast"}, 1, "layer", None),
     ],
 )
 def test_rule_of_the_request_decides_where_texts_leave(
-    server: LiveServer, wish: Any, layer: int, reason: str, signal: type | None
+    server: LiveServer, exit_choice: Any, layer: int, reason: str, signal: type | None
 ) -> None:
-    for result in server.answer(TEXTS, exit=wish)["results"]:
+    for result in server.answer(TEXTS, exit=exit_choice)["results"]:
         assert result["exit"]["layer"] == layer
         assert result["exit"]["layers"] == DEPTH
         assert result["exit"]["reason"] == reason
@@ -121,19 +122,10 @@ def test_top_k_returns_the_best_scores_only(server: LiveServer, top_k: int) -> N
     assert list(result["scores"]) == list(full)[:top_k]
 
 
-def test_longest_text_that_fits_is_taken(server: LiveServer) -> None:
-    special = 2
-    server.answer(" ".join(["w1"] * (MAX_TOKENS - special)))
-
-
-def test_text_that_is_too_long_is_refused_by_its_place(server: LiveServer) -> None:
+def test_text_that_is_too_long_is_refused_by_its_place_or_cut(server: LiveServer) -> None:
     problem = server.refusal(["w1", " ".join(["w1"] * MAX_TOKENS)])
-    assert problem.status == 422
-    assert problem.code == "text_too_long"
+    assert (problem.status, problem.code) == (422, "text_too_long")
     assert problem.message.startswith(f"inputs[1] has {MAX_TOKENS + 2} tokens")
-
-
-def test_text_that_is_too_long_is_cut_on_demand(server: LiveServer) -> None:
     start = " ".join(["w1"] * (MAX_TOKENS - 2))
     whole, cut = server.answer([start, start + " w7 w8"], truncate=True)["results"]
     assert cut["scores"] == pytest.approx(whole["scores"], abs=1e-5)
@@ -148,17 +140,7 @@ def test_long_text_is_tokenized_like_a_short_one(server: LiveServer) -> None:
 
 
 def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
-    odd = [
-        "\u200b",
-        "\x00",
-        "\x01\x02",
-        "🎬",
-        "é" * 50,
-        "[CLS] [SEP]",
-        "'; DROP",
-        "{{7*7}}",
-        "\ufeffw1",
-    ]
+    odd = ["\u200b", "\x00", "\x01\x02", "🎬", "é" * 50, "[CLS] [SEP]", "'; DROP", "\ufeffw1"]
     assert len(server.answer(odd)["results"]) == len(odd)
 
 
@@ -185,85 +167,88 @@ def test_a_late_text_leaves_with_the_best_answer_so_far(server: LiveServer) -> N
         assert 1 <= found["layer"] < found["layers"]
 
 
-@pytest.mark.parametrize("priority", ["high", "normal", "low"])
-def test_a_priority_changes_no_answer(server: LiveServer, priority: str) -> None:
-    assert layers(server.answer(TEXTS, priority=priority)) == [DEPTH] * len(TEXTS)
+@pytest.mark.parametrize(
+    "fields",
+    [{"priority": "high"}, {"priority": "normal"}, {"priority": "low"}, {"timeout_ms": 600_000}],
+)
+def test_priority_and_a_generous_deadline_change_no_answer(
+    server: LiveServer, fields: dict[str, Any]
+) -> None:
+    assert layers(server.answer(TEXTS, **fields)) == [DEPTH] * len(TEXTS)
 
 
-def test_generous_deadline_changes_nothing(server: LiveServer) -> None:
-    assert layers(server.answer(TEXTS, timeout_ms=600_000)) == [DEPTH] * len(TEXTS)
-
-
-REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
-    ({}, 422, "invalid_request", "inputs: required"),
-    ({"inputs": None}, 422, "invalid_request", "inputs: must be a text"),
-    ({"inputs": 1}, 422, "invalid_request", "inputs: must be a text"),
-    ({"inputs": True}, 422, "invalid_request", "inputs: must be a text"),
-    ({"inputs": ""}, 422, "invalid_request", "inputs: must not be empty"),
-    ({"inputs": " \t\n\u00a0\u3000"}, 422, "invalid_request", "inputs: must not be empty"),
-    ({"inputs": []}, 422, "invalid_request", "inputs: must not be empty"),
-    ({"inputs": {}}, 422, "invalid_request", "inputs.text: required"),
-    ({"inputs": {"text": 1}}, 422, "invalid_request", "inputs.text: must be a valid string"),
-    ({"inputs": {"text": ""}}, 422, "invalid_request", "inputs.text: must not be empty"),
-    ({"inputs": {"text": "a", "text_pair": ""}}, 422, "invalid_request", "inputs.text_pair: must"),
-    ({"inputs": {"text": "a", "x": 1}}, 422, "invalid_request", "inputs.x: unknown field"),
-    ({"inputs": ["a", ""]}, 422, "invalid_request", "inputs[1]: must not be empty"),
-    ({"inputs": ["a", None]}, 422, "invalid_request", "inputs[1]: must be a text"),
-    ({"inputs": ["a", 2]}, 422, "invalid_request", "inputs[1]: must be a text"),
-    ({"inputs": [["a"]]}, 422, "invalid_request", "inputs[0]: must be a text"),
-    ({"inputs": [[]]}, 422, "invalid_request", "inputs[0]: must be a text"),
-    (
-        {"inputs": [1, 2]},
-        422,
-        "invalid_request",
-        'an object {"text": ..., "text_pair": ...} or {"in',
-    ),
-    ({"inputs": {"input_ids": []}}, 422, "invalid_request", "inputs.input_ids: must not be empty"),
-    (
-        {"inputs": {"input_ids": 5}},
-        422,
-        "invalid_request",
-        "inputs.input_ids: must be a valid list",
-    ),
-    ({"inputs": {"input_ids": [1.0]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [True]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [-1]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [2**31]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [10**30]}}, 422, "invalid_request", "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [5, 200]}}, 422, "invalid_request", "inputs[0].input_ids[1] is 200"),
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({}, "inputs: required"),
+    ({"inputs": None}, "inputs: must be a text"),
+    ({"inputs": 1}, "inputs: must be a text"),
+    ({"inputs": True}, "inputs: must be a text"),
+    ({"inputs": ""}, "inputs: must not be empty"),
+    ({"inputs": " \t\n\u00a0\u3000"}, "inputs: must not be empty"),
+    ({"inputs": []}, "inputs: must not be empty"),
+    ({"inputs": {}}, "inputs.text: required"),
+    ({"inputs": {"text": 1}}, "inputs.text: must be a valid string"),
+    ({"inputs": {"text": ""}}, "inputs.text: must not be empty"),
+    ({"inputs": {"text": "a", "text_pair": ""}}, "inputs.text_pair: must"),
+    ({"inputs": {"text": "a", "x": 1}}, "inputs.x: unknown field"),
+    ({"inputs": ["a", ""]}, "inputs[1]: must not be empty"),
+    ({"inputs": ["a", None]}, "inputs[1]: must be a text"),
+    ({"inputs": ["a", 2]}, "inputs[1]: must be a text"),
+    ({"inputs": [["a"]]}, "inputs[0]: must be a text"),
+    ({"inputs": [[]]}, "inputs[0]: must be a text"),
+    ({"inputs": [1, 2]}, 'an object {"text": ..., "text_pair": ...} or {"in'),
+    ({"inputs": {"input_ids": []}}, "inputs.input_ids: must not be empty"),
+    ({"inputs": {"input_ids": 5}}, "inputs.input_ids: must be a valid list"),
+    ({"inputs": {"input_ids": [1.0]}}, "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [True]}}, "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [-1]}}, "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [2**31]}}, "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [10**30]}}, "inputs.input_ids[0]: must be"),
+    ({"inputs": {"input_ids": [5, 200]}}, "inputs[0].input_ids[1] is 200"),
+    ({"inputs": {"input_ids": [5], "text": "a"}}, "give either text or"),
+    ({"inputs": ["a", {"input_ids": [None]}]}, "inputs[1].input_ids[0]:"),
+    ({"inputs": ["a", {"text": "b", "x": 1}]}, "inputs[1].x: unknown"),
+    ({"inputs": "a", "return": "logits"}, "return: must be a valid list"),
+    ({"inputs": "a", "return": ["x"]}, "return[0]: must be 'logits' or"),
+    ({"inputs": "a", "returned": []}, "returned: unknown field"),
+    ({"inputs": "a", "aggregation": "x"}, "aggregation: must be 'none'"),
+    ({"inputs": "a", "aggregation": "none"}, "this one labels whole inputs"),
+    ({"inputs": "a", "input": "b"}, "input: unknown field"),
+    ({"inputs": "a", "model": 1}, "model: must be a valid string"),
+    ({"inputs": "a", "top_k": 0}, "top_k: must be greater than"),
+    ({"inputs": "a", "top_k": -1}, "top_k: must be greater than"),
+    ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer"),
+    ({"inputs": "a", "top_k": 1.0}, "top_k: must be a valid integer"),
+    ({"inputs": "a", "top_k": "1"}, "top_k: must be a valid integer"),
+    ({"inputs": "a", "timeout_ms": 0}, "timeout_ms: must be greater"),
+    ({"inputs": "a", "timeout_ms": -1}, "timeout_ms: must be greater"),
+    ({"inputs": "a", "timeout_ms": True}, "timeout_ms: must be a valid"),
+    ({"inputs": "a", "timeout_ms": 600_001}, "timeout_ms: must be less"),
+    ({"inputs": "a", "priority": "urgent"}, "priority: must be"),
+    ({"inputs": "a", "truncate": 1}, "truncate: must be a valid boolean"),
+    ({"inputs": "a", "truncate": "true"}, "truncate: must be a valid"),
+]
+# Only the model or the policy can refuse these; tests/serve/test_validation.py has the others.
+EXITS_REFUSED: list[tuple[Any, str, str]] = [
+    ({"rule": "entropy", "threshold": -0.1}, "invalid_request", "exit.threshold: must be greater"),
+    ({"rule": "entropy", "threshold": 1.2}, "invalid_rule", "must be from 0 to 1.1"),
+    ({"rule": "layer", "layer": 5}, "invalid_rule", "layer 5 has no exit"),
+    ({"rule": "layer", "layer": 10**30}, "invalid_rule", "has no exit"),
+    ({"rule": "never", "min_layer": 5}, "invalid_rule", "min_layer 5 is beyond"),
+    ("nope", "unknown_profile", "exit: no profile 'nope'; the policy has balanced, fast"),
+    ({"profile": "nope"}, "unknown_profile", "exit: no profile 'nope'; the policy has balanced"),
+]
+OTHERS: list[tuple[dict[str, Any], int, str, str]] = [
     ({"inputs": {"input_ids": [5] * 65}}, 422, "text_too_long", "inputs[0] has 65 tokens"),
-    ({"inputs": {"input_ids": [5], "text": "a"}}, 422, "invalid_request", "give either text or"),
-    ({"inputs": ["a", {"input_ids": [None]}]}, 422, "invalid_request", "inputs[1].input_ids[0]:"),
-    ({"inputs": "a", "return": "logits"}, 422, "invalid_request", "return: must be a valid list"),
-    ({"inputs": "a", "return": ["x"]}, 422, "invalid_request", "return[0]: must be 'logits' or"),
-    ({"inputs": "a", "returned": []}, 422, "invalid_request", "returned: unknown field"),
-    ({"inputs": "a", "aggregation": "x"}, 422, "invalid_request", "aggregation: must be 'none'"),
-    (
-        {"inputs": "a", "aggregation": "none"},
-        422,
-        "invalid_request",
-        "this one labels whole inputs",
-    ),
-    ({"inputs": ["a", {"text": "b", "x": 1}]}, 422, "invalid_request", "inputs[1].x: unknown"),
-    ({"inputs": "a", "input": "b"}, 422, "invalid_request", "input: unknown field"),
     ({"inputs": ["a"] * 257}, 422, "too_many_inputs", "257 texts, at most 256"),
     ({"inputs": ["a"] * 10_000}, 422, "too_many_inputs", "10000 texts, at most 256"),
     ({"inputs": "a", "model": "nope"}, 404, "unknown_model", "no model 'nope'; served are tiny"),
     ({"inputs": "a", "model": ""}, 404, "unknown_model", "served are tiny"),
     ({"inputs": "a", "model": "../tiny"}, 404, "unknown_model", "served are tiny"),
-    ({"inputs": "a", "model": 1}, 422, "invalid_request", "model: must be a valid string"),
-    ({"inputs": "a", "top_k": 0}, 422, "invalid_request", "top_k: must be greater than"),
-    ({"inputs": "a", "top_k": -1}, 422, "invalid_request", "top_k: must be greater than"),
-    ({"inputs": "a", "top_k": True}, 422, "invalid_request", "top_k: must be a valid integer"),
-    ({"inputs": "a", "top_k": 1.0}, 422, "invalid_request", "top_k: must be a valid integer"),
-    ({"inputs": "a", "top_k": "1"}, 422, "invalid_request", "top_k: must be a valid integer"),
-    ({"inputs": "a", "timeout_ms": 0}, 422, "invalid_request", "timeout_ms: must be greater"),
-    ({"inputs": "a", "timeout_ms": -1}, 422, "invalid_request", "timeout_ms: must be greater"),
-    ({"inputs": "a", "timeout_ms": True}, 422, "invalid_request", "timeout_ms: must be a valid"),
-    ({"inputs": "a", "timeout_ms": 600_001}, 422, "invalid_request", "timeout_ms: must be less"),
-    ({"inputs": "a", "priority": "urgent"}, 422, "invalid_request", "priority: must be"),
-    ({"inputs": "a", "truncate": 1}, 422, "invalid_request", "truncate: must be a valid boolean"),
-    ({"inputs": "a", "truncate": "true"}, 422, "invalid_request", "truncate: must be a valid"),
+]
+REFUSED = [
+    *OTHERS,
+    *((body, 422, "invalid_request", message) for body, message in INVALID),
+    *(({"inputs": "a", "exit": e}, 422, code, message) for e, code, message in EXITS_REFUSED),
 ]
 
 
@@ -276,72 +261,22 @@ def test_wrong_request_is_refused_saying_what_and_where(
     assert message in problem.message
 
 
-RULES_REFUSED: list[tuple[Any, str, str]] = [
-    ({"rule": "entropy"}, "invalid_request", "exit.threshold: required"),
-    ({"rule": "entropy", "threshold": -0.1}, "invalid_request", "exit.threshold: must be greater"),
-    ({"rule": "entropy", "threshold": 1.2}, "invalid_rule", "must be from 0 to 1.1"),
-    ({"rule": "entropy", "threshold": True}, "invalid_request", "exit.threshold: must be a valid"),
-    ({"rule": "entropy", "threshold": "0.2"}, "invalid_request", "exit.threshold: must be a valid"),
-    ({"rule": "entropy", "threshold": None}, "invalid_request", "exit.threshold: must be a valid"),
-    ({"rule": "entropy", "threshold": 10**400}, "invalid_request", "exit.threshold: must be"),
-    ({"rule": "confidence", "threshold": 1.1}, "invalid_request", "exit.threshold: must be less"),
-    ({"rule": "patience", "patience": 0}, "invalid_request", "exit.patience: must be 1 or"),
-    ({"rule": "patience", "patience": 1.0}, "invalid_request", "exit.patience: must be a valid"),
-    ({"rule": "patience", "patience": True}, "invalid_request", "exit.patience: must be a valid"),
-    ({"rule": "patience", "patience": 2**31}, "invalid_request", "exit.patience: must be less"),
-    ({"rule": "patience", "patience": 10**30}, "invalid_request", "exit.patience: must be less"),
-    ({"rule": "layer", "layer": 0}, "invalid_request", "exit.layer: must be greater"),
-    ({"rule": "layer", "layer": 5}, "invalid_rule", "layer 5 has no exit"),
-    ({"rule": "layer", "layer": 10**30}, "invalid_rule", "has no exit"),
-    ({"rule": "never", "min_layer": 5}, "invalid_rule", "min_layer 5 is beyond"),
-    ({"rule": "never", "min_layer": 3, "max_layer": 2}, "invalid_request", "min_layer 3 is beyond"),
-    ({"rule": "never", "threshold": 0.5}, "invalid_request", "exit.threshold: unknown field"),
-    ({"rule": "nope"}, "invalid_request", "exit: unknown rule 'nope', there are entropy,"),
-    ({"rule": None}, "invalid_request", "exit: unknown rule"),
-    ({"rule": ["entropy"]}, "invalid_request", "exit: unknown rule"),
-    ({"rule": {"a": 1}}, "invalid_request", "exit: unknown rule"),
-    ({}, "invalid_request", "exit: must have a rule"),
-    ([], "invalid_request", "exit: must be a rule such as"),
-    (1, "invalid_request", "exit: must be a rule such as"),
-    ("nope", "unknown_profile", "exit: no profile 'nope'; the policy has balanced, fast"),
-    ("", "invalid_request", "exit: a name must be 1 to 64 letters"),
-    ("fast\n", "invalid_request", "exit: a name must be 1 to 64 letters"),
-    ("x" * 65, "invalid_request", "exit: a name must be 1 to 64 letters"),
-]
-
-
-@pytest.mark.parametrize(("wish", "code", "message"), RULES_REFUSED)
-def test_wrong_rule_is_refused_saying_what_and_where(
-    server: LiveServer, wish: Any, code: str, message: str
-) -> None:
-    problem = server.refusal("w1", exit=wish)
-    assert (problem.status, problem.code) == (422, code)
-    assert message in problem.message
-    server.answer("w1")
-
-
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize(
-    "body",
+    ("fields", "message"),
     [
-        '{"inputs": "w1", "exit": {"rule": "entropy", "threshold": %s}}',
-        '{"inputs": "w1", "exit": {"rule": "confidence", "threshold": %s}}',
-        '{"inputs": "w1", "timeout_ms": %s}',
+        ('"exit": {"rule": "entropy", "threshold": %s}', "must be a finite number"),
+        ('"exit": {"rule": "confidence", "threshold": %s}', "must be a finite number"),
+        ('"exit": {"rule": "patience", "patience": %s}', "exit.patience: must be"),
+        ('"timeout_ms": %s', "must be a finite number"),
     ],
 )
-def test_number_that_is_not_finite_is_refused(server: LiveServer, body: str, number: str) -> None:
-    problem = Problem.of(server.post(body % number))
+def test_number_that_is_not_finite_is_refused(
+    server: LiveServer, fields: str, number: str, message: str
+) -> None:
+    problem = Problem.of(server.post('{"inputs": "w1", %s}' % (fields % number)))
     assert problem.status == 422
-    assert "must be a finite number" in problem.message
-
-
-@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 30])
-def test_whole_number_out_of_all_bounds_is_refused(server: LiveServer, number: str) -> None:
-    problem = Problem.of(
-        server.post(f'{{"inputs": "w1", "exit": {{"rule": "patience", "patience": {number}}}}}')
-    )
-    assert problem.status == 422
-    assert problem.message.startswith("exit.patience: must be")
+    assert message in problem.message
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from starlette.types import Message
 
 import serve.api.disconnect
-from serve.api.disconnect import ClientLeft, unless_client_leaves
+from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
 
 
 @pytest.fixture(autouse=True)
 def watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve.api.disconnect, "_UNWATCHED_S", 0.005)
+    monkeypatch.setattr(serve.api.disconnect, "_WATCH_AFTER_S", 0.005)
 
 
 class Client:
@@ -63,7 +63,7 @@ def test_client_that_stays_gets_its_answer(seconds: float) -> None:
     client, work = Client(None), Work(seconds)
 
     async def main() -> None:
-        assert await unless_client_leaves(client.receive, work.do()) == "answer"
+        assert await cancel_on_disconnect(client.receive, work.do()) == "answer"
 
     run(main)
     assert work.end == "done"
@@ -75,8 +75,8 @@ def test_work_for_a_client_that_leaves_is_cancelled(leaves_s: float) -> None:
     client, work = Client(leaves_s), Work(10)
 
     async def main() -> None:
-        with pytest.raises(ClientLeft):
-            await unless_client_leaves(client.receive, work.do())
+        with pytest.raises(ClientDisconnected):
+            await cancel_on_disconnect(client.receive, work.do())
         # The task itself goes on, and can be cancelled by others as before.
         await asyncio.sleep(0)
         task = asyncio.current_task()
@@ -94,8 +94,8 @@ def test_connection_that_cannot_be_asked_any_more_is_a_client_that_left() -> Non
         raise RuntimeError("the proxy has died")
 
     async def main() -> None:
-        with pytest.raises(ClientLeft):
-            await unless_client_leaves(broken, work.do())
+        with pytest.raises(ClientDisconnected):
+            await cancel_on_disconnect(broken, work.do())
 
     run(main)
     assert work.end == "cancelled"
@@ -106,7 +106,7 @@ def test_cancelling_the_call_cancels_the_work_and_is_no_departure(when_s: float)
     client, work = Client(None), Work(10)
 
     async def main() -> None:
-        task = asyncio.ensure_future(unless_client_leaves(client.receive, work.do()))
+        task = asyncio.ensure_future(cancel_on_disconnect(client.receive, work.do()))
         await asyncio.sleep(when_s)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -120,7 +120,7 @@ def test_call_that_is_cancelled_while_its_client_leaves_stays_cancelled() -> Non
     client, work = Client(0.0), Work(10)
 
     async def main() -> None:
-        task = asyncio.ensure_future(unless_client_leaves(client.receive, work.do()))
+        task = asyncio.ensure_future(cancel_on_disconnect(client.receive, work.do()))
         while not task.cancelling():
             await asyncio.sleep(0)
         task.cancel()
@@ -137,6 +137,6 @@ def test_failure_of_the_work_is_the_calls() -> None:
 
     async def main() -> None:
         with pytest.raises(ValueError, match="broken"):
-            await unless_client_leaves(Client(None).receive, fail())
+            await cancel_on_disconnect(Client(None).receive, fail())
 
     run(main)

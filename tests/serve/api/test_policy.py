@@ -50,6 +50,7 @@ def test_new_policy_applies_to_the_next_request(start_server: StartServer) -> No
     assert change["source"] == "api"
     assert change["replicas"] == [{"replica": "local", "version": 2}]
     assert change["unconfirmed"] == 0
+    assert change["dropped_profiles"] == ["balanced", "fast"]
     answer = server.answer("w1")
     assert (exit_layer(answer), answer["policy_version"]) == (2, 2)
 
@@ -86,6 +87,9 @@ def test_empty_policy_means_to_the_last_exit(start_server: StartServer) -> None:
 
 def test_profiles_are_exchanged_with_the_policy(start_server: StartServer) -> None:
     server = start_server()
+    kept = {"fast": {"rule": "never"}}
+    assert put(server, {"profiles": kept})["dropped_profiles"] == ["balanced"]
+    assert put(server, {"profiles": kept})["dropped_profiles"] == []
     put(server, {"profiles": {"third": {"rule": "layer", "layer": 3}}, "default": "third"})
     assert exit_layer(server.answer("w1")) == 3
     assert exit_layer(server.answer("w1", exit="third")) == 3

@@ -53,14 +53,13 @@ def test_policy_is_read_as_strictly(server: LiveServer) -> None:
     )
 
 
-def test_flood_of_wrong_items_is_answered_with_the_first(server: LiveServer) -> None:
-    problem = server.refusal([1] * 300_000)
-    assert problem.message.count("must be a text or an object") == 1
-
-
-def test_flood_of_right_items_is_refused_before_it_is_read(server: LiveServer) -> None:
-    problem = server.refusal(["w1"] * 300_000)
-    assert "at most 10000 entries" in problem.message
+@pytest.mark.parametrize(
+    ("item", "message"), [(1, "must be a text or an object"), ("w1", "at most 10000 entries")]
+)
+def test_flood_of_items_is_answered_with_one_error(
+    server: LiveServer, item: object, message: str
+) -> None:
+    assert server.refusal([item] * 300_000).message.count(message) == 1
 
 
 @pytest.mark.parametrize(

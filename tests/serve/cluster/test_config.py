@@ -152,10 +152,10 @@ def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) ->
     key = f"{store._prefix('tiny')}{7:010d}".encode()
     internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
     assert store.latest("tiny") is None
-    live = LivePolicy("tiny", bundle.manifest, store)
+    live = LivePolicy("tiny", bundle.manifest.traits, store)
     live.set_baseline(bundle.manifest.policy, "bundle")
     assert live.current.version == 8
-    assert live.replace(Policy(), based_on=8).version == 9
+    assert live.replace(Policy(), based_on=8).new.version == 9
 
 
 def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:

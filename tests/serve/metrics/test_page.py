@@ -32,15 +32,10 @@ def total(text: str, name: str, **labels: str) -> float:
     )
 
 
-def test_every_replica_is_on_the_page_under_its_name() -> None:
-    text = merged(a=page(3), b=page(4))
+def test_every_replica_is_on_the_page_and_sums_over_replicas_are_exact() -> None:
+    text = merged(a=page(3, 0), b=page(4, 2))
     assert total(text, "offramp_exits_total", replica="a") == 3
     assert total(text, "offramp_exits_total", replica="b") == 4
-    assert total(text, "offramp_replicas_scraped") == 2
-
-
-def test_sums_and_buckets_over_replicas_are_exact() -> None:
-    text = merged(a=page(3, 0), b=page(4, 2))
     assert total(text, "offramp_exit_layer_count") == 7
     assert total(text, "offramp_exit_layer_sum") == 3 * 1 + 4 * 3
     assert total(text, "offramp_exit_layer_bucket", le="1.0") == 3
@@ -68,14 +63,11 @@ def test_nothing_but_the_replica_is_added_to_a_page() -> None:
     assert set(families) == own | {f.name for f in text_string_to_metric_families(original)}
 
 
-def test_replicas_without_a_page_are_counted() -> None:
-    assert total(merged(unreachable=2, a=page(0)), "offramp_replicas_unreachable") == 2
-
-
-def test_page_of_no_replica_still_tells_how_many_are_missing() -> None:
-    text = merged(unreachable=1)
-    assert total(text, "offramp_replicas_scraped") == 0
-    assert total(text, "offramp_replicas_unreachable") == 1
+def test_replicas_with_and_without_a_page_are_counted() -> None:
+    for pages, unreachable in (({"a": page(0), "b": page(0)}, 2), ({}, 1)):
+        text = merged(unreachable, **pages)
+        assert total(text, "offramp_replicas_scraped") == len(pages)
+        assert total(text, "offramp_replicas_unreachable") == unreachable
 
 
 def test_odd_label_values_survive() -> None:

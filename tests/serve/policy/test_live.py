@@ -23,7 +23,7 @@ def make_live(bundle: Bundle) -> MakeLive:
     """Make replicas' live policies over the same store."""
 
     def make(store: PolicyStore, baseline: Policy | None = None) -> LivePolicy:
-        live = LivePolicy("tiny", bundle.manifest, store)
+        live = LivePolicy("tiny", bundle.manifest.traits, store)
         source = "config" if baseline else "bundle"
         live.set_baseline(baseline or bundle.manifest.policy, source)
         return live
@@ -65,7 +65,7 @@ def test_of_many_threads_one_appends_a_version() -> None:
 
 
 def test_policy_is_not_ready_before_its_baseline(bundle: Bundle) -> None:
-    live = LivePolicy("tiny", bundle.manifest, MemoryStore())
+    live = LivePolicy("tiny", bundle.manifest.traits, MemoryStore())
     assert not live.ready
     live.set_baseline(POLICY, "bundle")
     assert live.ready
@@ -88,7 +88,7 @@ def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
 def test_replacement_reaches_the_other_replica_with_a_refresh(make_live: MakeLive) -> None:
     store = MemoryStore()
     one, other = make_live(store), make_live(store)
-    changed = one.replace(leave_at(2), based_on=1)
+    changed = one.replace(leave_at(2), based_on=1).new
     assert one.current == changed
     assert other.current.version == 1
     assert other.refresh() == other.current == changed
@@ -121,7 +121,7 @@ class RacingStore(MemoryStore):
 
 def test_replacement_that_loses_the_race_is_a_conflict(bundle: Bundle) -> None:
     store = RacingStore(rivals=0)
-    live = LivePolicy("tiny", bundle.manifest, store)
+    live = LivePolicy("tiny", bundle.manifest.traits, store)
     live.set_baseline(POLICY, "bundle")
     store._rivals = 1
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
@@ -131,7 +131,7 @@ def test_replacement_that_loses_the_race_is_a_conflict(bundle: Bundle) -> None:
 
 
 def test_baseline_that_loses_the_race_takes_what_won_or_comes_after(bundle: Bundle) -> None:
-    live = LivePolicy("tiny", bundle.manifest, RacingStore(rivals=1))
+    live = LivePolicy("tiny", bundle.manifest.traits, RacingStore(rivals=1))
     live.set_baseline(leave_at(3), "config")
     assert live.ready
     # The rival bears the same baseline, so it builds on it.
@@ -198,12 +198,12 @@ def test_policy_can_be_replaced_over_one_the_model_cannot_follow(make_live: Make
     live = make_live(store)
     alien = live.current.model_copy(update={"version": 2, "policy": leave_at(9)})
     assert store.append("tiny", alien)
-    assert live.replace(leave_at(2), based_on=1).version == 3
+    assert live.replace(leave_at(2), based_on=1).new.version == 3
 
 
 def test_refresh_never_goes_back(make_live: MakeLive) -> None:
     live = make_live(MemoryStore())
-    ahead = live.replace(leave_at(2), based_on=None)
+    ahead = live.replace(leave_at(2), based_on=None).new
     live._store = MemoryStore()
     assert live._store.append("tiny", ahead.model_copy(update={"version": 1}))
     assert live.refresh() == ahead
@@ -219,7 +219,7 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
         won = []
         for layer in itertools.islice(itertools.cycle(range(1, 5)), 100):
             try:
-                won.append(live.replace(leave_at(layer), based_on=None).version)
+                won.append(live.replace(leave_at(layer), based_on=None).new.version)
             except VersionConflict:
                 live.refresh()
         return won
@@ -258,5 +258,5 @@ def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
     store = OvertakingStore()
     live = make_live(store)
     store.live = live
-    assert live.replace(leave_at(2), based_on=None).version == 2
+    assert live.replace(leave_at(2), based_on=None).new.version == 2
     assert live.current.version == 3

@@ -14,7 +14,7 @@ from models.encoders.families import build_encoder
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.train import train
-from serve.classifier.classifier import EngineOptions
+from serve.classifier.options import EngineOptions
 from serve.http.standalone import build_standalone_app
 from tests.serve.support.live_server import LiveServer, listening
 from tests.support.tiny import MAX_TOKENS, SPECIAL, WORDS, tiny_tokenizer

@@ -105,6 +105,6 @@ def listening(app: FastAPI) -> Iterator[LiveServer]:
             thread.join()
 
 
-def serving(site: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
+def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
     """Serve models that were put together by hand."""
-    return listening(build_http_app(site))
+    return listening(build_http_app(context))

@@ -23,7 +23,7 @@ from transformers.pipelines.token_classification import (
 )
 
 from serve.tokenization.entities import Aggregation, EntityReader
-from serve.tokenization.word_spans import Speller
+from serve.tokenization.word_spans import WordSpanFinder
 
 AGGREGATIONS: tuple[Aggregation, ...] = ("none", "simple", "first", "average", "max")
 LABEL_SETS = (
@@ -145,11 +145,11 @@ def found(
     aggregation: Aggregation,
 ) -> list[dict[str, Any]]:
     """Return our entities in their words."""
-    speller = Speller(tokenizer)
+    finder = WordSpanFinder(tokenizer)
     encoding = tokenizer.encode(text)
     counted = np.array(encoding.special_tokens_mask) == 0
-    spelling = speller.of_text(text, encoding)
-    entities = EntityReader(labels, speller).read(logits, counted, spelling, aggregation)
+    word_spans = finder.of_text(text, encoding)
+    entities = EntityReader(labels, finder).read(logits, counted, word_spans, aggregation)
     key = "entity" if aggregation == "none" else "entity_group"
     told = []
     for entity in entities:
@@ -224,12 +224,12 @@ def test_a_certain_no_of_minus_infinity_is_as_good_as_any_other() -> None:
 
 def test_token_ids_have_places_but_no_spans() -> None:
     tokenizer, labels = word_piece(), LABEL_SETS[0]
-    speller = Speller(tokenizer)
+    finder = WordSpanFinder(tokenizer)
     ids = tokenizer.encode("new york").ids
     counted = np.array([False, *[True] * (len(ids) - 2), False])
     logits = np.zeros((len(ids), len(labels)), np.float32)
     logits[:, 2] = 5
-    spelling = speller.of_ids(ids)
-    (entity,) = EntityReader(labels, speller).read(logits, counted, spelling, "simple")
+    word_spans = finder.of_ids(ids)
+    (entity,) = EntityReader(labels, finder).read(logits, counted, word_spans, "simple")
     assert (entity.label, entity.tokens, entity.span) == ("PER", (1, len(ids) - 1), None)
     assert entity.word == "new york"

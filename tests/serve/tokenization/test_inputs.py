@@ -107,16 +107,16 @@ def test_what_a_tokenizer_frames_texts_with_does_not_count(new_reader: NewReader
     assert ids.counted.tolist() == [False, True, False, True, False, True]
 
 
-def test_only_token_classification_has_spelling_and_counts(new_reader: NewReader) -> None:
+def test_only_token_classification_has_word_spans_and_counts(new_reader: NewReader) -> None:
     for tokens in new_reader().read([Text("w1"), Ids([5])], truncate=False):
-        assert (tokens.counted, tokens.spelling) == (None, None)
+        assert (tokens.counted, tokens.word_spans) == (None, None)
     text, ids = new_reader("token").read([Text("w1 ww"), Ids([4, 5])], truncate=False)
-    assert text.spelling is not None
-    assert ids.spelling is not None
-    assert text.spelling.pieces == ["[CLS]", "w1", "ww", "[SEP]"]  # the unknown as it was
-    assert text.spelling.spans is not None
-    assert text.spelling.spans.tolist() == [[0, 0], [0, 2], [3, 5], [0, 0]]
-    assert (ids.spelling.pieces, ids.spelling.spans) == (["w0", "w1"], None)
+    assert text.word_spans is not None
+    assert ids.word_spans is not None
+    assert text.word_spans.pieces == ["[CLS]", "w1", "ww", "[SEP]"]  # the unknown as it was
+    assert text.word_spans.spans is not None
+    assert text.word_spans.spans.tolist() == [[0, 0], [0, 2], [3, 5], [0, 0]]
+    assert (ids.word_spans.pieces, ids.word_spans.spans) == (["w0", "w1"], None)
 
 
 def test_tokens_are_labelled_of_single_texts_only(new_reader: NewReader) -> None:

@@ -1,0 +1,61 @@
+"""The live policy of a model."""
+
+import asyncio
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
+
+from serve.api.context import AppContext
+from serve.api.request_body import BODY_ERRORS
+from serve.api.routes.models import UNKNOWN_MODEL
+from serve.api.schemas.error import ErrorBody
+from serve.api.schemas.policy import PolicyChange, PolicyReport, PolicyUpdate, ReplicaAck
+
+
+def add_policy_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that show and replace the live policy."""
+    path = "/v1/models/{model}/policy"
+
+    @app.get(path, tags=["policy"], responses=UNKNOWN_MODEL, response_model_exclude_none=True)
+    async def show_policy(model: str, request: Request) -> PolicyReport:
+        """Show the policy that the next request is answered under."""
+        classifier = context.catalog.find(model)
+        request.state.model = classifier.name
+        live = classifier.policy.current
+        return PolicyReport(
+            model=classifier.name, version=live.version, source=live.source, policy=live.policy
+        )
+
+    @app.put(
+        path,
+        tags=["policy"],
+        response_model=PolicyChange,
+        responses={
+            **BODY_ERRORS,
+            **UNKNOWN_MODEL,
+            409: {"model": ErrorBody, "description": "Another version is current."},
+            422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
+        },
+    )
+    async def replace_policy(model: str, body: PolicyUpdate, request: Request) -> Response:
+        """Replace the policy in every replica, from the next request on.
+
+        Applied whole or not at all. The answer lists the replicas that apply it.
+        """
+        classifier = context.catalog.find(model)
+        request.state.model = classifier.name
+        # On a thread, because the store may be a network away.
+        previous, new = await asyncio.to_thread(
+            classifier.policy.replace, body.policy, body.version
+        )
+        refreshed = await context.replicas.refresh_policy(classifier.name)
+        change = PolicyChange(
+            model=classifier.name,
+            version=new.version,
+            source=new.source,
+            policy=new.policy,
+            dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
+            replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
+            unconfirmed=refreshed.unconfirmed,
+        )
+        return JSONResponse(change.model_dump(mode="json", exclude_none=True))
