@@ -1,22 +1,23 @@
-# The server, and the Ray image that KubeRay runs. docs/deployment.md says how to build and use it.
+# The image of the server, which KubeRay also uses as Ray image. docs/deployment.md says how to build
+# and use it.
 #
 # BASE: Debian with python3 (3.11 or later) and its venv module. VARIANT: cpu or cuda.
 ARG BASE=python:3.12-slim-trixie
 ARG VARIANT=cpu
 
-# --- what is installed from elsewhere, in a virtual environment without pip
+# --- third-party packages, in a virtual environment without pip
 FROM ${BASE} AS packages
 ARG VARIANT
-# NVIDIA's libraries for CUDA 13.0, the oldest that onnxruntime-gpu 1.31 works with: a driver that
-# runs a later 13 runs them too. They are not in constraints.txt, which is for all machines.
+# NVIDIA's libraries for CUDA 13.0, the oldest version that onnxruntime-gpu 1.31 supports. Drivers for
+# a later 13 run them too. They are not in constraints.txt, which is for all machines.
 ARG CUDA_LIBRARIES="nvidia-cuda-runtime==13.0.96 nvidia-cuda-nvrtc==13.0.88 \
   nvidia-cublas==13.1.0.3 nvidia-cufft==12.0.0.61 nvidia-curand==10.4.0.35 \
   nvidia-cudnn-cu13==9.15.1.9"
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
-# On x86-64 the project asks for onnxruntime-gpu, 250 MB larger and of no use without a GPU. The CPU
-# image's own copy of the project asks for onnxruntime, in the same version.
+# On x86-64 the project requires onnxruntime-gpu, which is 250 MB larger and useless without a GPU. The
+# CPU image requires onnxruntime in the same version instead.
 RUN case "$VARIANT" in \
       cpu) sed -i -E -e '/"onnxruntime-gpu>=/d' -e 's/^( *"onnxruntime>=[^;"]*);[^"]*"/\1"/' \
              pyproject.toml; \
@@ -34,7 +35,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/pip/bin/pip --python /opt/offramp/bin/python install --quiet --disable-pip-version-check \
       --only-binary :all: -c constraints.txt -r requirements.txt -r more.txt
 
-# --- our own code, apart: it changes more often, and is small
+# --- the project's own code, in its own layer because it is small and changes often
 FROM packages AS code
 COPY README.md LICENSE ./
 COPY serve serve
@@ -48,10 +49,10 @@ RUN /opt/pip/bin/pip wheel --quiet --disable-pip-version-check --no-deps --no-bu
     cp -a /staged/. /opt/offramp; \
     /opt/pip/bin/pip --python /opt/offramp/bin/python check
 
-# --- what runs
+# --- the final image
 FROM ${BASE}
-# KubeRay's readiness probe wants bash, wget and grep. tini passes signals on and reaps what Ray
-# leaves behind. Debian keeps only the newest version of a package: none can be pinned.
+# KubeRay's readiness probe needs bash, wget and grep. tini forwards signals and reaps orphaned
+# processes of Ray. Debian keeps only the newest version of a package, so versions cannot be pinned.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini wget \
@@ -59,9 +60,8 @@ RUN apt-get update \
     && mkdir /bundles
 COPY --from=packages /opt/offramp /opt/offramp
 COPY --from=code /staged /opt/offramp
-# HOME is the one folder that is written to besides /dev/shm, so that the rest may be read-only and
-# the user may be anybody. serve/ray_server.py says why Ray's are set; the last is for NVIDIA's
-# container runtime.
+# The server writes only to HOME and /dev/shm, so the file system may be read-only and any user id
+# works. serve/cluster/node.py explains Ray's variables; the last one is for NVIDIA's container runtime.
 ENV PATH=/opt/offramp/bin:$PATH \
     HOME=/tmp \
     USER=offramp \
@@ -78,7 +78,7 @@ EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8000/health/ready"]
 ENTRYPOINT ["tini", "--"]
-# Every folder under /bundles that has a manifest.
+# Serves every folder under /bundles that has a manifest.
 CMD ["bash", "-c", "found=(/bundles/*/manifest.json); exec offramp serve --standalone --host 0.0.0.0 --port 8000 \"${found[@]%/manifest.json}\""]
 
 ARG VARIANT

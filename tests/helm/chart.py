@@ -17,6 +17,7 @@ Object = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "offramp"
+BASE = Path(__file__).with_name("values.yaml")
 # A folder with a `build.sh OUTPUT` that makes a `helm`, where there is no other.
 BUILDER = ROOT.parent / "shared" / "tools" / "helm"
 BUILT = ROOT / "build" / "helm" / "helm"
@@ -120,8 +121,8 @@ def render(values: Mapping[str, Any] | None = None, sets: Sequence[str] = ()) ->
     """Render the chart as `helm template` does.
 
     Args:
-        values: as in a values file.
-        sets: as given to `--set`.
+        values: a values file's content, on top of values.yaml beside this file.
+        sets: arguments of `--set`.
 
     Raises:
         Refused: the values are wrong.
@@ -135,4 +136,5 @@ def _text(values: str, sets: tuple[str, ...]) -> str:
         file.write(values)  # JSON is YAML
         file.flush()
         flags = [part for one in sets for part in ("--set", one)]
-        return run_helm("template", RELEASE, CHART, "-n", NAMESPACE, "-f", file.name, *flags)
+        files = ("-f", BASE, "-f", file.name)
+        return run_helm("template", RELEASE, CHART, "-n", NAMESPACE, *files, *flags)

@@ -5,20 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.helm.chart import Object, Rendered
-from tests.helm.conftest import Render
-from tests.helm.matrix import CASES, CLOSED, DOWNLOAD, RAYSERVICE
-from tests.helm.test_wiring import containers, every_case
+from tests.helm.chart import Object, Rendered, render
+from tests.helm.matrix import CLOSED, DOWNLOAD, RAYSERVICE, Values, every_case
+from tests.helm.test_wiring import containers
 
 # GCS, dashboard, HAProxy's page, Ray's own proxy behind it, Ray client, agent.
 RAY_STEERS = {6379, 8265, 8404, 8500, 10001, 52365}
 
 
 @every_case
-def test_containers_have_no_more_rights_than_they_need(
-    rendered: Render, values: dict[str, Any]
-) -> None:
-    for pod in rendered(values).pods().values():
+def test_containers_have_no_more_rights_than_they_need(values: Values) -> None:
+    for pod in render(values).pods().values():
         context = pod["spec"]["securityContext"]
         assert context["runAsNonRoot"] is True
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -36,20 +33,16 @@ def test_containers_have_no_more_rights_than_they_need(
 
 
 @every_case
-def test_only_a_head_with_an_autoscaler_may_speak_to_kubernetes(
-    rendered: Render, values: dict[str, Any]
-) -> None:
+def test_only_a_head_with_an_autoscaler_may_speak_to_kubernetes(values: Values) -> None:
     scaling = values.get("ray", {}).get("autoscaling", {}).get("enabled", False)
-    for name, pod in rendered(values).pods().items():
+    for name, pod in render(values).pods().items():
         allowed = name == "ray-head" and scaling
         assert pod["spec"]["automountServiceAccountToken"] is allowed
 
 
-@pytest.mark.parametrize(
-    "values", [{"bundles": DOWNLOAD}, RAYSERVICE["redis"], RAYSERVICE["token of one's own"]]
-)
-def test_secrets_are_named_and_not_written_out(rendered: Render, values: dict[str, Any]) -> None:
-    release = rendered(values)
+@pytest.mark.parametrize("values", [DOWNLOAD, RAYSERVICE["redis"], RAYSERVICE["own token"]])
+def test_secrets_are_named_and_not_written_out(values: Values) -> None:
+    release = render(values)
     assert not release.every("Secret")
     for pod in release.pods().values():
         for container in containers(pod):
@@ -61,7 +54,7 @@ def test_secrets_are_named_and_not_written_out(rendered: Render, values: dict[st
 
 
 def peers_of(release: Rendered, port: int) -> list[Any]:
-    """Return who may connect to a port: peers, None for everybody."""
+    """Return who may connect to a port: peers, None for all."""
     found: list[Any] = []
     for rule in release.the("NetworkPolicy")["spec"]["ingress"]:
         if "ports" not in rule or port in [p["port"] for p in rule["ports"]]:
@@ -78,9 +71,9 @@ def own(peer: Any) -> bool:
     )
 
 
-def test_requests_and_metrics_come_in_and_nothing_else(rendered: Render) -> None:
+def test_requests_and_metrics_come_in_and_nothing_else() -> None:
     for mode in ("rayservice", "deployment"):
-        release = rendered({"mode": mode})
+        release = render({"mode": mode})
         assert None in peers_of(release, 8000)
         strangers = {
             port["port"]
@@ -91,8 +84,8 @@ def test_requests_and_metrics_come_in_and_nothing_else(rendered: Render) -> None
         assert strangers == {8000}
 
 
-def test_only_the_operator_and_the_cluster_itself_reach_what_steers_it(rendered: Render) -> None:
-    release = rendered(CLOSED)
+def test_only_the_operator_and_the_cluster_itself_reach_what_steers_it() -> None:
+    release = render(CLOSED)
     operator = {
         "namespaceSelector": {"matchLabels": {"name": "kuberay"}},
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}},
@@ -102,9 +95,9 @@ def test_only_the_operator_and_the_cluster_itself_reach_what_steers_it(rendered:
         assert others == ([operator] if port in (8265, 52365) else [])
 
 
-def test_clients_and_scrapers_can_be_named(rendered: Render) -> None:
+def test_clients_and_scrapers_can_be_named() -> None:
     closed = {**CLOSED, "metrics": {"enabled": True, "ray": True}}
-    release = rendered(closed)
+    release = render(closed)
     named = CLOSED["networkPolicy"]
     assert None not in peers_of(release, 8000)
     assert all(peer in peers_of(release, 8000) for peer in named["clients"] + named["scrapers"])
@@ -112,8 +105,8 @@ def test_clients_and_scrapers_can_be_named(rendered: Render) -> None:
         assert [p for p in peers_of(release, port) if not own(p)] == named["scrapers"]
 
 
-def test_every_port_that_is_scraped_is_open_to_scrapers(rendered: Render) -> None:
-    release = rendered({"metrics": {"enabled": True, "ray": True}})
+def test_every_port_that_is_scraped_is_open_to_scrapers() -> None:
+    release = render({"metrics": {"enabled": True, "ray": True}})
     scraped = {
         endpoint["port"]
         for monitor in release.every("PodMonitor")
@@ -131,22 +124,20 @@ def egress_ports(release: Rendered) -> set[int]:
     return {p["port"] for rule in rules if "to" not in rule for p in rule["ports"]}
 
 
-def test_pods_connect_to_what_the_values_name_and_no_further(rendered: Render) -> None:
-    assert egress_ports(rendered()) == {53}
-    assert egress_ports(rendered({"bundles": DOWNLOAD})) == {53, 8443}
-    assert egress_ports(rendered(RAYSERVICE["redis"])) == {53, 6380}
+def test_pods_connect_to_what_the_values_name_and_no_further() -> None:
+    assert egress_ports(render()) == {53}
+    assert egress_ports(render(DOWNLOAD)) == {53, 8443}
+    assert egress_ports(render(RAYSERVICE["redis"])) == {53, 6380}
     scaling = {"ray": {"autoscaling": {"enabled": True}}}
-    assert egress_ports(rendered(scaling)) == {53, 443, 6443}
-    assert egress_ports(rendered({**scaling, "mode": "rayservice", **CLOSED})) >= {3128}
-    text = json.dumps(rendered().the("NetworkPolicy")["spec"]["egress"])
+    assert egress_ports(render(scaling)) == {53, 443, 6443}
+    assert egress_ports(render({**scaling, "mode": "rayservice", **CLOSED})) >= {3128}
+    text = json.dumps(render().the("NetworkPolicy")["spec"]["egress"])
     assert '"app.kubernetes.io/instance": "prod"' in text
 
 
-def test_clients_cannot_switch_off_ray_serves_timeout_through_the_gateway(
-    rendered: Render,
-) -> None:
+def test_clients_cannot_switch_off_ray_serves_timeout_through_the_gateway() -> None:
     route = {"enabled": True, "parentRefs": [{"name": "public"}]}
-    [rule] = rendered({"httpRoute": route}).the("HTTPRoute")["spec"]["rules"]
+    [rule] = render({"httpRoute": route}).the("HTTPRoute")["spec"]["rules"]
     [header_filter] = rule["filters"]
     assert header_filter["requestHeaderModifier"]["remove"] == [
         "x-request-timeout-seconds",
@@ -154,8 +145,8 @@ def test_clients_cannot_switch_off_ray_serves_timeout_through_the_gateway(
     ]
 
 
-@pytest.mark.parametrize("values", [v for _, v in CASES[:2]])
-def test_policies_and_metrics_are_not_published(rendered: Render, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize("mode", ["rayservice", "deployment"])
+def test_policies_and_metrics_are_not_published(mode: str) -> None:
     ingress = {"enabled": True, "hosts": ["offramp.example"]}
-    [rule] = rendered({**values, "ingress": ingress}).the("Ingress")["spec"]["rules"]
+    [rule] = render({"mode": mode, "ingress": ingress}).the("Ingress")["spec"]["rules"]
     assert [p["path"] for p in rule["http"]["paths"]] == ["/v1/classify"]

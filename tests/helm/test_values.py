@@ -1,18 +1,19 @@
-"""values.yaml, its schema, its table in the README, and what the server itself takes."""
+"""values.yaml, its schema, its table in the README, and the server's own configuration."""
 
 import json
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import yaml
 
 from serve.config import DRAIN_S, ServerConfig, UserConfig
 from serve.version import __version__
-from tests.helm.chart import CHART, ROOT
-from tests.helm.conftest import Render
-from tests.helm.matrix import CASES, POLICIES
+from tests.helm.chart import CHART, ROOT, render
+from tests.helm.matrix import CASES, POLICIES, Values
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -38,13 +39,10 @@ DESCRIBED = {path: part for path, part in leaves(SCHEMA) if path != "global"}
 
 
 def default_of(path: str) -> Any:
-    value: Any = VALUES
-    for name in path.split("."):
-        value = value[name]
-    return value
+    return reduce(getitem, path.split("."), VALUES)
 
 
-def paths_of(values: dict[str, Any], path: str = "") -> Iterator[str]:
+def paths_of(values: Values, path: str = "") -> Iterator[str]:
     """Yield every value's path, as deep as the schema knows groups."""
     for name, value in values.items():
         below = f"{path}.{name}" if path else name
@@ -54,19 +52,10 @@ def paths_of(values: dict[str, Any], path: str = "") -> Iterator[str]:
             yield from paths_of(value, below)
 
 
-def test_schema_and_values_have_the_same_values() -> None:
-    assert sorted(paths_of(VALUES)) == sorted(DESCRIBED)
-
-
-def test_readme_has_every_value_with_its_default() -> None:
-    assert sorted(README) == sorted(DESCRIBED)
-    assert {path: json.loads(default) for path, (default, _) in README.items()} == {
-        path: default_of(path) for path in DESCRIBED
-    }
-
-
-def test_schema_says_what_the_readme_says() -> None:
-    for path, (_, text) in README.items():
+def test_values_schema_and_readme_describe_the_same_values() -> None:
+    assert sorted(paths_of(VALUES)) == sorted(DESCRIBED) == sorted(README)
+    for path, (default, text) in README.items():
+        assert json.loads(default) == default_of(path), path
         assert DESCRIBED[path]["description"].lower() == f"{text}.".lower(), path
 
 
@@ -93,12 +82,12 @@ def test_chart_names_the_servers_version_and_rays() -> None:
     assert project["name"] == chart["name"]
 
 
-def test_server_takes_every_config_that_the_chart_makes(rendered: Render) -> None:
+def test_server_takes_every_config_that_the_chart_makes() -> None:
     made = set()
-    for _, values in CASES:
+    for values in CASES.values():
         if values.get("mode") == "deployment":
             continue
-        for application in rendered(values).serve_config["applications"]:
+        for application in render(values).serve_config["applications"]:
             ServerConfig.model_validate(application["args"])
             made |= set(application["args"])
             for deployment in application["deployments"]:
@@ -106,10 +95,10 @@ def test_server_takes_every_config_that_the_chart_makes(rendered: Render) -> Non
     assert made == set(ServerConfig.model_fields)
 
 
-def test_numbers_of_any_origin_reach_the_server_as_numbers(rendered: Render) -> None:
+def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:
     # Helm makes strings of fractions on the command line, and floats of numbers in files.
     policy = "policies.sst2-minilm"
-    release = rendered(
+    release = render(
         {"policies": POLICIES, "server": {"maxBodyBytes": 12345678}},
         [
             f"{policy}.default.rule=entropy",
@@ -139,7 +128,7 @@ def test_numbers_of_any_origin_reach_the_server_as_numbers(rendered: Render) -> 
         },
         "limits": {"overrides": "profiles", "min_layer": 1},
     }
-    deployed = rendered({"mode": "deployment", "policies": POLICIES}, [f"{policy}.default=fast"])
+    deployed = render({"mode": "deployment", "policies": POLICIES}, [f"{policy}.default=fast"])
     [held] = [o for o in deployed.every("ConfigMap") if o["metadata"]["name"].endswith("policies")]
     assert json.loads(held["data"]["sst2-minilm.json"])["default"] == "fast"
 

@@ -1,31 +1,21 @@
 """Objects find each other: selectors, ports, names, volumes."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.helm.chart import NAMESPACE, Object, Rendered
-from tests.helm.conftest import Render
-from tests.helm.matrix import CASES, MONITORING, POLICIES
-
-every_case = pytest.mark.parametrize("values", [v for _, v in CASES], ids=[n for n, _ in CASES])
+from tests.helm.chart import NAMESPACE, Object, Rendered, render
+from tests.helm.matrix import MONITORING, POLICIES, Values, every_case
 
 
 def selected(release: Rendered, selector: Object) -> set[str]:
     """Return the pods that a selector means, by their first container's name."""
     labels = selector["matchLabels"]
-    found = {
-        n for n, p in release.pods().items() if labels.items() <= p["metadata"]["labels"].items()
-    }
+    pods = {name: pod["metadata"]["labels"] for name, pod in release.pods().items()}
+    found = {name for name, its in pods.items() if labels.items() <= its.items()}
     for expression in selector.get("matchExpressions", ()):
         assert expression["operator"] == "In"
-        pods = release.pods()
-        found = {
-            name
-            for name in found
-            if pods[name]["metadata"]["labels"][expression["key"]] in expression["values"]
-        }
+        found = {n for n in found if pods[n][expression["key"]] in expression["values"]}
     return found
 
 
@@ -39,8 +29,8 @@ def ports(pod: Object) -> dict[str, int]:
 
 
 @every_case
-def test_selectors_mean_the_pods_that_serve(rendered: Render, values: dict[str, Any]) -> None:
-    release = rendered(values)
+def test_selectors_mean_the_pods_that_serve(values: Values) -> None:
+    release = render(values)
     serving = {"server"} if values.get("mode") == "deployment" else {"ray-worker"}
     for deployment in release.every("Deployment"):
         assert selected(release, deployment["spec"]["selector"]) == serving
@@ -59,10 +49,8 @@ def test_selectors_mean_the_pods_that_serve(rendered: Render, values: dict[str, 
 
 
 @every_case
-def test_mounts_have_volumes_and_volumes_have_sources(
-    rendered: Render, values: dict[str, Any]
-) -> None:
-    release = rendered(values)
+def test_mounts_have_volumes_and_volumes_have_sources(values: Values) -> None:
+    release = render(values)
     made = {o["metadata"]["name"] for o in release.every("ConfigMap")}
     for pod in release.pods().values():
         volumes = {v["name"]: v for v in pod["spec"].get("volumes", ())}
@@ -76,8 +64,8 @@ def test_mounts_have_volumes_and_volumes_have_sources(
 
 
 @every_case
-def test_probes_and_edge_use_ports_that_are_there(rendered: Render, values: dict[str, Any]) -> None:
-    release = rendered(values)
+def test_probes_and_edge_use_ports_that_are_there(values: Values) -> None:
+    release = render(values)
     for pod in release.pods().values():
         for container in containers(pod):
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -112,35 +100,30 @@ def containers(pod: Object) -> list[Object]:
     return found
 
 
-def test_one_target_is_scraped_under_ray_and_every_pod_without(rendered: Render) -> None:
-    release = rendered({"metrics": {"enabled": True}})
+def test_one_target_is_scraped_under_ray_and_every_pod_without() -> None:
+    release = render({"metrics": {"enabled": True}})
     monitor = release.the("PodMonitor")["spec"]
     assert selected(release, monitor["selector"]) == {"ray-head"}
     [endpoint] = monitor["podMetricsEndpoints"]
-    assert (ports(release.pods()["ray-head"])[endpoint["port"]], endpoint["path"]) == (
-        8000,
-        "/metrics",
-    )
+    assert endpoint["path"] == "/metrics"
+    assert ports(release.pods()["ray-head"])[endpoint["port"]] == 8000
 
-    release = rendered({"metrics": {"enabled": True, "via": "scrapeConfig"}})
+    release = render({"metrics": {"enabled": True, "via": "scrapeConfig"}})
     [targets] = release.the("ScrapeConfig")["spec"]["staticConfigs"]
     assert targets["targets"] == [f"prod-offramp-serve-svc.{NAMESPACE}.svc:8000"]
     assert not release.every("PodMonitor")
 
-    release = rendered({"mode": "deployment", "metrics": {"enabled": True}})
+    release = render({"mode": "deployment", "metrics": {"enabled": True}})
     [monitor] = [o["spec"] for o in release.every("ServiceMonitor")]
-    services = [
-        s
-        for s in release.every("Service")
-        if monitor["selector"]["matchLabels"].items() <= s["metadata"]["labels"].items()
-    ]
-    [service] = services
+    service = release.the("Service")
+    labels = service["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
     assert service["spec"]["ports"][0]["name"] == monitor["endpoints"][0]["port"]
     assert not release.every("PodMonitor")
 
 
-def test_rays_own_metrics_come_from_head_and_workers(rendered: Render) -> None:
-    release = rendered(MONITORING)
+def test_rays_own_metrics_come_from_head_and_workers() -> None:
+    release = render(MONITORING)
     [own] = [o for o in release.every("PodMonitor") if o["metadata"]["name"].endswith("-ray")]
     for endpoint in own["spec"]["podMetricsEndpoints"]:
         for name in ("ray-head", "ray-worker"):
@@ -149,29 +132,17 @@ def test_rays_own_metrics_come_from_head_and_workers(rendered: Render) -> None:
     assert own["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_autoscalers_mean_the_deployment_and_leave_it_its_number(rendered: Render) -> None:
-    keda = {"serverAddress": "http://prometheus:9090"}
-    for kind, scaling in (
-        ("HorizontalPodAutoscaler", {"type": "hpa"}),
-        ("ScaledObject", {"type": "keda", "keda": keda}),
-    ):
-        release = rendered({"mode": "deployment", "autoscaling": scaling})
-        target = release.the(kind)["spec"]["scaleTargetRef"]
-        deployment = release.the("Deployment")
-        assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
-        assert "replicas" not in deployment["spec"]
-
-
-def test_autoscalers_go_by_seconds_of_queued_work(rendered: Render) -> None:
+def test_hpa_scales_the_deployment_by_seconds_of_queued_work() -> None:
     scaling = {"type": "hpa", "targetQueueSeconds": 0.25}
-    release = rendered({"mode": "deployment", "autoscaling": scaling})
+    release = scaled_deployment("HorizontalPodAutoscaler", scaling)
     [metric] = release.the("HorizontalPodAutoscaler")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == "offramp_queue_seconds"
     assert metric["pods"]["target"]["averageValue"] == "250m"
+
+
+def test_keda_scales_the_deployment_by_seconds_of_queued_work() -> None:
     scaling = {"type": "keda", "keda": {"serverAddress": "http://prometheus:9090"}}
-    release = rendered(
-        {"mode": "deployment", "autoscaling": scaling}, ["autoscaling.targetQueueSeconds=0.25"]
-    )
+    release = scaled_deployment("ScaledObject", scaling, "autoscaling.targetQueueSeconds=0.25")
     [trigger] = release.the("ScaledObject")["spec"]["triggers"]
     service = release.the("Service")["metadata"]["name"]
     assert trigger["metadata"] == {
@@ -181,24 +152,34 @@ def test_autoscalers_go_by_seconds_of_queued_work(rendered: Render) -> None:
     }
 
 
-def test_budget_is_left_out_for_a_single_server(rendered: Render) -> None:
+def scaled_deployment(kind: str, scaling: Values, *sets: str) -> Rendered:
+    """Render with an autoscaler; check its target and that the Deployment names no number."""
+    release = render({"mode": "deployment", "autoscaling": scaling}, sets)
+    target = release.the(kind)["spec"]["scaleTargetRef"]
+    deployment = release.the("Deployment")
+    assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
+    assert "replicas" not in deployment["spec"]
+    return release
+
+
+def test_budget_is_left_out_for_a_single_server() -> None:
     for values in ({"replicas": 1}, {"replicas": 1, "mode": "deployment"}):
-        assert not rendered(values).every("PodDisruptionBudget")
-    assert rendered().the("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+        assert not render(values).every("PodDisruptionBudget")
+    assert render().the("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
-def test_replicas_fit_into_the_workers(rendered: Render) -> None:
+def test_replicas_fit_into_the_workers() -> None:
     values = {"replicas": 5, "ray": {"replicasPerWorker": 2}, "server": {"numThreads": 1}}
-    release = rendered(values)
+    release = render(values)
     [group] = release.cluster["workerGroupSpecs"]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 3, 3)
     [deployment] = release.serve_config["applications"][0]["deployments"]
     assert (deployment["num_replicas"], deployment["max_replicas_per_node"]) == (5, 2)
 
 
-def test_ray_scales_replicas_and_workers_follow(rendered: Render) -> None:
+def test_ray_scales_replicas_and_workers_follow() -> None:
     scaling = {"enabled": True, "minReplicas": 3, "maxReplicas": 9}
-    release = rendered({"ray": {"autoscaling": scaling}})
+    release = render({"ray": {"autoscaling": scaling}})
     [group] = release.cluster["workerGroupSpecs"]
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (3, 1, 64)
     assert release.cluster["enableInTreeAutoscaling"] is True
@@ -208,14 +189,14 @@ def test_ray_scales_replicas_and_workers_follow(rendered: Render) -> None:
     assert (scaled["min_replicas"], scaled["max_replicas"]) == (3, 9)
 
     # KubeRay would not take other bounds of the workers over into the cluster that runs.
-    more = rendered({"ray": {"autoscaling": {**scaling, "maxReplicas": 20}}})
+    more = render({"ray": {"autoscaling": {**scaling, "maxReplicas": 20}}})
     assert more.cluster == release.cluster
 
 
 @pytest.mark.parametrize("mode", ["rayservice", "deployment"])
-def test_pods_stay_as_they_are_when_only_policies_change(rendered: Render, mode: str) -> None:
-    before = rendered({"mode": mode, "policies": POLICIES})
-    after = rendered(
+def test_pods_stay_as_they_are_when_only_policies_change(mode: str) -> None:
+    before = render({"mode": mode, "policies": POLICIES})
+    after = render(
         {"mode": mode, "policies": POLICIES},
         ["policies.sst2-minilm.profiles.balanced.threshold=0.3"],
     )
@@ -227,10 +208,8 @@ def test_pods_stay_as_they_are_when_only_policies_change(rendered: Render, mode:
 
 
 @every_case
-def test_new_version_of_the_chart_alone_replaces_no_pod(
-    rendered: Render, values: dict[str, Any]
-) -> None:
-    for name, pod in rendered(values).pods().items():
+def test_new_version_of_the_chart_alone_replaces_no_pod(values: Values) -> None:
+    for name, pod in render(values).pods().items():
         if name != "classify":
             assert not {"helm.sh/chart", "app.kubernetes.io/version"} & set(
                 pod["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""Send one classification: `URL BODY`. Ends with 0 if it was answered with a label."""
+"""Send one classification: `URL BODY`. Exits with 0 if the answer has a label."""
 
 import json
 import sys

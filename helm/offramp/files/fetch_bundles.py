@@ -1,7 +1,7 @@
-"""Download bundles, check each against its hash, and unpack them, each into a folder of its own.
+"""Download bundles, check each against its hash, and unpack each into its own folder.
 
-`fetch_bundles.py FOLDER '[{"name", "url", "sha256"}, ...]'`, as an init container runs it. A token
-in BUNDLE_TOKEN goes along as Bearer token. Needs nothing but Python.
+An init container runs `fetch_bundles.py FOLDER '[{"name", "url", "sha256"}, ...]'`. A token in
+BUNDLE_TOKEN is sent as Bearer token. The script needs only Python.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 
 
 class Refused(Exception):
-    """Trying again would not help."""
+    """The bundle cannot be fetched, and a further attempt would not help."""
 
 
 def main(folder: Path, archives: list[dict[str, str]]) -> None:
@@ -34,7 +34,7 @@ def main(folder: Path, archives: list[dict[str, str]]) -> None:
 
 
 def fetch(archive: dict[str, str], target: Path) -> None:
-    """Download, verify and unpack one archive to `target`, which appears only when complete."""
+    """Download, verify and unpack one archive; `target` appears only when it is complete."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         file = Path(scratch) / "archive"
         found = download_patiently(archive["url"], file)
@@ -49,11 +49,11 @@ def fetch(archive: dict[str, str], target: Path) -> None:
 
 
 def download_patiently(url: str, file: Path) -> str:
-    """Download, trying again after failures; return the sha256."""
+    """Download with retries; return the sha256."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return download(url, file)
-        except OSError as error:  # what urllib raises, too
+        except OSError as error:  # urllib's errors are OSErrors
             print(f"{url}: attempt {attempt} of {ATTEMPTS}: {error}", file=sys.stderr, flush=True)
             if attempt == ATTEMPTS:
                 raise Refused(f"{url} cannot be downloaded: {error}") from error
@@ -75,7 +75,7 @@ def download(url: str, file: Path) -> str:
 
 
 def unpack(file: Path, target: Path) -> None:
-    """Unpack a tar or zip file; no member may lie outside of the target."""
+    """Unpack a tar or zip file; a member outside of the target is an error."""
     target.mkdir()
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
@@ -88,7 +88,7 @@ def unpack(file: Path, target: Path) -> None:
 
 
 def bundle_in(unpacked: Path, name: str) -> Path:
-    """Return the folder with the manifest: the archive's root, or the only folder there."""
+    """Return the folder with the manifest: the archive's root or a folder at its top."""
     folders = [unpacked, *(entry for entry in unpacked.iterdir() if entry.is_dir())]
     for folder in folders:
         if (folder / MANIFEST).is_file():

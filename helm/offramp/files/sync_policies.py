@@ -1,9 +1,9 @@
-"""Put a folder's policies into effect in the server beside this process, and keep them there.
+"""Send a folder's policies to the server in the same pod, and keep them applied.
 
-`sync_policies.py URL FOLDER APPLIED PERIOD_S`. FOLDER holds `MODEL.json` files, each a policy; a
-mounted ConfigMap changes in place. A policy is sent when its file has changed, and when the server
-has started anew from its bundle's; what is set by the API meanwhile stays until then. The file
-APPLIED is there while the server answers and has been sent every policy. Needs nothing but Python.
+`sync_policies.py URL FOLDER APPLIED PERIOD_S`. FOLDER holds one policy per file, `MODEL.json`;
+a mounted ConfigMap changes in place. A policy is sent when its file has changed and when the server
+has restarted with its bundle's policy. A policy set by the API stays until then. The file APPLIED
+exists while the server answers and every policy has been sent. The script needs only Python.
 """
 
 import json
@@ -19,18 +19,18 @@ TIMEOUT_S = 10.0
 
 
 class Refused(Exception):
-    """The server does not take this policy; it keeps the one it has."""
+    """The server refuses this policy and keeps its present one."""
 
 
 class Sent(NamedTuple):
-    """A policy's text as it was last sent, and whether the server took it."""
+    """The text of the last policy sent, and whether the server accepted it."""
 
     text: str
     taken: bool
 
 
 def main(url: str, folder: Path, applied: Path, period_s: float) -> None:
-    """Look again and again."""
+    """Send what is due, every `period_s` seconds."""
     sent: dict[str, Sent] = {}
     while True:
         if send_due(url, folder, sent):
@@ -41,12 +41,12 @@ def main(url: str, folder: Path, applied: Path, period_s: float) -> None:
 
 
 def send_due(url: str, folder: Path, sent: dict[str, Sent]) -> bool:
-    """Send what is due; tell whether nothing is due any more.
+    """Send every policy that is due; return whether all of them were sent.
 
     Args:
-        url: of the server.
-        folder: of the policies.
-        sent: by model; brought up to date.
+        url: the server's address.
+        folder: the folder of the policies.
+        sent: the last policy sent, by model; updated here.
     """
     done = True
     for file in sorted(folder.glob("*.json")):
@@ -65,7 +65,7 @@ def send_due(url: str, folder: Path, sent: dict[str, Sent]) -> bool:
 
 
 def is_due(url: str, model: str, text: str, last: Sent | None) -> bool:
-    """Tell whether the text is new, or the server has forgotten it."""
+    """Return whether the text is new, or the server has restarted without it."""
     if last is None or last.text != text:
         return True
     forgotten: bool = ask(f"{url}/v1/models/{model}/policy")["source"] == "bundle"
@@ -83,8 +83,8 @@ def ask(address: str, body: bytes | None = None) -> Any:
     """GET, or PUT a body; return the JSON of the answer.
 
     Raises:
-        Refused: the server answered that it will not.
-        OSError: it did not answer, or not now.
+        Refused: the server refuses the request (404, 422).
+        OSError: no answer, or another error status.
     """
     method, headers = ("PUT", {"Content-Type": "application/json"}) if body else ("GET", {})
     request = urllib.request.Request(address, data=body, method=method, headers=headers)
@@ -100,6 +100,6 @@ def ask(address: str, body: bytes | None = None) -> Any:
 
 
 if __name__ == "__main__":
-    # As a container's first process it would otherwise not heed the signal, and hold up its pod.
+    # The first process of a container ignores SIGTERM unless it has a handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4]))

@@ -40,7 +40,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The container that downloads, and whatever else is to run first. */}}
+{{/* The container that downloads bundles, and the additional init containers of the values. */}}
 {{- define "offramp.initContainers" -}}
 {{- $download := .Values.bundles.download -}}
 {{- if eq .Values.bundles.source "download" -}}

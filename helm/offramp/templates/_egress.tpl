@@ -1,4 +1,4 @@
-{{/* Rules for what the values make a pod connect to, beyond DNS and its own cluster. */}}
+{{/* Egress rules for addresses that the values name. DNS and the release's own pods are always allowed. */}}
 {{- define "offramp.egress" -}}
 {{- $ft := .Values.ray.gcsFaultTolerance -}}
 {{- $ray := eq .Values.mode "rayservice" -}}
@@ -14,7 +14,7 @@
     - {port: 6443, protocol: TCP}
 {{- end }}
 {{- if eq .Values.bundles.source "download" }}
-# Where bundles are downloaded from.
+# The servers that bundles are downloaded from.
 - ports:
     {{- $ports := list }}
     {{- range .Values.bundles.download.archives }}

@@ -1,10 +1,10 @@
-{{/* What things are called, and the labels by which they find each other. */}}
+{{/* Names, and the labels that selectors use. */}}
 
 {{- define "offramp.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 47 characters: KubeRay appends to it, and refuses longer ones. */}}
+{{/* At most 47 characters: KubeRay appends to the name and refuses longer names. */}}
 {{- define "offramp.fullname" -}}
 {{- $name := include "offramp.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -21,13 +21,13 @@ app.kubernetes.io/name: {{ include "offramp.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Of pods that serve, in both modes. */}}
+{{/* Selects pods that serve, in both modes. */}}
 {{- define "offramp.serverSelector" -}}
 {{ include "offramp.selector" . }}
 app.kubernetes.io/component: server
 {{- end -}}
 
-{{/* Of objects. Pods have the selector's alone: a new chart version must not replace them. */}}
+{{/* Metadata of objects. Pods have the selector's labels only: a new chart version must not replace pods. */}}
 {{- define "offramp.metadata" -}}
 labels:
   {{- include "offramp.selector" . | nindent 2 }}
@@ -60,7 +60,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The Service that clients use; KubeRay derives the name from the RayService's. */}}
+{{/* The Service that clients use. KubeRay derives its name from the RayService's. */}}
 {{- define "offramp.service" -}}
 {{- include "offramp.fullname" . -}}
 {{- if eq .Values.mode "rayservice" -}}-serve-svc{{- end -}}

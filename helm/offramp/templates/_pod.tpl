@@ -1,4 +1,4 @@
-{{/* Parts that pods of both modes are made of. */}}
+{{/* Parts of the pods of both modes. */}}
 
 {{/* Scheduling and identity. Takes a dict: root, nodeSelector, tolerations, affinity. */}}
 {{- define "offramp.podSettings" -}}
@@ -28,7 +28,7 @@ affinity:
 terminationGracePeriodSeconds: {{ int64 $values.shutdown.terminationGracePeriodSeconds }}
 {{- end -}}
 
-{{/* Where serving pods go: GPU nodes if they need them, spread over hosts and zones. */}}
+{{/* Placement of serving pods: on GPU nodes if GPUs are enabled, spread over hosts and zones. */}}
 {{- define "offramp.serverPodSettings" -}}
 {{- $gpu := .Values.gpu -}}
 {{- $nodes := ternary (merge dict $gpu.nodeSelector .Values.nodeSelector) .Values.nodeSelector $gpu.enabled -}}
@@ -76,7 +76,7 @@ securityContext:
 {{- toYaml $resources -}}
 {{- end -}}
 
-{{/* The only place to write to is /tmp; a user without an entry in passwd needs a name. */}}
+{{/* /tmp is the only folder that pods write to. A user without an entry in passwd needs a name. */}}
 {{- define "offramp.writableHome" -}}
 - {name: HOME, value: /tmp}
 - {name: USER, value: offramp}

@@ -1,9 +1,9 @@
-{{/* `policies` as JSON. null, which takes a field away, is left out. */}}
+{{/* `policies` as JSON, without fields that are null. */}}
 {{- define "offramp.policies" -}}
 {{- include "offramp.withNumbers" .Values.policies -}}
 {{- end -}}
 
-{{/* A map with the numbers of the rules in it restored. A rule is a map with `rule`. */}}
+{{/* A map as JSON. Strings that look like numbers become numbers inside rules. A rule is a map with `rule`. */}}
 {{- define "offramp.withNumbers" -}}
 {{- $parts := list -}}
 {{- range $key, $value := . -}}
@@ -19,8 +19,8 @@
 {{- end -}}
 
 {{/*
-A rule, or a part of one, as JSON. `--set` makes a string of 0.1, and the server takes no string for a
-number: what looks like one is one.
+A rule, or a part of a rule, as JSON. `--set` turns 0.1 into a string, and the server refuses strings where
+it expects numbers. So every string that looks like a number becomes a number.
 */}}
 {{- define "offramp.numbers" -}}
 {{- $parts := list -}}

@@ -1,11 +1,11 @@
-{{/* Parts of the RayCluster other than its pods. */}}
+{{/* Parts of the RayCluster except its pods. */}}
 
-{{/* The smallest object store that Ray takes: nothing goes through it. */}}
+{{/* The smallest object store that Ray allows: the server does not use it. */}}
 {{- define "offramp.commonStartParams" -}}
 {{- dict "object-store-memory" "78643200" | toJson -}}
 {{- end -}}
 
-{{/* Without CPUs the head gets no replica; it steers. */}}
+{{/* A head without CPUs gets no replica. */}}
 {{- define "offramp.headStartParams" -}}
 {{- $fixed := dict "num-cpus" "0" "dashboard-host" "0.0.0.0" -}}
 {{- toYaml (merge $fixed .Values.ray.head.startParams (include "offramp.commonStartParams" . | fromJson)) -}}
@@ -18,8 +18,8 @@
 {{- end -}}
 
 {{/*
-Workers for the replicas. KubeRay does not take these numbers over into a cluster that runs. With the
-autoscaler they are wide, therefore, and Ray Serve's own bounds, which change in place, decide.
+Number of workers. KubeRay does not apply new numbers to a running cluster. With the autoscaler the bounds
+are therefore wide, and Ray Serve's own bounds decide, which change in place.
 */}}
 {{- define "offramp.workerCounts" -}}
 {{- $scaling := .Values.ray.autoscaling -}}

@@ -1,6 +1,6 @@
 {{/*
-Pods of the RayCluster. KubeRay adds the command (`ray start ...`), the probes and the token. A
-readiness probe of ours would take away its question to the proxy, so there is none.
+Pods of the RayCluster. KubeRay adds the command (`ray start ...`), the probes and the token. The chart
+sets no readiness probe, because it would replace KubeRay's probe, which asks the proxy.
 */}}
 
 {{- define "offramp.headPod" -}}
@@ -9,7 +9,7 @@ metadata:
   {{- include "offramp.podMetadata" (dict "root" . "component" "head") | nindent 2 }}
 spec:
   {{- include "offramp.podSettings" (dict "root" . "nodeSelector" $head.nodeSelector "tolerations" $head.tolerations "affinity" $head.affinity) | nindent 2 }}
-  # The autoscaler beside the head asks Kubernetes for workers.
+  # The autoscaler's container asks Kubernetes for workers.
   automountServiceAccountToken: {{ .Values.ray.autoscaling.enabled }}
   containers:
     - name: ray-head
@@ -86,11 +86,11 @@ spec:
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shmSizeLimit }}}
 {{- end -}}
 
-{{/* Read by Ray when it is imported, in every process of a pod. */}}
+{{/* Ray reads these when it is imported, in every process of a pod. */}}
 {{- define "offramp.rayEnv" -}}
 {{ include "offramp.writableHome" . }}
 {{- if .Values.ray.haproxy }}
-# These two belong together: the second alone makes every worker unready.
+# Set both or none: the second without the first makes every worker unready.
 - {name: RAY_SERVE_ENABLE_HA_PROXY, value: "1"}
 - {name: RAY_SERVE_THROUGHPUT_OPTIMIZED, value: "1"}
 - name: RAY_SERVE_HAPROXY_NBTHREAD
@@ -102,15 +102,15 @@ spec:
 - {name: RAY_worker_niceness, value: "0"}
 - {name: RAY_metrics_report_interval_ms, value: "5000"}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
-# Keeps Ray from hiding GPUs from actors that ask for none, and from warning of it.
+# Keeps Ray from hiding GPUs from actors that ask for none, and from logging a warning about it.
 - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
 - {name: RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S, value: "2"}
 {{- include "offramp.extraEnv" . }}
 {{- end -}}
 
 {{/*
-What a worker does before it ends: Ray Serve first moves its replica elsewhere, and the replica answers
-what it has. Requests come in for as long, through this node's proxy and the others'.
+Runs before a worker ends. Ray Serve starts a replica on another node, and the old replica answers its
+requests. New requests still arrive meanwhile, through the proxies of all nodes.
 */}}
 {{- define "offramp.leaveCluster" -}}
 {{- $seconds := add .Values.shutdown.preStopSeconds .Values.ray.gracefulShutdownSeconds | int64 -}}

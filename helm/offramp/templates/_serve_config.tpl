@@ -1,6 +1,6 @@
 {{/*
-Ray Serve's config. Everything in `args` replaces the replicas when it changes; `user_config`, which
-holds the policies, is applied in place.
+Ray Serve's config. A change of `args` replaces the replicas. A change of `user_config`, which holds the
+policies, is applied in place.
 */}}
 {{- define "offramp.serveConfig" -}}
 {{- $ray := .Values.ray -}}
@@ -42,7 +42,7 @@ holds the policies, is applied in place.
 {{- toJson $folders -}}
 {{- end -}}
 
-{{/* The Ray Serve deployment, as JSON. CPUs are a scheduling number: one keeps it off the head. */}}
+{{/* The Ray Serve deployment, as JSON. One CPU, a number for scheduling only, keeps replicas off the head. */}}
 {{- define "offramp.deployment" -}}
 {{- $ray := .Values.ray -}}
 {{- $actor := dict "num_cpus" 1 -}}

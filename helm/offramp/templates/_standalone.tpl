@@ -1,4 +1,4 @@
-{{/* What mode deployment runs. */}}
+{{/* Containers of mode deployment. */}}
 
 {{/* The command, as a YAML list. */}}
 {{- define "offramp.arguments" -}}
@@ -18,7 +18,7 @@
 {{- toYaml $arguments -}}
 {{- end -}}
 
-{{/* The command line takes no policies, the HTTP API does; and each pod keeps its own. */}}
+{{/* The command line has no option for policies, so this container sends them to the HTTP API of its pod. */}}
 {{- define "offramp.policySync" -}}
 - name: policy-sync
   {{- include "offramp.containerImage" . | nindent 2 }}
@@ -28,7 +28,7 @@
     {{- include "offramp.writableHome" . | nindent 4 }}
   resources:
     {{- toYaml .Values.deployment.policySync.resources | nindent 4 }}
-  # So that no pod gets requests before its policies apply.
+  # No pod gets requests before its policies apply.
   readinessProbe:
     exec: {command: [test, -e, /tmp/policies-applied]}
     periodSeconds: 5

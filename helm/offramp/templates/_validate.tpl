@@ -1,6 +1,6 @@
 {{/*
-Values that contradict each other. Each problem is one sentence: what is wrong, and what would be
-right. What a single value may be is said in values.schema.json.
+Refuses values that are missing or contradict each other. Each problem is one sentence: what is wrong,
+and what to set. values.schema.json checks single values.
 */}}
 
 {{- define "offramp.validate" -}}
@@ -13,7 +13,7 @@ right. What a single value may be is said in values.schema.json.
 {{- end -}}
 {{- end -}}
 
-{{/* The fewest servers there will ever be. */}}
+{{/* The smallest number of servers that the values allow. */}}
 {{- define "offramp.leastServers" -}}
 {{- if and (eq .Values.mode "rayservice") .Values.ray.autoscaling.enabled -}}
 {{- int64 .Values.ray.autoscaling.minReplicas -}}
@@ -33,7 +33,7 @@ right. What a single value may be is said in values.schema.json.
 {{- toJson $problems -}}
 {{- end -}}
 
-{{/* Values that the other mode alone reads. */}}
+{{/* Values that only the other mode uses. */}}
 {{- define "offramp.problems.mode" -}}
 {{- $problems := list -}}
 {{- $v := .Values -}}
@@ -49,7 +49,7 @@ right. What a single value may be is said in values.schema.json.
 {{- $problems = append $problems "ray.autoscaling is for mode rayservice: in mode deployment set autoscaling.type to hpa or keda" -}}
 {{- end -}}
 {{- if and $v.metrics.enabled (eq $v.metrics.via "scrapeConfig") -}}
-{{- $problems = append $problems "metrics.via scrapeConfig reads one page for all, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
+{{- $problems = append $problems "metrics.via scrapeConfig reads one page for all replicas, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
 {{- end -}}
 {{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" -}}
 {{- if index $v.server . -}}
@@ -63,6 +63,12 @@ right. What a single value may be is said in values.schema.json.
 {{- define "offramp.problems.bundles" -}}
 {{- $problems := list -}}
 {{- $b := .Values.bundles -}}
+{{- if not $b.names -}}
+{{- $problems = append $problems "bundles.names is empty: set it to the folders of the bundles to serve, such as [sst2-minilm]" -}}
+{{- end -}}
+{{- if not $b.source -}}
+{{- $problems = append $problems "bundles.source is not set, and the project's image holds no bundle: set download with bundles.download.archives, pvc with bundles.pvc.claimName, or image with an image of your own that holds the bundles" -}}
+{{- end -}}
 {{- if ne (len $b.names) (len (uniq $b.names)) -}}
 {{- $problems = append $problems (printf "bundles.names holds a name twice: %s" (join ", " $b.names)) -}}
 {{- end -}}
@@ -70,14 +76,14 @@ right. What a single value may be is said in values.schema.json.
 {{- $problems = append $problems "bundles.source pvc needs bundles.pvc.claimName, the claim that holds the bundles" -}}
 {{- end -}}
 {{- if and (ne $b.source "pvc") $b.pvc.claimName -}}
-{{- $problems = append $problems (printf "bundles.pvc.claimName is set, but bundles.source is %s: set it to pvc, or leave out the claim" $b.source) -}}
+{{- $problems = append $problems (printf "bundles.pvc.claimName is set, but bundles.source is %s: set it to pvc, or leave out the claim" (default "not set" $b.source)) -}}
 {{- end -}}
 {{- if eq $b.source "download" -}}
 {{- $archives := list -}}
 {{- range $b.download.archives }}{{ $archives = append $archives .name }}{{ end -}}
 {{- range $b.names -}}
 {{- if not (has . $archives) -}}
-{{- $problems = append $problems (printf "bundles.names asks for %s, which bundles.download.archives does not have; it has %s" . (join ", " $archives | default "none")) -}}
+{{- $problems = append $problems (printf "bundles.names has %s, which bundles.download.archives does not have; it has %s" . (join ", " $archives | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -110,12 +116,12 @@ right. What a single value may be is said in values.schema.json.
 {{- $said := list -}}
 {{- range .Values.bundles.names }}{{ $said = append $said (index $exits . | toJson) }}{{ end -}}
 {{- if gt (len (uniq $said)) 1 -}}
-{{- $problems = append $problems "server.activeExits must be the same for every model in mode deployment: the command that it runs has one option for all; or use mode rayservice" -}}
+{{- $problems = append $problems "server.activeExits must be the same for every model in mode deployment: its command has one option for all models; or use mode rayservice" -}}
 {{- end -}}
 {{- end -}}
 {{- $needed := add .Values.shutdown.preStopSeconds (ternary .Values.ray.gracefulShutdownSeconds 60 (eq .Values.mode "rayservice")) | int64 -}}
 {{- if lt (int64 .Values.shutdown.terminationGracePeriodSeconds) $needed -}}
-{{- $problems = append $problems (printf "shutdown.terminationGracePeriodSeconds %d is too short: preStopSeconds and the time to answer what is in flight take %d" (int64 .Values.shutdown.terminationGracePeriodSeconds) $needed) -}}
+{{- $problems = append $problems (printf "shutdown.terminationGracePeriodSeconds %d is too short: preStopSeconds and the time to answer the requests in flight take %d" (int64 .Values.shutdown.terminationGracePeriodSeconds) $needed) -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}
@@ -160,7 +166,7 @@ right. What a single value may be is said in values.schema.json.
 {{- $problems = append $problems (printf "ray.gcsFaultTolerance.redis.address is set, but the backend is %s: set ray.gcsFaultTolerance.backend to redis, or leave out the address" $ft.backend) -}}
 {{- end -}}
 {{- if and $ft.rocksdb.claimName $ft.rocksdb.storageClassName -}}
-{{- $problems = append $problems "ray.gcsFaultTolerance.rocksdb has claimName and storageClassName: the one names a volume, the other makes one" -}}
+{{- $problems = append $problems "ray.gcsFaultTolerance.rocksdb has claimName and storageClassName: claimName names an existing claim, storageClassName makes a new one; set one of them" -}}
 {{- end -}}
 {{- if and $ray.auth.existingSecret (not $ray.auth.enabled) -}}
 {{- $problems = append $problems "ray.auth.existingSecret is set, but ray.auth.enabled is not" -}}
@@ -172,7 +178,7 @@ right. What a single value may be is said in values.schema.json.
 {{- $params := ternary $ray.head.startParams $ray.workerStartParams (eq $group "head.startParams") -}}
 {{- range list "num-cpus" "num-gpus" "dashboard-host" "metrics-export-port" -}}
 {{- if hasKey $params . -}}
-{{- $problems = append $problems (printf "ray.%s.%s is the chart's to set: leave it out" $group .) -}}
+{{- $problems = append $problems (printf "ray.%s.%s is set by the chart: leave it out" $group .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -213,10 +219,10 @@ right. What a single value may be is said in values.schema.json.
 {{- $problems := list -}}
 {{- $v := .Values -}}
 {{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
-{{- $problems = append $problems "ingress.enabled needs ingress.hosts: without one it would answer for every host" -}}
+{{- $problems = append $problems "ingress.enabled needs ingress.hosts: without a host the Ingress would answer for every host" -}}
 {{- end -}}
 {{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) -}}
-{{- $problems = append $problems "httpRoute.enabled needs httpRoute.parentRefs, the gateways that it belongs to" -}}
+{{- $problems = append $problems "httpRoute.enabled needs httpRoute.parentRefs, the gateways that the route belongs to" -}}
 {{- end -}}
 {{- if and $v.ingress.enabled $v.httpRoute.enabled (not $v.httpRoute.besideIngress) -}}
 {{- $problems = append $problems "ingress and httpRoute are both enabled, which publishes the server twice: choose one, or set httpRoute.besideIngress while you move from one to the other" -}}
