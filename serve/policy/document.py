@@ -105,8 +105,8 @@ class Policy(BaseModel):
                 f"profiles: {DEFAULT!r} is the name of the rule for requests without exit; "
                 "give the profile another one"
             )
-        if not isinstance(self.default, Rule) and _name(self.default) not in self.profiles:
-            raise ValueError(_no_profile(_name(self.default), self.profiles))
+        if not isinstance(self.default, Rule) and profile_name(self.default) not in self.profiles:
+            raise ValueError(_no_profile(profile_name(self.default), self.profiles))
         return self
 
     def rule_for(self, choice: ExitChoice | None) -> ExitRule:
@@ -127,7 +127,9 @@ class Policy(BaseModel):
             raise OverrideForbidden(
                 f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
             )
-        return self._limited(choice if isinstance(choice, Rule) else self._profile(_name(choice)))
+        return self._limited(
+            choice if isinstance(choice, Rule) else self._profile(profile_name(choice))
+        )
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
@@ -173,7 +175,7 @@ class Policy(BaseModel):
         return rule.model_copy(update={"min_layer": min_layer, "max_layer": high})
 
 
-def _name(choice: str | ProfileChoice) -> str:
+def profile_name(choice: str | ProfileChoice) -> str:
     return choice if isinstance(choice, str) else choice.profile
 
 
