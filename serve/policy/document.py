@@ -176,6 +176,7 @@ class Policy(BaseModel):
 
 
 def profile_name(choice: str | ProfileChoice) -> str:
+    """Return the name of a chosen profile, however it is spelled."""
     return choice if isinstance(choice, str) else choice.profile
 
 

@@ -118,7 +118,7 @@ def test_bad_requests_never_harm_good_ones(start_server: StartServer) -> None:
         {"inputs": "w1", "exit": {"rule": "patience", "patience": 10**30}},
         {"inputs": "w1", "exit": {"rule": "layer", "layer": 99}},
         {"inputs": "w1", "timeout_ms": 1e-9, "top_k": 0},
-        {"inputs": "w1", "exit": {"rule": "entropy", "threshold": 10**30}},
+        {"inputs": "w1", "exit": {"rule": "confidence", "threshold": 10**30}},
     ]
 
     def bad(seed: int) -> None:
