@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from export import source, subset
-from export.chain.parts import Part, parts_of
 from export.chain.stages import Span, spans
 from export.errors import ExportFailed
 from models.checkpoints import Loaded, UnusableCheckpoint, load
@@ -50,12 +49,7 @@ class Export:
     @property
     def num_steps(self) -> int:
         """How often `export.bundle.write` reports."""
-        return len(self.parts) + len(self.precisions)
-
-    @property
-    def parts(self) -> list[Part]:
-        """The graphs to write."""
-        return parts_of(self.model, self.spans)
+        return len(self.spans) + len(self.precisions)
 
 
 def plan(
@@ -79,8 +73,6 @@ def plan(
     """
     loaded = _load(folder, layers, last_ramp)
     model = loaded.model
-    if model.backbone.shared and "fp16" in precisions:
-        raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
     stated = (folder / source.POLICY).is_file()

@@ -1,4 +1,4 @@
-"""Is the bundle the model? All that every exit says, through the serving code, against PyTorch."""
+"""Compares the outputs of every exit, through the serving code, with the PyTorch model."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import Parity, Precision
 from serve.engine.runner import Runner
-from serve.runtime.shared_layers import SharedLayers
 
 # What int8 and fp16 cost is measured and recorded, not bounded; it must only be finite.
 _FINITE = float(np.finfo(np.float32).max)
@@ -40,15 +39,14 @@ class ExitGap(NamedTuple):
 
 
 def compare(
-    runner: Runner | SharedLayers,
+    runner: Runner,
     model: MultiExitModel,
     spans: Iterable[Span],
     batches: Iterable[Batch],
 ) -> list[ExitGap]:
     """Run batches through both, dropping and reordering rows between segments.
 
-    Padding shrinks with the rows that are left, as it does while serving. Through shared layers
-    rows run with others that are at other depths.
+    Padding shrinks with the rows that are left, as it does while serving.
 
     Args:
         runner: the bundle's graphs of one precision.

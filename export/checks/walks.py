@@ -1,4 +1,4 @@
-"""A batch on its way through a bundle's graphs, with rows that leave, change places and meet."""
+"""Runs a batch through a bundle's graphs, with rows that leave and change places."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.checks.samples import Batch
-from serve.engine.runner import Hidden, Runner
-from serve.runtime.shared_layers import SharedLayers
+from serve.engine.runner import Runner
 
 Rows = NDArray[np.int64]  # (n,) numbers of rows in a batch
 
 
 class Reading(NamedTuple):
-    """What an exit says of some rows of a batch.
+    """The outputs of an exit for some rows of a batch.
 
     Attributes:
         exit_index: which exit, counted from 0.
@@ -29,66 +28,23 @@ class Reading(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
 
 
-def walk(runner: Runner | SharedLayers, batch: Batch, seed: int) -> Iterator[Reading]:
-    """Run a batch through, as rows run while serving, and yield what every exit says.
+def walk(runner: Runner, batch: Batch, seed: int) -> Iterator[Reading]:
+    """Run a batch as rows run while serving, and yield the outputs of every exit.
 
-    Between two layers rows are reordered and one is dropped; padding shrinks with those left.
+    Between two segments rows are reordered and one is dropped. Padding shrinks with the rows left.
     """
     generator = np.random.default_rng(seed)
-    if isinstance(runner, SharedLayers):
-        return _walk_together(runner, batch, generator)
-    return _walk_down(runner, batch, generator)
-
-
-def _walk_down(chain: Runner, batch: Batch, generator: np.random.Generator) -> Iterator[Reading]:
     rows = np.arange(len(batch.input_ids))
-    step = chain.start(*batch)
+    step = runner.start(*batch)
     yield Reading(0, rows, step.logits, step.uncertainty)
-    for index in range(1, len(chain)):
+    for index in range(1, len(runner)):
         keep = generator.permutation(len(rows))[: max(1, len(rows) - 1)]
         rows = rows[keep]
-        step = chain.advance(index, step.hidden, keep, _mask(batch, rows))
+        step = runner.advance(index, step.hidden, keep, _mask(batch, rows))
         yield Reading(index, rows, step.logits, step.uncertainty)
-
-
-def _walk_together(
-    layers: SharedLayers, batch: Batch, generator: np.random.Generator
-) -> Iterator[Reading]:
-    """Let two rows at a time start, and run with those that are deeper already."""
-    waiting = generator.permutation(len(batch.input_ids))
-    rows, depths = waiting[:0], waiting[:0]
-    hidden: Hidden = None
-    while len(waiting) or len(rows):
-        keep = generator.permutation(len(rows))[: max(2, len(rows) - 1)]
-        fresh, waiting = waiting[:2], waiting[2:]
-        parts = [(hidden, keep, _width(batch, rows[keep]))] if len(keep) else []
-        parts += [_embedded(layers, batch, fresh)] if len(fresh) else []
-        rows, depths = np.append(rows[keep], fresh), np.append(depths[keep], 0 * fresh)
-        step = layers.advance_mixed(
-            depths, layers.join(parts), np.arange(len(rows)), _mask(batch, rows)
-        )
-        depths += 1
-        for index, layer in enumerate(layers.exits):
-            here = depths == layer
-            if here.any():
-                unsure = step.uncertainty
-                unsure = None if unsure is None else unsure[here]
-                yield Reading(index, rows[here], step.logits[here], unsure)
-        stay = depths < len(layers)
-        hidden, rows, depths = step.hidden[stay], rows[stay], depths[stay]
-
-
-def _embedded(layers: SharedLayers, batch: Batch, rows: Rows) -> tuple[Hidden, Rows, int]:
-    """Return rows before layer 1 as a part to be joined."""
-    tokens = _width(batch, rows)
-    step = layers.start(*(np.ascontiguousarray(array[rows, :tokens]) for array in batch))
-    return step.hidden, np.arange(len(rows)), tokens
 
 
 def _mask(batch: Batch, rows: Rows) -> NDArray[np.int64]:
     """Return the rows' attention mask, as wide as the longest of them."""
-    return np.ascontiguousarray(batch.attention_mask[rows, : _width(batch, rows)])
-
-
-def _width(batch: Batch, rows: Rows) -> int:
-    return int(batch.attention_mask[rows].sum(axis=1).max())
+    width = int(batch.attention_mask[rows].sum(axis=1).max())
+    return np.ascontiguousarray(batch.attention_mask[rows, :width])

@@ -8,7 +8,6 @@ from serve.errors import InvalidRequest
 from serve.rules import LearnedRule
 from serve.runtime.placement import Placement, build_runner
 from serve.runtime.process_memory import give_back_memory
-from serve.runtime.shared_layers import SharedLayers
 
 AUTO = "auto"
 
@@ -39,11 +38,6 @@ def choose_exits(
     if wish != AUTO:
         return _named(wish, bundle)
     manifest, recording = bundle.manifest, bundle.recording
-    if manifest.layers == "shared":
-        raise InvalidRequest(
-            f"--active-exits auto: the layers of {bundle.name} are one, and rows at any depth run "
-            "together; name the layers"
-        )
     default = manifest.policy.rule_for(None)
     if isinstance(default, LearnedRule):
         raise InvalidRequest(
@@ -76,7 +70,6 @@ def _measure(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> ExitCosts:
     chain = build_runner(bundle, placement, num_threads, gpu_memory_gb)
-    assert not isinstance(chain, SharedLayers), "refused before it was loaded"
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
     shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)

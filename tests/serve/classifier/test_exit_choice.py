@@ -116,13 +116,9 @@ def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
 
 
-def test_auto_is_refused_where_all_layers_are_one_whether_there_is_a_recording_or_not(
-    tmp_path: Path,
-) -> None:
-    albert = load_bundle(write_task_bundle(tmp_path, Kind("single_label", shared=True)))
-    assert albert.recording is None
-    with pytest.raises(InvalidRequest, match=r"auto: the layers of .* are one"):
-        choose_exits("auto", albert, Placement("cpu", "fp32"), 1)
+def test_auto_chooses_where_all_layers_are_one(shared_bundle: Bundle) -> None:
+    chosen = choose_exits("auto", shared_bundle, Placement("cpu", "fp32"), 1)
+    assert chosen[-1] == DEPTH
 
 
 def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
