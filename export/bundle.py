@@ -4,15 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from export.card import card
-from export.chain.parts import Part
-from export.chain.segments import variant
+from export.chain.segments import build_segment, variant
+from export.chain.weights import WeightsFile
 from export.checks import parity, samples
 from export.files import (
     copy_recording,
-    graph_path,
     hashes,
+    joined_path,
+    save_joined,
     save_segment,
+    segment_path,
     sizes_of,
+    weights_path,
     write_model_files,
 )
 from export.manifest import describe
@@ -43,9 +46,7 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
     """
     out = out.resolve()
     with staged(out) as folder:
-        for part in export.parts:
-            report(part.name)
-            _write_part(export, part, folder)
+        _write_graphs(export, folder, report)
         write_model_files(export.folder, export.tokenizer, folder)
         if export.whole:
             copy_recording(export.folder, folder, export.kept)
@@ -56,11 +57,17 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
         return _write_manifest(export, measured, folder)
 
 
-def _write_part(export: Export, part: Part, folder: Path) -> None:
-    graph = part.build()
+def _write_graphs(export: Export, folder: Path, report: Report) -> None:
+    weights = {p: WeightsFile(folder / weights_path(p)) for p in export.precisions}
+    for span in export.spans:
+        report(f"exit {span.exit_layer}")
+        segment = build_segment(export.model, span)
+        for precision in export.precisions:
+            path = folder / segment_path(precision, span.exit_layer)
+            save_segment(variant(segment, precision), path, weights[precision])
     for precision in export.precisions:
-        path = folder / graph_path(precision, part.stem)
-        save_segment(variant(graph, precision), path)
+        segments = [folder / segment_path(precision, span.exit_layer) for span in export.spans]
+        save_joined(segments, folder / joined_path(precision))
 
 
 def _write_manifest(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:

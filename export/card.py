@@ -17,12 +17,11 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
     """
     source = manifest.source
     exits = ", ".join(map(str, manifest.exit_layers))
-    sharing = ", which share one set of weights" if manifest.layers == "shared" else ""
     lines = [
         f"# {name}",
         "",
         f"An Offramp bundle of `{source.model}`{_origin(manifest)}: "
-        f"{manifest.num_layers} layers of width {manifest.width}{sharing}, "
+        f"{manifest.num_layers} layers of width {manifest.width}, "
         f"exits after layers {exits}, up to {manifest.max_tokens} tokens.",
         f"Task: {manifest.task}. Labels: {', '.join(manifest.labels)}.",
         *_original_rule(manifest),

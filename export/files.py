@@ -1,36 +1,43 @@
-"""The bundle's files: graphs, tokenizer, recording, hashes, sizes."""
+"""The bundle's files: graphs and weights, copies from the model folder, hashes."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
+from export.chain.joined import join_segments
+from export.chain.weights import WeightsFile
 from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
-from serve.bundle.manifest import Manifest
+from serve.bundle.manifest import WEIGHTS, Manifest
 from serve.bundle.recording import RECORDING
-
-# A protobuf message holds at most 2 GiB. Larger weights go into a file beside the graph.
-MAX_INLINE_BYTES = 1_500_000_000
 
 
 def segment_path(precision: str, exit_layer: int) -> str:
     """Return a segment's path inside the bundle."""
-    return graph_path(precision, f"{exit_layer:02d}")
+    return f"segments/{precision}/{exit_layer:02d}.onnx"
 
 
-def graph_path(precision: str, stem: str) -> str:
-    """Return the path of any graph of a variant inside the bundle."""
-    return f"segments/{precision}/{stem}.onnx"
+def joined_path(precision: str) -> str:
+    """Return the path of a variant's joined graph inside the bundle."""
+    return f"segments/{precision}/joined.onnx"
 
 
-def save_segment(model: ir.Model, path: Path, max_inline_bytes: int = MAX_INLINE_BYTES) -> None:
-    """Write a segment; weights too large for one file go into `NN.onnx.data`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    weights = (value.const_value for value in model.graph.initializers.values())
-    large = sum(tensor.nbytes for tensor in weights if tensor is not None) > max_inline_bytes
-    ir.save(model, path, external_data=f"{path.name}.data" if large else None)
+def weights_path(precision: str) -> str:
+    """Return the path of a variant's weights inside the bundle."""
+    return f"segments/{precision}/{WEIGHTS}"
+
+
+def save_segment(model: ir.Model, path: Path, weights: WeightsFile) -> None:
+    """Write a segment, and its weights into the variant's file."""
+    weights.take_in(model)
+    ir.save(model, path)
+
+
+def save_joined(segments: Iterable[Path], path: Path) -> None:
+    """Join segments that have been written; the new graph refers to the same weights."""
+    ir.save(join_segments([ir.load(segment) for segment in segments]), path)
 
 
 def write_model_files(model_folder: Path, tokenizer: str, folder: Path) -> None:
@@ -61,6 +68,6 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def sizes_of(folder: Path, manifest: Manifest) -> dict[str, int]:
-    """Return the size of each variant's graphs in bytes."""
-    files = {p: (folder / "segments" / p).rglob("*.onnx*") for p in manifest.variants}
+    """Return how many bytes the graphs and the weights of each variant take."""
+    files = {p: (folder / "segments" / p).iterdir() for p in manifest.variants}
     return {p: sum(path.stat().st_size for path in paths) for p, paths in files.items()}

@@ -6,24 +6,18 @@ import torch
 import transformers
 
 from export.chain.segments import segment_inputs
-from export.chain.shared_layers import EMBED, LAYER, head_stem
-from export.checks.contract import LATER_INPUTS, Port, embed_inputs, head_outputs, segment_outputs
-from export.files import graph_path, segment_path
+from export.checks.contract import Port, segment_outputs
+from export.files import joined_path, segment_path, weights_path
 from export.model_folder import max_tokens
 from export.plan import Export
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.bundle.manifest import (
-    HIDDEN_OUT,
-    POOLED,
     Exit,
-    Graph,
     Head,
-    HeadGraph,
     Manifest,
     Parity,
     Precision,
     Segment,
-    SharedGraphs,
     Source,
     Variant,
 )
@@ -43,7 +37,6 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
         task=model.exit_config.task,
         labels=tuple(model.labels),
         learned=model.traits.learned,
-        layers="shared" if model.backbone.shared else "own",
         exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
         width=model.config.hidden_size,
         max_tokens=max_tokens(export.folder, model),
@@ -72,8 +65,6 @@ def _head(config: AnyHeadConfig) -> Head:
 
 
 def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
-    if export.model.backbone.shared:
-        return Variant(shared=_shared_graphs(export, precision), parity=parity)
     return Variant(
         segments=tuple(
             Segment(
@@ -84,31 +75,9 @@ def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
             )
             for span in export.spans
         ),
+        joined=joined_path(precision),
+        weights=weights_path(precision),
         parity=parity,
-    )
-
-
-def _shared_graphs(export: Export, precision: Precision) -> SharedGraphs:
-    inputs = embed_inputs(export.model.backbone.has_token_types)
-    return SharedGraphs(
-        embed=Graph(
-            file=graph_path(precision, EMBED),
-            inputs=_names(inputs),
-            outputs=(HIDDEN_OUT,),
-        ),
-        layer=Graph(
-            file=graph_path(precision, LAYER),
-            inputs=_names(LATER_INPUTS),
-            outputs=(HIDDEN_OUT, POOLED),
-        ),
-        heads=tuple(
-            HeadGraph(
-                file=graph_path(precision, head_stem(span.exit_layer)),
-                exit_layer=span.exit_layer,
-                outputs=_names(head_outputs(export.model.traits)),
-            )
-            for span in export.spans
-        ),
     )
 
 

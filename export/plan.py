@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from export.chain.parts import Part, parts_of
 from export.chain.stages import Span, spans
 from export.errors import ExportFailed
 from export.exit_subset import fitting_calibration, fitting_policy
@@ -50,13 +49,8 @@ class Export:
 
     @property
     def num_steps(self) -> int:
-        """Number of steps that `export.bundle.write` reports."""
-        return len(self.parts) + len(self.precisions)
-
-    @property
-    def parts(self) -> list[Part]:
-        """The graphs to write."""
-        return parts_of(self.model, self.spans)
+        """How often `export.bundle.write` reports."""
+        return len(self.spans) + len(self.precisions)
 
 
 def plan(
@@ -80,8 +74,6 @@ def plan(
     """
     loaded = _load(folder, layers, last_ramp)
     model = loaded.model
-    if model.backbone.shared and "fp16" in precisions:
-        raise ExportFailed("models whose layers share weights run on CPUs only: there is no fp16")
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
     stated = (folder / POLICY).is_file()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from loadtest.feeds import Feeds, Shape, feeds_of
 from loadtest.one_graph_session import OneGraph
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
-from serve.engine.runner import ASKED, Gaps
 from serve.runtime.cpu_runner import CpuRunner
 
 # A pool that has just worked may keep its threads spinning for some 40 ms, or longer where they
@@ -63,9 +62,8 @@ class Finding(NamedTuple):
         segments_ms: median time of all segments for rows that are to leave at the last exit; those
             before it are not asked. As the one graph, after others of its kind: where the last
             cache is shared with strangers, what has not run for a millisecond must be fetched anew.
-        asked_ms: the same with every exit asked: of a row that is alone in passing, as when it
-            surely stays at each (`serve.engine.runner.PassingRunner`), of several by the host.
-        by_host_ms: the same with every exit asked by the host, one call each.
+        asked_ms: the same with every exit asked, one call a segment.
+        by_host_ms: the same as `asked_ms`.
         fp32_ms: as `segments_ms`, of the fp32 segments; None if they are not beside another
             variant.
         ratio: time of the segments as a multiple of the one graph's with its last head alone, the
@@ -126,11 +124,10 @@ def race(
     feeds, clock = feeds_of(shape, vocabulary), contenders.clock
     generator = np.random.default_rng(0)
     by_host: Timer = partial(_time_chain, contenders.chain, feeds, clock)
-    asked: Timer = partial(_time_asked, contenders.chain, feeds, clock)
     timers: dict[str, list[Timer]] = {
         "segments": [partial(_time_unasked, contenders.chain, feeds, clock)],
         "leaving": [partial(_time_leaving, contenders.chain, feeds, clock, generator)],
-        "asked": [asked if shape.rows == 1 else by_host],
+        "asked": [by_host],
         "by_host": [by_host],
         "one_graph": [partial(_time_one, graph, feeds, clock) for graph in contenders.one_graphs],
         "every_head": [partial(_time_one, graph, feeds, clock) for graph in contenders.every_head],
@@ -206,9 +203,7 @@ def _time_one(one_graph: OneGraph, feeds: Feeds, clock: Clock) -> list[float]:
 
 def _time_unasked(chain: CpuRunner, feeds: Feeds, clock: Clock) -> list[float]:
     """Return the seconds that rows take which are to leave at the last exit."""
-    gaps = np.full(len(chain), np.inf, np.float32)
-    gaps[-1] = 0
-    return [_time_passing(chain, feeds, gaps, clock)]
+    return [_time_until(chain, feeds, len(chain) - 1, clock)]
 
 
 def _time_leaving(
@@ -220,21 +215,13 @@ def _time_leaving(
     """
     times_s = [0.0] * len(chain)
     for last in generator.permutation(len(chain)).tolist():
-        gaps = np.where(np.arange(len(chain)) < last, np.inf, 0).astype(np.float32)
-        times_s[last] = _time_passing(chain, feeds, gaps, clock)
+        times_s[last] = _time_until(chain, feeds, last, clock)
     return times_s
 
 
-def _time_asked(chain: CpuRunner, feeds: Feeds, clock: Clock) -> list[float]:
-    """Return the seconds that a row takes which stays at every exit."""
-    gaps = np.full(len(chain), ASKED)
-    gaps[-1] = 0
-    return [_time_passing(chain, feeds, gaps, clock)]
-
-
-def _time_passing(chain: CpuRunner, feeds: Feeds, gaps: Gaps, clock: Clock) -> float:
+def _time_until(chain: CpuRunner, feeds: Feeds, exit_index: int, clock: Clock) -> float:
     start = clock()
-    chain.start(feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS], gaps)
+    chain.start(feeds[INPUT_IDS], feeds[ATTENTION_MASK], feeds[TOKEN_TYPE_IDS], exit_index)
     return clock() - start
 
 

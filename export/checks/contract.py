@@ -13,7 +13,6 @@ from serve.bundle.manifest import (
     INPUT_IDS,
     KEEP,
     LOGITS,
-    POOLED,
     TOKEN_TYPE_IDS,
     UNCERTAINTY,
 )
@@ -41,40 +40,21 @@ CHOSEN = Port(KEEP, ir.DataType.INT64, (ROWS,))
 COMPACTED = Port("compacted", ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
 
 LATER_INPUTS = (CARRIED, CHOSEN, MASK)
-PASSED_ON = Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
+_PASSED_ON = Port(HIDDEN_OUT, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
 _LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, LABELS))
 _TOKEN_LOGITS = Port(LOGITS, ir.DataType.FLOAT, (ROWS, TOKENS, LABELS))
 _UNCERTAINTY = Port(UNCERTAINTY, ir.DataType.FLOAT, (ROWS,))
 
-# Shared layers: what the layer gives the heads.
-_POOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, WIDTH))
-_UNPOOLED = Port(POOLED, ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
-
-
-def head_outputs(traits: Traits) -> tuple[Port, ...]:
-    """Return what a head of this model gives."""
-    logits = _TOKEN_LOGITS if traits.task == "token" else _LOGITS
-    return (logits, _UNCERTAINTY) if traits.learned else (logits,)
-
 
 def segment_outputs(traits: Traits) -> tuple[Port, ...]:
-    """Return what a segment of this model gives: hidden states, then what its head says."""
-    return (PASSED_ON, *head_outputs(traits))
-
-
-def to_heads(traits: Traits) -> Port:
-    """Return what the layer that all layers are gives the heads of this model."""
-    return _UNPOOLED if traits.task == "token" else _POOLED
+    """Return the outputs of a segment of this model: hidden states, then those of its head."""
+    logits = _TOKEN_LOGITS if traits.task == "token" else _LOGITS
+    return (_PASSED_ON, logits, _UNCERTAINTY) if traits.learned else (_PASSED_ON, logits)
 
 
 def first_inputs(token_types: bool) -> tuple[Port, ...]:
     """Return the first segment's inputs."""
     return (_IDS, MASK, _TOKEN_TYPES) if token_types else (_IDS, MASK)
-
-
-def embed_inputs(token_types: bool) -> tuple[Port, ...]:
-    """Return what the embeddings of shared layers take."""
-    return (_IDS, _TOKEN_TYPES) if token_types else (_IDS,)
 
 
 def check_contract(

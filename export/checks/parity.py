@@ -1,4 +1,4 @@
-"""Is the bundle the model? All that every exit says, through the serving code, against PyTorch."""
+"""Compares the outputs of every exit, through the serving code, with the PyTorch model."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -46,8 +46,7 @@ def compare(
 ) -> list[ExitGap]:
     """Run batches through both, dropping and reordering rows between segments.
 
-    Padding shrinks with the rows that are left, as it does while serving. Through shared layers
-    rows run with others that are at other depths.
+    Padding shrinks with the rows that are left, as it does while serving.
 
     Args:
         runner: the bundle's graphs of one precision.

@@ -1,4 +1,4 @@
-"""A batch on its way through a bundle's graphs, with rows that leave, change places and meet."""
+"""Runs a batch through a bundle's graphs, with rows that leave and change places."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ Rows = NDArray[np.int64]  # (n,) numbers of rows in a batch
 
 
 class Reading(NamedTuple):
-    """What an exit says of some rows of a batch.
+    """The outputs of an exit for some rows of a batch.
 
     Attributes:
         exit_index: which exit, counted from 0.
@@ -29,31 +29,22 @@ class Reading(NamedTuple):
 
 
 def walk(runner: ModelRunner, batch: Batch, seed: int) -> Iterator[Reading]:
-    """Run a batch through, as rows run while serving, and yield what every exit says.
+    """Run a batch as rows run while serving, and yield the outputs of every exit.
 
-    Between two layers rows are reordered and one is dropped; padding shrinks with those left.
+    Between two segments rows are reordered and one is dropped. Padding shrinks with the rows left.
     """
     generator = np.random.default_rng(seed)
-    return _walk_down(runner, batch, generator)
-
-
-def _walk_down(
-    chain: ModelRunner, batch: Batch, generator: np.random.Generator
-) -> Iterator[Reading]:
     rows = np.arange(len(batch.input_ids))
-    step = chain.start(*batch)
+    step = runner.start(*batch)
     yield Reading(0, rows, step.logits, step.uncertainty)
-    for index in range(1, len(chain)):
+    for index in range(1, len(runner)):
         keep = generator.permutation(len(rows))[: max(1, len(rows) - 1)]
         rows = rows[keep]
-        step = chain.advance(index, step.hidden, keep, _mask(batch, rows))
+        step = runner.advance(index, step.hidden, keep, _mask(batch, rows))
         yield Reading(index, rows, step.logits, step.uncertainty)
 
 
 def _mask(batch: Batch, rows: Rows) -> NDArray[np.int64]:
     """Return the rows' attention mask, as wide as the longest of them."""
-    return np.ascontiguousarray(batch.attention_mask[rows, : _width(batch, rows)])
-
-
-def _width(batch: Batch, rows: Rows) -> int:
-    return int(batch.attention_mask[rows].sum(axis=1).max())
+    width = int(batch.attention_mask[rows].sum(axis=1).max())
+    return np.ascontiguousarray(batch.attention_mask[rows, :width])

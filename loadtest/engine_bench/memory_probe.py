@@ -55,7 +55,7 @@ def probe(folder: Path, precision: Any, requests: int, num_threads: int) -> dict
             for rows in _batches(draw, mark - done, bundle.manifest, vocabulary):
                 driver.run(rows, _IN_FLIGHT)
             resident.append((mark, resident_mb()))
-    weights = sum(path.stat().st_size for path in bundle.segment_paths(precision)) / 1e6
+    weights = bundle.weights_path(precision).stat().st_size / 1e6
     return {"weights_mb": weights, "resident_mb": resident, "peak_mb": resident_mb("VmHWM")}
 
 

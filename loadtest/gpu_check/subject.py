@@ -13,9 +13,8 @@ from serve.bundle.manifest import Precision
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner, OpenSession
-from serve.runtime.ort_session import session_options
+from serve.runtime.ort_session import open_session, session_options
 from serve.runtime.placement import Device
-from serve.runtime.sessions import open_session
 
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]

@@ -72,14 +72,16 @@ class Bundle:
         return self.folder / TOKENIZER
 
     def segment_paths(self, precision: Precision) -> list[Path]:
-        """Return the segments' files of one precision, first to last.
-
-        Raises:
-            InvalidBundle: the layers are shared, so that there are no segments.
-        """
-        if self.manifest.layers == "shared":
-            raise InvalidBundle(f"bundle {self.name} has no segments: its layers share weights")
+        """Return the segments' files of one precision, first to last."""
         return [self.folder / s.file for s in self.manifest.variants[precision].segments]
+
+    def joined_path(self, precision: Precision) -> Path:
+        """Return the file of one precision's joined graph."""
+        return self.folder / self.manifest.variants[precision].joined
+
+    def weights_path(self, precision: Precision) -> Path:
+        """Return the file of one precision's weights."""
+        return self.folder / self.manifest.variants[precision].weights
 
 
 def load_bundle(folder: str | Path) -> Bundle:

@@ -8,7 +8,7 @@ from serve.policy.document import Policy
 from serve.rules import ExitRule
 from serve.rules.traits import Task, Traits
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 
 Precision = Literal["fp32", "int8", "fp16"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -19,8 +19,16 @@ HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
 UNCERTAINTY = "uncertainty"
 # Not `hidden` again: in an ONNX graph no output may bear an input's name.
 HIDDEN_OUT = "hidden_out"
-# What the heads of shared layers read: the hidden states pooled over the tokens.
-POOLED = "pooled"
+# Inputs of the joined graph beside those of the segments: the first segment to run, and the one
+# whose exit ends the run, both counted from 0.
+FIRST, UNTIL = "first", "until"
+# The name of every variant's file of weights.
+WEIGHTS = "weights.bin"
+
+
+def hidden_after(segment: int) -> str:
+    """Return the joined graph's output of hidden states after a segment, counted from 0."""
+    return f"hidden_after_{segment}"
 
 
 class _Frozen(BaseModel):
@@ -67,15 +75,7 @@ class TrainedFor(_Frozen):
     rule: ExitRule | None = None
 
 
-class Graph(_Frozen):
-    """One ONNX file: its path inside the bundle, and its inputs and outputs in order."""
-
-    file: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-
-class Segment(Graph):
+class Segment(_Frozen):
     """One ONNX graph, from the exit before to its own.
 
     Attributes:
@@ -83,36 +83,14 @@ class Segment(Graph):
         exit_layer: transformer layers executed once this segment has run.
         inputs: the first segment takes input_ids, attention_mask and, if the model has
             them, token_type_ids; a later one takes hidden, keep and attention_mask.
-        outputs: hidden_out, the next segment's hidden, and what the head says: logits and, if
-            it has learned it, uncertainty.
+        outputs: hidden_out, which is the next segment's hidden, and the head's outputs: logits
+            and, if the head has learned it, uncertainty.
     """
 
+    file: str
     exit_layer: PositiveInt
+    inputs: tuple[str, ...]
     outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
-
-
-class HeadGraph(Graph):
-    """The exit head after one layer: from pooled to logits and, if learned, uncertainty."""
-
-    exit_layer: PositiveInt
-    inputs: tuple[str, ...] = (POOLED,)
-    outputs: tuple[str, ...] = (LOGITS,)
-
-
-class SharedGraphs(_Frozen):
-    """The graphs of a model whose layers are one layer, run again and again.
-
-    Attributes:
-        embed: from input_ids and, if the model has them, token_type_ids to hidden_out, the
-            hidden states before layer 1.
-        layer: from hidden, keep and attention_mask to hidden_out and pooled; of token
-            classification, pooled is what the heads read of every token, (rows, tokens, width).
-        heads: one per exit, ascending.
-    """
-
-    embed: Graph
-    layer: Graph
-    heads: tuple[HeadGraph, ...]
 
 
 class Parity(_Frozen):
@@ -133,25 +111,22 @@ class Variant(_Frozen):
     """The graphs of one precision, and their parity.
 
     Attributes:
-        segments: first to last; none if the layers are shared.
-        shared: the graphs instead of segments if the layers are shared.
+        segments: first to last.
+        joined: path of the graph that holds all segments, for one session on a CPU. Its inputs are
+            those of the segments, first and until; its outputs are the heads' outputs, of the head
+            at until only, and `hidden_after` each segment but the last.
+        weights: path of the file that holds the weights of all these graphs.
     """
 
-    segments: tuple[Segment, ...] = ()
-    shared: SharedGraphs | None = None
+    segments: tuple[Segment, ...]
+    joined: str
+    weights: str
     parity: Parity
 
     @property
-    def heads(self) -> tuple[Segment, ...] | tuple[HeadGraph, ...]:
-        """The graphs that end in an exit head, first to last."""
-        return self.shared.heads if self.shared else self.segments
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        """All graphs, in the order in which a row first meets them."""
-        if self.shared:
-            return (self.shared.embed, self.shared.layer, *self.shared.heads)
-        return self.segments
+    def paths(self) -> tuple[str, ...]:
+        """All files of the variant."""
+        return (*(segment.file for segment in self.segments), self.joined, self.weights)
 
 
 class Source(_Frozen):
@@ -167,7 +142,6 @@ class Manifest(_Frozen):
     """Everything the server needs to know of a bundle besides the files it names.
 
     Attributes:
-        layers: whether every layer has weights of its own, or all share one set (ALBERT).
         exits: ascending; the last one's layer is the model's depth.
         labels: label names by id.
         max_tokens: longest input, special tokens included.
@@ -178,10 +152,9 @@ class Manifest(_Frozen):
         files: sha256 of every other file in the bundle, by path.
     """
 
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     task: Task = "single_label"
     labels: tuple[str, ...] = Field(min_length=1)
-    layers: Literal["own", "shared"] = "own"
     exits: tuple[Exit, ...] = Field(min_length=1)
     width: PositiveInt
     max_tokens: PositiveInt
@@ -234,19 +207,15 @@ class Manifest(_Frozen):
             raise ValueError("task token, and no other, needs head.pooling 'tokens'")
 
     def _check_variant(self, place: str, variant: Variant) -> None:
-        shared = self.layers == "shared"
-        if shared != (variant.shared is not None) or shared == bool(variant.segments):
-            wanted = "shared and no segments" if shared else "segments and not shared"
-            raise ValueError(f"{place}: where layers is {self.layers!r} it must have {wanted}")
-        kind, layers = "heads" if shared else "segments", self.exit_layers
-        found = tuple(head.exit_layer for head in variant.heads)
-        if found != layers:
+        found = tuple(segment.exit_layer for segment in variant.segments)
+        if found != self.exit_layers:
             raise ValueError(
-                f"{place} has {kind} for layers {list(found)}, but the exits are at {list(layers)}"
+                f"{place} has segments for layers {list(found)}, but the exits are at "
+                f"{list(self.exit_layers)}"
             )
-        silent = [head.file for head in variant.heads if UNCERTAINTY not in head.outputs]
+        silent = [s.file for s in variant.segments if UNCERTAINTY not in s.outputs]
         if self.learned and silent:
             raise ValueError(f"{place}: {silent[0]} gives no uncertainty, though learned is true")
-        unlisted = [graph.file for graph in variant.graphs if graph.file not in self.files]
+        unlisted = [path for path in variant.paths if path not in self.files]
         if unlisted:
             raise ValueError(f"{place}: no sha256 for {unlisted[0]}")

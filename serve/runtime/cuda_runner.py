@@ -1,9 +1,9 @@
-"""A bundle's segments on a GPU: hidden states stay there, what heads say comes to the host."""
+"""A bundle's segments on a GPU: hidden states stay there, the heads' outputs come to the host."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -19,9 +19,9 @@ from serve.bundle.manifest import (
     TOKEN_TYPE_IDS,
     Precision,
 )
-from serve.engine.batch import arange as places
+from serve.engine.batch import arange
 from serve.engine.runner import Hidden, Ids, StepOutput
-from serve.runtime.cpu_runner import active_segments, runs_between, said_by_heads
+from serve.runtime.cpu_runner import active_segments, head_outputs, runs_between
 
 GRAPHS = Path(__file__).parent / "graphs"
 # Names in the graphs there; `export.chain.join_graph` writes them.
@@ -37,18 +37,15 @@ _ELEMENTS: dict[str, type[np.floating[Any]]] = {
 
 
 class CudaRunner:
-    """A `serve.engine.runner.Runner` whose hidden states are `OrtValue`s on the device.
+    """A `serve.engine.runner.ModelRunner` whose hidden states are `OrtValue`s on the device.
 
-    Neighbouring segments run back to back where the exit between them is not active: their runs
-    are queued on one stream, and the host waits only for the logits at the end.
+    The segments of one run are queued on one stream, and the host waits only for the logits at the
+    end. Heads between them run too, and their outputs are not read.
 
     Attributes:
-        shared: no: each segment has weights of its own.
         precision: the variant.
         device: where segments run and hidden states lie, as ONNX Runtime calls it.
     """
-
-    shared: Literal[False] = False
 
     def __init__(
         self, bundle: Bundle, precision: Precision, device: str, open_session: OpenSession
@@ -64,8 +61,8 @@ class CudaRunner:
         self.precision = precision
         self.device = device
         self._token_types = bundle.manifest.token_types
-        paths, said = bundle.segment_paths(precision), said_by_heads(bundle.manifest)
-        self._segments = [_Bound(open_session(path), device, said) for path in paths]
+        paths, outputs = bundle.segment_paths(precision), head_outputs(bundle.manifest)
+        self._segments = [_Bound(open_session(path), device, outputs) for path in paths]
         self._runs = runs_between(active_segments(bundle.manifest, precision))
         self._joiner = _Joiner(open_session, precision, bundle.manifest.width, device)
         self._uploads = _Uploads(device)
@@ -92,7 +89,7 @@ class CudaRunner:
         }
         if self._token_types:
             inputs[TOKEN_TYPE_IDS] = _on_device(token_type_ids, self.device)
-        return self._run(range(self._runs[until].stop), inputs)
+        return self._run(0, until, inputs)
 
     def advance(
         self,
@@ -107,28 +104,28 @@ class CudaRunner:
             KEEP: self._uploads.keep(keep),
             ATTENTION_MASK: self._uploads.mask(attention_mask),
         }
-        last = self._runs[index if until is None else until]
-        return self._run(range(self._runs[index].start, last.stop), inputs)
+        return self._run(index, index if until is None else until, inputs)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._joiner.join(parts)
 
-    def _run(self, indices: range, inputs: _Inputs) -> StepOutput:
-        """Run neighbouring segments on the same rows; only the last one's exit is asked."""
-        *inner, last = (self._segments[index] for index in indices)
+    def _run(self, index: int, until: int, inputs: _Inputs) -> StepOutput:
+        """Run the segments between two active exits on the same rows."""
+        stop = self._runs[until].stop
+        *inner, last = self._segments[self._runs[index].start : stop]
         if inner:
             mask = inputs[ATTENTION_MASK]
-            every_row = self._uploads.keep(places(mask.shape()[0]))
+            every_row = self._uploads.keep(arange(mask.shape()[0]))
             same_rows = {ATTENTION_MASK: mask, KEEP: every_row}
             for segment in inner:
                 inputs = {HIDDEN: segment.pass_on(inputs), **same_rows}
-        return last.run(inputs, indices[-1] == len(self._segments) - 1)
+        return last.run(inputs, is_last=stop == len(self._segments))
 
 
 class _Uploads:
-    """What goes up with every segment, and need not do so each time: a copy waits for the device.
+    """Masks and choices of rows on the device, kept for the next run: every copy waits for it.
 
-    Rows that go on as they are have the same mask, and lie in order.
+    Rows that go on unchanged have the same mask, and are chosen in order.
     """
 
     def __init__(self, device: str) -> None:
@@ -145,7 +142,7 @@ class _Uploads:
     def keep(self, keep: NDArray[np.int64]) -> ort.OrtValue:
         """Return a choice of rows there."""
         num = len(keep)
-        if num > _MOST_IN_ORDER or not np.array_equal(keep, places(num)):
+        if num > _MOST_IN_ORDER or not np.array_equal(keep, arange(num)):
             return _on_device(keep, self._device)
         if num not in self._in_order:
             self._in_order[num] = _on_device(keep, self._device)
@@ -155,20 +152,20 @@ class _Uploads:
 class _Bound:
     """One segment's session, with inputs and outputs bound to the device."""
 
-    def __init__(self, session: ort.InferenceSession, device: str, said: list[str]) -> None:
+    def __init__(self, session: ort.InferenceSession, device: str, head_outputs: list[str]) -> None:
         self._session = session
         self._device = device
-        self._said = dict.fromkeys(said, "cpu")
+        self._head_outputs = dict.fromkeys(head_outputs, "cpu")
 
     def pass_on(self, inputs: _Inputs) -> ort.OrtValue:
-        """Queue a run and return hidden states that may still be in the making."""
+        """Queue a run and return hidden states that may not be computed yet."""
         (hidden,) = _bound_run(self._session, inputs, {HIDDEN_OUT: self._device}, _QUEUED)
         return hidden
 
     def run(self, inputs: _Inputs, is_last: bool) -> StepOutput:
-        """Run, and wait for what the head says."""
+        """Run, and wait for the head's outputs."""
         passed_on = {} if is_last else {HIDDEN_OUT: self._device}
-        values = _bound_run(self._session, inputs, passed_on | self._said, None)
+        values = _bound_run(self._session, inputs, passed_on | self._head_outputs, None)
         hidden = None if is_last else values.pop(0)
         return StepOutput(hidden, *(value.numpy() for value in values))
 
@@ -196,7 +193,7 @@ class _Joiner:
         joined = ort.OrtValue.ortvalue_from_shape_and_type(shape, self._element, self._device)
         row_bytes = longest * self._width * np.dtype(self._element).itemsize
         address = joined.data_ptr()
-        # All of them first: an upload waits for the copies before it.
+        # All uploads come first, because an upload waits for the copies before it.
         sources = [
             _on_device(_places(keep, tokens, longest), self._device) for _, keep, tokens in parts
         ]
@@ -231,14 +228,14 @@ def _bound_run(
     outputs: Mapping[str, str],
     options: ort.RunOptions | None,
 ) -> list[ort.OrtValue]:
-    """Run and return the outputs in order; what is not named stays where it is, unread.
+    """Run and return the outputs in order; outputs that are not named are not read.
 
-    The binding is not used again: its outputs are views into it.
+    The binding is not used again, because the outputs are views into it.
 
     Args:
         session: to be run.
         inputs: by name, on the session's device.
-        outputs: by name, the device to leave them on.
+        outputs: the device on which each is left, by name.
         options: None to wait for the result.
     """
     binding = session.io_binding()
@@ -247,7 +244,7 @@ def _bound_run(
     for name, device in outputs.items():
         binding.bind_output(name, device)
     session.run_with_iobinding(binding, options)
-    # Else hidden states would keep those of all segments before them alive.
+    # Otherwise hidden states would keep those of all segments before them alive.
     binding.clear_binding_inputs()
     values: list[ort.OrtValue] = binding.get_outputs()
     return values

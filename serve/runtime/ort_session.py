@@ -1,47 +1,62 @@
-"""What the ONNX Runtime sessions of a process have in common: settings and an arena."""
+"""ONNX Runtime sessions: how they are opened, their settings, and the arena that they share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from serve.errors import InvalidBundle
 from serve.runtime.hardware import has_vnni
 
 # Takes names of outputs, inputs by name, and run options.
 Run: TypeAlias = Callable[[Sequence[str], Mapping[str, NDArray[Any]], Any], list[NDArray[Any]]]
-# For every run. Without any it takes 4 to 23 microseconds longer, caches cold: each makes its own.
+# For every run. A run without options makes its own, which takes 4 to 23 microseconds.
 RUN_OPTIONS = ort.RunOptions()
-# How long the threads of a model's layers spin: longer than what is done between two of them; much
-# longer would cost a core.
+# How long a model's threads spin after a run: longer than what the engine does between two runs.
+# Much longer would cost a core.
 AWAKE_S = 0.0005
 
 
-def quick_run(session: ort.InferenceSession) -> Run:
-    """Return what runs a session, without what ONNX Runtime checks in Python before each run.
+def open_session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession:
+    """Return a session on the CPU.
 
-    That takes 1 to 3 microseconds, and 15 to 30 right after a model has run: its inputs' names are
-    fetched anew, one by one. Without it a missing input is C++'s error.
+    Raises:
+        InvalidBundle: ONNX Runtime cannot load the file.
+    """
+    try:
+        return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        reason = str(error).splitlines()[0]
+        raise InvalidBundle(f"ONNX Runtime cannot load {path}: {reason}") from error
+
+
+def quick_run(session: ort.InferenceSession) -> Run:
+    """Return the session's run without the checks that ONNX Runtime makes in Python.
+
+    The checks take 1 to 3 microseconds, and 15 to 30 right after a model has run, because the
+    names of the inputs are fetched one by one. Without the checks a missing input is an error of
+    the C++ code.
 
     Args:
-        session: to be kept as long as it is run. Of ONNX Runtime 1.31, to which we are pinned:
-            what is within it is no promise.
+        session: must live as long as it is run. The attribute read here is private, and known of
+            ONNX Runtime 1.31, to which the dependencies are pinned.
     """
     run: Run = session._sess.run
     return run
 
 
 def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOptions:
-    """Return options under which many sessions share the cores and the memory in peace.
+    """Return options under which several sessions share the cores and the memory.
 
-    Each session has its own threads, which spin while the session runs and sleep otherwise. (By
-    default they would spin on, against those of the next segment.)
+    Each session has its own threads, which spin while the session runs and sleep otherwise. With
+    ONNX Runtime's defaults they would spin on, against the threads of the next session.
 
     Args:
         num_threads: of the session's own pool, the caller's thread included.
-        awake_s: how long they spin after a run: until the next, where the session is the only one
-            that runs. A wake-up costs 0.1 ms and more.
+        awake_s: how long the threads spin after a run. A wake-up costs 0.1 ms and more.
     """
     _share_memory()
     options = plain_options(num_threads)
@@ -52,8 +67,7 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
     else:
         options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.use_env_allocators", "1")
-    # Patterns would be kept for many shapes of batches; `serve.runtime.sessions` has its own use
-    # for them.
+    # Memory patterns would be kept for every shape of a batch.
     options.enable_mem_pattern = False
     return options
 
@@ -77,8 +91,8 @@ def plain_options(num_threads: int) -> ort.SessionOptions:
 def _share_memory() -> None:
     """Let the process's sessions work in one arena.
 
-    Alone, each keeps an arena sized for its largest batch: after 32 x 128 tokens the six
-    segments of a MiniLM held 1.2 GB, together 0.3, and warm memory is up to 8 % faster.
+    A session of its own arena keeps memory for its largest batch: after 32 x 128 tokens six
+    sessions of a MiniLM held 1.2 GB, and 0.3 GB in one arena. Warm memory is up to 8 % faster.
     """
     arena, default = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, ort.OrtMemType.DEFAULT
     ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", arena, 0, default), None)

@@ -1,4 +1,4 @@
-"""Where a bundle runs: the one place that chooses device and variant, and builds the runner."""
+"""Where a bundle runs: chooses device and variant, and builds the runner."""
 
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ from serve.runtime.ort_session import session_options
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 
-# Best first. int8 is made of kernels that the CUDA provider does not have.
+# Best first. int8 variants use operators that the CUDA provider does not have.
 _ON_CUDA: tuple[Precision, ...] = ("fp16", "fp32")
 
 
@@ -26,25 +26,21 @@ class Placement(NamedTuple):
 
 
 def place(bundle: Bundle, device: str, precision: str) -> Placement:
-    """Resolve both wishes for one bundle.
+    """Resolve the device and the precision that were asked for.
 
     Args:
         bundle: to be run.
-        device: `auto`, `cpu` or `cuda`; auto is CUDA where it can be had and the bundle has a
-            variant for it.
-        precision: `auto` or a variant's name; auto is fp16 on CUDA if the bundle carries it, int8
-            on a CPU with VNNI likewise, else fp32.
+        device: `auto`, `cpu` or `cuda`; auto is CUDA if this process can use it and the bundle has
+            a variant for it.
+        precision: `auto` or a variant's name; auto is the first that the bundle has of fp16 and
+            fp32 on CUDA, and of int8 (if the CPU has VNNI) and fp32 on a CPU.
 
     Raises:
-        DeviceUnavailable: the device or the variant cannot be had, or they do not go together.
+        DeviceUnavailable: the device or the variant is not there, or the variant does not run on
+            the device.
     """
     if device == "cpu":
         return Placement("cpu", choose_precision(precision, bundle))
-    if bundle.manifest.layers == "shared" and device == "cuda":
-        raise DeviceUnavailable(
-            f"the layers of {bundle.name} share their weights; such models run on CPUs only: "
-            "pass --device cpu"
-        )
     if device == "auto":
         on_cuda = _choose_on_cuda(precision, bundle)
         if on_cuda is None or cuda.fault() is not None:
@@ -65,17 +61,17 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
 def build_runner(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None = None
 ) -> CpuRunner | CudaRunner:
-    """Return the bundle's graphs, loaded.
+    """Load the bundle's graphs.
 
     Args:
         bundle: to be run.
         placement: from `place`.
-        num_threads: of each segment on a CPU.
-        gpu_memory_gb: what the process's models may occupy on a GPU together; None for no limit.
+        num_threads: of a session on a CPU.
+        gpu_memory_gb: limit of the memory of all models of the process on a GPU; None for none.
 
     Raises:
-        DeviceUnavailable: the GPU was lost since, or ONNX Runtime cannot use it.
-        InvalidBundle: ONNX Runtime cannot load a segment.
+        DeviceUnavailable: ONNX Runtime cannot use the GPU any more.
+        InvalidBundle: ONNX Runtime cannot load a graph.
     """
     if placement.device == "cpu":
         return CpuRunner(bundle, placement.precision, num_threads)
@@ -87,8 +83,6 @@ def build_runner(
 
 
 def _choose_on_cuda(wish: str, bundle: Bundle) -> Precision | None:
-    if bundle.manifest.layers == "shared":
-        return None
     for precision in _ON_CUDA:
         if precision in bundle.manifest.variants and wish in ("auto", precision):
             return precision

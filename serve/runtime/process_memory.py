@@ -1,4 +1,4 @@
-"""Where a process's memory lies when it loads a model, and what it does with it then."""
+"""The memory of a process that has loaded a model: huge pages, and what goes back to the system."""
 
 import ctypes
 import mmap
@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.bundle.manifest import WEIGHTS
+
 _HUGE_PAGE = 2 << 20
 # Collapsing fills up what a huge page lacks.
 _NEARLY_FULL = 0.75
-# glibc maps each block for itself that is larger than the largest such block freed so far; it
-# learns that of blocks up to 32 MiB.
+# glibc maps a block by itself if it is larger than the largest mapped block freed so far. Blocks
+# up to 32 MiB raise that limit.
 _LARGE_BLOCK = 31 << 20
-# What it then keeps of free memory at the end of a heap; it would be twice that block.
+# How much free memory glibc keeps at the end of a heap; by itself, twice the size of that block.
 _KEPT_FREE = 1 << 20
 # mallopt(3)
 _M_TRIM_THRESHOLD = -1
@@ -28,7 +30,7 @@ _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+) *(.*)")
 
 
 class _Mapping(NamedTuple):
-    """A line of /proc/self/smaps, and how many KiB of its pages are no file's."""
+    """A line of /proc/self/smaps, and how many KiB of its pages belong to no file."""
 
     begin: int
     end: int
@@ -40,11 +42,11 @@ class _Mapping(NamedTuple):
 
 @contextmanager
 def loading_weights() -> Iterator[None]:
-    """Let what is loaded meanwhile lie together, and settle it (`settle_memory`) at the end.
+    """Place what is loaded in the block side by side, and call `settle_memory` at the end.
 
-    Weights of a few MB would lie alone between files, where few huge pages find room. Once the C
-    library has freed a large block it takes others as large from what it has in one piece. What
-    is free at the end of a heap later goes back to the system all the same.
+    glibc would map weights of a few MB each by itself, where few huge pages find room. Once it has
+    freed a large block, it takes blocks up to that size from its heap. The trim threshold is set
+    back at the end, so that free memory at the end of a heap returns to the system.
     """
     library = ctypes.CDLL(None)
     is_glibc = hasattr(library, "malloc_trim")
@@ -59,7 +61,7 @@ def loading_weights() -> Iterator[None]:
 
 
 def settle_memory() -> None:
-    """Give back what loading needed for a while, and put what stays into huge pages."""
+    """Return to the system what only loading needed, and put what stays into huge pages."""
     give_back_memory()
     library = ctypes.CDLL(None)
     madvise = getattr(library, "madvise", None)
@@ -68,20 +70,20 @@ def settle_memory() -> None:
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for mapping in list(_mappings()):
         if _is_weights(mapping):
-            # The kernels hold what they have made of most of them. Who reads the rest (word
-            # embeddings) finds them in the system's cache of the file.
+            # The kernels hold packed copies of most weights. The others (word embeddings) are
+            # read from the system's cache of the file.
             madvise(mapping.begin, mapping.end - mapping.begin, _MADV_DONTNEED)
         elif _is_own(mapping):
-            # A short text's time is that of reading weights, and over pages of 4 KiB a good part
-            # of it goes into finding them. A refusal changes nothing.
+            # A short text takes as long as reading the weights does, and over pages of 4 KiB a
+            # good part of that time is spent on finding pages. A refusal changes nothing.
             for begin in _nearly_full(mapping, library).tolist():
                 madvise(begin, _HUGE_PAGE, _MADV_COLLAPSE)
 
 
 def give_back_memory() -> None:
-    """Return to the system what loading models needed for a while, where the C library can.
+    """Return to the system what only loading needed, where the C library can.
 
-    Of a BERT-base in fp32 that is 160 MB: its weights, before they were packed for the kernels.
+    For a BERT-base in fp32 that is 160 MB: the weights as they were before kernels packed them.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
@@ -89,8 +91,8 @@ def give_back_memory() -> None:
 
 
 def _is_weights(mapping: _Mapping) -> bool:
-    """Tell whether it is a segment's file, as it is on the disk."""
-    return mapping.name.endswith(".onnx") and not mapping.own_kib
+    """Tell whether the mapping is a bundle's file of weights, unchanged."""
+    return Path(mapping.name).name == WEIGHTS and not mapping.own_kib
 
 
 def _is_own(mapping: _Mapping) -> bool:
@@ -98,7 +100,7 @@ def _is_own(mapping: _Mapping) -> bool:
 
 
 def _nearly_full(mapping: _Mapping, library: ctypes.CDLL) -> NDArray[np.int64]:
-    """Return where huge pages could begin of which little is not in memory."""
+    """Return the addresses of possible huge pages that are in memory for the most part."""
     first, last = -(-mapping.begin // _HUGE_PAGE), mapping.end // _HUGE_PAGE
     if last <= first:
         return np.empty(0, np.int64)

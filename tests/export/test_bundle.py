@@ -10,7 +10,6 @@ import pytest
 
 from export import bundle as bundles
 from export.card import card
-from export.chain import parts
 from export.chain.stages import Span
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
@@ -71,7 +70,7 @@ def test_no_file_tells_where_it_was_made(bundle: Bundle, tmp_path: Path) -> None
             assert place.encode() not in content, f"{path.name} contains {place}"
         assert b".py" not in content, f"{path.name} names a source file"
         # A host may be called like any two bytes of a weight.
-        assert path.suffix == ".onnx" or not host.search(content)
+        assert path.suffix in (".onnx", ".bin") or not host.search(content)
 
 
 def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
@@ -99,7 +98,7 @@ def test_card_tells_of_the_system_and_its_rule(bundle: Bundle) -> None:
 @pytest.fixture
 def damage_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make one weight of the segment of exit 2 wrong by a hundredth after it is traced."""
-    build = parts.build_segment
+    build = bundles.build_segment
 
     def build_damaged(model: MultiExitModel, span: Span) -> ir.Model:
         segment = build(model, span)
@@ -112,7 +111,7 @@ def damage_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
             weights.const_value = ir.tensor(array, name=weights.name)
         return segment
 
-    monkeypatch.setattr(parts, "build_segment", build_damaged)
+    monkeypatch.setattr(bundles, "build_segment", build_damaged)
 
 
 @pytest.mark.usefixtures("damage_exit_2")

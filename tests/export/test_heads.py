@@ -12,10 +12,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import AlbertConfig, BertConfig
 
-from export.chain import shared_layers
 from export.chain.segments import build_segment, variant
 from export.chain.stages import spans
-from export.errors import ExportFailed
 from models.encoders.families import build_encoder
 from models.heads import AttentionHeadConfig, HeadConfig
 from models.multi_exit import ExitConfig, MultiExitModel
@@ -156,28 +154,3 @@ def test_fp16_keeps_heads_in_fp32(
         for one, other in zip(fine.said, rough.said, strict=True):
             assert other.dtype == np.float32
             np.testing.assert_allclose(other, one, atol=0.02 * np.abs(one).max())
-
-
-@pytest.mark.parametrize(("kind", "pooled"), [("token", (3, 5, 32)), ("learned", (3, 32))])
-def test_heads_of_shared_layers_read_what_the_layer_hands_them(
-    kind: str, pooled: tuple[int, ...]
-) -> None:
-    model = make_model(kind, "albert")
-    head = open_graph(shared_layers.build_head(model, spans(model.exits)[1]))
-    layer = open_graph(shared_layers.build_layer(model))
-    hidden = np.random.default_rng(0).standard_normal((3, 5, 32)).astype(np.float32)
-    feeds = {"hidden": hidden, "keep": np.arange(3), "attention_mask": MASK}
-    passed_on, handed = layer.run(None, feeds)
-    assert handed.shape == pooled
-    said = head.run(None, {"pooled": handed})
-    with torch.no_grad():
-        expected = model.head(1).output(torch.from_numpy(passed_on), torch.from_numpy(MASK))
-    assert len(said) == 1 + model.traits.learned
-    for found, wanted in zip(said, expected, strict=False):
-        np.testing.assert_allclose(found, wanted.numpy(), atol=1e-6)
-
-
-def test_heads_that_attend_cannot_read_shared_layers() -> None:
-    model = make_model("attention", "albert")
-    with pytest.raises(ExportFailed, match="share weights cannot have heads that attend"):
-        shared_layers.build_layer(model)

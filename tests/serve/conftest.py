@@ -1,7 +1,7 @@
-"""Copies of the tiny bundle, to damage; models that count as deep."""
+"""Copies of the tiny bundle, to damage."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,3 @@ def bundle_copy(bundle_folder: Path, tmp_path: Path) -> Callable[..., Path]:
         return Path(shutil.copytree(bundle_folder, tmp_path / name))
 
     return copy
-
-
-@pytest.fixture(scope="module", params=["a shallow model", "a deep one"])
-def deep(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the test's models, the last exit alone has a straight way, or every exit has."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "a deep one":
-            patch.setattr("serve.runtime.straight_run.DEEP", 1)
-        yield

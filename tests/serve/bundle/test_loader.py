@@ -1,14 +1,13 @@
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from serve.bundle.loader import CALIBRATION, MANIFEST, TOKENIZER, Bundle, load_bundle, sha256_of
-from serve.classifier.options import EngineOptions
+from serve.bundle.loader import CALIBRATION, MANIFEST, TOKENIZER, load_bundle, sha256_of
+from serve.classifier.classifier import EngineOptions
 from serve.errors import InvalidBundle
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
@@ -16,7 +15,8 @@ from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, POLICY
 
 CopyBundle = Callable[..., Path]
-SEGMENT = "segments/fp32/02.onnx"
+SEGMENT, JOINED = "segments/fp32/02.onnx", "segments/fp32/joined.onnx"
+WEIGHTS = "segments/int8/weights.bin"
 
 
 def refusal(folder: Path | str) -> str:
@@ -39,7 +39,8 @@ def test_bundle_says_what_it_holds(bundle_folder: Path) -> None:
     for precision in ("fp32", "int8"):
         paths = bundle.segment_paths(precision)
         assert [path.name for path in paths] == [f"{i:02}.onnx" for i in range(1, DEPTH + 1)]
-        assert all(path.is_file() for path in paths)
+        graphs = [*paths, bundle.joined_path(precision), bundle.weights_path(precision)]
+        assert all(path.is_file() for path in graphs)
 
 
 def test_bundle_is_found_by_a_relative_path(
@@ -85,14 +86,14 @@ def test_manifest_that_is_no_json_is_refused(bundle_copy: CopyBundle, content: b
     assert f"{folder}/{MANIFEST} is not JSON" in refusal(folder)
 
 
-@pytest.mark.parametrize(("version", "shown"), [(0, "0"), (2, "2"), ("1", "'1'"), (None, "None")])
+@pytest.mark.parametrize(("version", "shown"), [(1, "1"), (3, "3"), ("2", "'2'"), (None, "None")])
 def test_other_format_version_is_refused_before_anything_else(
     bundle_copy: CopyBundle, version: Any, shown: str
 ) -> None:
     folder = bundle_copy()
     rewrite_manifest(folder, lambda m: m.update(format_version=version, unheard_of=1))
     message = refusal(folder)
-    assert f"format_version is {shown}, this server reads 1; export the model again" in message
+    assert f"format_version is {shown}, this server reads 2; export the model again" in message
 
 
 @pytest.mark.parametrize("document", [[], 1, "x", None])
@@ -102,14 +103,14 @@ def test_manifest_that_is_no_object_is_refused(bundle_copy: CopyBundle, document
     assert "format_version is None" in refusal(folder)
 
 
-@pytest.mark.parametrize("name", [SEGMENT, TOKENIZER, "segments/int8/04.onnx"])
+@pytest.mark.parametrize("name", [SEGMENT, JOINED, WEIGHTS, TOKENIZER])
 def test_missing_file_is_named(bundle_copy: CopyBundle, name: str) -> None:
     folder = bundle_copy()
     (folder / name).unlink()
     assert refusal(folder) == f"{folder}: {name} is missing"
 
 
-@pytest.mark.parametrize("name", [SEGMENT, TOKENIZER])
+@pytest.mark.parametrize("name", [SEGMENT, JOINED, WEIGHTS, TOKENIZER])
 def test_file_with_one_flipped_bit_is_damaged(bundle_copy: CopyBundle, name: str) -> None:
     folder = bundle_copy()
     content = bytearray((folder / name).read_bytes())
@@ -188,8 +189,10 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
         (put(variants={}), "variants"),
         (lambda m: m["variants"].update(bf16=m["variants"]["fp32"]), "variants.bf16"),
         (lambda m: m["variants"]["fp32"]["segments"].pop(), "variants.fp32 has segments for"),
-        (put(layers="shared"), "where layers is 'shared' it must have shared and no segments"),
-        (lambda m: m["variants"]["fp32"].pop("segments"), "'own' it must have segments and not"),
+        (lambda m: m["variants"]["fp32"].pop("joined"), "variants.fp32.joined: required field"),
+        (lambda m: m["variants"]["fp32"].pop("weights"), "variants.fp32.weights: required field"),
+        (lambda m: m["variants"]["fp32"].update(joined="x.onnx"), "fp32: no sha256 for x.onnx"),
+        (lambda m: m["variants"]["fp32"].update(weights="x.bin"), "fp32: no sha256 for x.bin"),
         (in_segment(file="segments/fp32/99.onnx"), "variants.fp32: no sha256 for"),
         (in_segment(exit_layer=3), "variants.fp32 has segments for layers [1, 3, 3, 4]"),
         (in_segment(colour="red"), "variants.fp32.segments[1].colour: unknown field"),
@@ -248,12 +251,12 @@ def test_tokenizer_that_cannot_be_read_is_refused_in_one_sentence(
         assemble([folder], EngineOptions(precision="fp32"), MemoryStore())
 
 
-def test_segment_that_is_no_model_is_refused_in_one_sentence(bundle_copy: CopyBundle) -> None:
+def test_graph_that_is_no_model_is_refused_in_one_sentence(bundle_copy: CopyBundle) -> None:
     folder = bundle_copy()
-    (folder / SEGMENT).write_bytes(b"no ONNX")
-    digest = sha256_of(folder / SEGMENT)
-    rewrite_manifest(folder, lambda m: m["files"].update({SEGMENT: digest}))
-    with pytest.raises(InvalidBundle, match=re.escape(f"{folder}/{SEGMENT}")):
+    (folder / JOINED).write_bytes(b"no ONNX")
+    digest = sha256_of(folder / JOINED)
+    rewrite_manifest(folder, lambda m: m["files"].update({JOINED: digest}))
+    with pytest.raises(InvalidBundle, match=re.escape(f"{folder}/{JOINED}")):
         assemble([folder], EngineOptions(precision="fp32"), MemoryStore())
 
 
@@ -263,39 +266,6 @@ def test_two_bundles_of_one_name_cannot_be_served_together(
     twin = bundle_copy(bundle_folder.name)
     with pytest.raises(InvalidBundle, match="two bundles have the same folder name"):
         assemble([bundle_folder, twin], EngineOptions(precision="fp32"), MemoryStore())
-
-
-def in_shared(change: Callable[[Document], Any]) -> Callable[[Document], Any]:
-    return lambda manifest: change(manifest["variants"]["fp32"]["shared"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (put(layers="own"), "where layers is 'own' it must have segments and not shared"),
-        (drop("layers"), "where layers is 'own' it must have segments and not shared"),
-        (put(layers="some"), "layers: must be 'own' or 'shared'"),
-        (in_shared(lambda s: s["heads"].pop(1)), "fp32 has heads for layers [1, 3, 4], but the"),
-        (in_shared(lambda s: s["layer"].update(file="x.onnx")), "fp32: no sha256 for x.onnx"),
-        (in_shared(lambda s: s.pop("embed")), "variants.fp32.shared.embed: required field"),
-    ],
-)
-def test_shared_layers_that_contradict_themselves_are_refused(
-    shared_bundle: Bundle, tmp_path: Path, change: Callable[[Document], Any], message: str
-) -> None:
-    folder = Path(shutil.copytree(shared_bundle.folder, tmp_path / "copy"))
-    rewrite_manifest(folder, change)
-    assert message in refusal(folder)
-
-
-@pytest.mark.parametrize("stem", ["embed", "layer", "heads/03"])
-def test_damaged_graph_of_shared_layers_is_named(
-    shared_bundle: Bundle, tmp_path: Path, stem: str
-) -> None:
-    folder = Path(shutil.copytree(shared_bundle.folder, tmp_path / "copy"))
-    path = folder / f"segments/int8/{stem}.onnx"
-    path.write_bytes(path.read_bytes()[:-1])
-    assert f"segments/int8/{stem}.onnx is damaged" in refusal(folder)
 
 
 def test_a_bundle_of_which_all_exits_are_used_keeps_its_figures(bundle_copy: CopyBundle) -> None:

@@ -112,33 +112,38 @@ def test_segments_between_active_exits_run_as_one(
         logits.append(expected.logits)
     step = fewer.start(ids, mask, types)
     np.testing.assert_array_equal(step.logits, logits[active[0]])
+    for until, exit_index in enumerate(active):
+        at_once = fewer.start(ids, mask, types, until)
+        np.testing.assert_array_equal(at_once.logits, logits[exit_index])
     for index, exit_index in enumerate(active[1:], 1):
+        to_last = fewer.advance(index, step.hidden, np.arange(3), mask, len(active) - 1)
+        np.testing.assert_array_equal(to_last.logits, logits[-1])
         step = fewer.advance(index, step.hidden, np.arange(3), mask)
         np.testing.assert_array_equal(step.logits, logits[exit_index])
 
 
 @pytest.mark.parametrize("task", LABELS)
 @pytest.mark.parametrize("learned", [False, True])
-def test_heads_of_every_task_say_the_same(tmp_path: Path, task: Task, learned: bool) -> None:
+def test_heads_of_every_task_give_the_same(tmp_path: Path, task: Task, learned: bool) -> None:
     tiny = load_bundle(write_task_bundle(tmp_path, Kind(task, learned=learned)))
     here, there = CpuRunner(tiny, "fp32", 1), CudaRunner(tiny, "fp32", "cpu", open_on_cpu)
     ids, mask, types = texts([9, 4, 1])
     expected, found = here.start(ids, mask, types), there.start(ids, mask, types)
     keep = np.array([2, 0])
     for index in range(1, len(here)):
-        assert_says_the_same(found, expected, learned)
+        assert_same_outputs(found, expected, learned)
         assert found.hidden is not None
         mask = cut(mask, keep)
         expected = here.advance(index, expected.hidden, keep, mask)
         found = there.advance(index, found.hidden, keep, mask)
         keep = np.arange(2)
-    assert_says_the_same(found, expected, learned)
+    assert_same_outputs(found, expected, learned)
     assert found.hidden is expected.hidden is None
     tokens = (9,) if task == "token" else ()
     assert found.logits.shape == (2, *tokens, len(LABELS[task]))
 
 
-def assert_says_the_same(found: Step, expected: Step, learned: bool) -> None:
+def assert_same_outputs(found: Step, expected: Step, learned: bool) -> None:
     np.testing.assert_array_equal(found.logits, expected.logits)
     assert (found.uncertainty is not None) == learned
     if found.uncertainty is not None:
@@ -160,7 +165,7 @@ def test_hidden_states_never_become_arrays(
     assert read == [[2, 3], [2, 3], [4, 3]], "rows x labels, and nothing else"
 
 
-def test_what_does_not_change_goes_up_once(
+def test_masks_and_choices_that_do_not_change_are_uploaded_once(
     bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploaded: list[tuple[int, ...]] = []
@@ -181,7 +186,7 @@ def test_what_does_not_change_goes_up_once(
     assert len(uploaded) in (6, 7), "another mask is another"
 
 
-def test_a_run_that_nobody_waits_for_is_queued(
+def test_inner_segments_of_a_run_are_queued(
     bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited = list(_watched(monkeypatch, lambda: bound.presenting((1, 3)).start(*texts([5]))))

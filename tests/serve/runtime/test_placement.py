@@ -1,4 +1,4 @@
-"""Choosing a device, on a machine that has no GPU and where one is made believe."""
+"""Choosing a device, with a GPU and without one."""
 
 import ctypes
 import re
@@ -57,6 +57,14 @@ def test_int8_stays_on_the_cpu(bundle: Bundle) -> None:
         place(bundle, "cuda", "int8")
     with pytest.raises(DeviceUnavailable, match=r"has no fp16 or fp32 variant.*it has int8"):
         place(only(bundle, "int8"), "cuda", "auto")
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_a_model_of_one_layer_run_again_and_again_is_placed_as_any_other(
+    shared_bundle: Bundle,
+) -> None:
+    assert place(shared_bundle, "cuda", "auto") == ("cuda", "fp32")
+    assert place(shared_bundle, "cpu", "int8") == ("cpu", "int8")
 
 
 @pytest.mark.usefixtures("without_gpu")
@@ -171,7 +179,7 @@ def test_a_server_that_needs_a_gpu_does_not_start_without(
 
 
 class Driver:
-    """What libcuda says, by the names and the out-parameters of its C interface."""
+    """A fake libcuda, with the names and the out-parameters of its C interface."""
 
     def __init__(self, status: int = 0, devices: int = 1, version: int = 13000) -> None:
         self.status, self.devices, self.version = status, devices, version
@@ -193,7 +201,7 @@ HEALTHY = Driver()
 
 @pytest.fixture
 def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
-    """Look for CUDA on a machine that is made believe; healthy but for what is named."""
+    """Look for CUDA with fakes; what is not given is in order."""
 
     def look_(
         driver: Driver | None = HEALTHY, libraries: str = "", wheel: str = cuda.PROVIDER
@@ -211,7 +219,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
     return look_
 
 
-def test_nothing_is_wrong_with_a_healthy_machine(
+def test_a_machine_in_order_has_no_fault(
     look: Callable[..., str | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert look(libraries="Skip loading CUDA and cuDNN DLLs since torch is imported.") is None
@@ -281,7 +289,7 @@ def test_a_library_that_needs_another_is_found_in_whatever_order_they_lie(
     assert cuda._library_fault() is None
 
 
-def test_attention_is_not_left_to_what_plans_for_every_length() -> None:
+def test_attention_never_uses_cudnn_which_plans_for_every_length() -> None:
     cudnn = 8
     assert not int(cuda.provider_options(None)["sdpa_kernel"]) & cudnn
 
@@ -300,7 +308,7 @@ def test_attention_is_not_left_to_what_plans_for_every_length() -> None:
         ),
     ],
 )
-def test_what_stands_in_the_way_is_said(
+def test_the_fault_is_named(
     look: Callable[..., str | None], machine: dict[str, object], message: str
 ) -> None:
     reason = look(**machine)
@@ -308,8 +316,7 @@ def test_what_stands_in_the_way_is_said(
     assert re.search(message, reason)
 
 
-def test_this_machine_is_asked_in_earnest() -> None:
-    """Whatever it says, the provider must agree: a session opens, or it is refused."""
+def test_the_provider_agrees_with_the_check_on_this_machine() -> None:
     if cuda.fault() is None:
         assert cuda.open_session(JOIN, session_options(1), None).get_providers()[0] == cuda.PROVIDER
     else:

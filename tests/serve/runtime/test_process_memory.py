@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serve.bundle.manifest import WEIGHTS
 from serve.runtime import process_memory
 from serve.runtime.process_memory import loading_weights, settle_memory
 
@@ -137,10 +138,10 @@ def test_weights_are_settled_once_they_are_loaded(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells of pages")
 @pytest.mark.parametrize("changed", [False, True])
-def test_pages_of_a_models_files_go_unless_they_have_been_changed(
+def test_pages_of_a_file_of_weights_go_unless_they_have_been_changed(
     tmp_path: Path, changed: bool
 ) -> None:
-    path = tmp_path / "1.onnx"
+    path = tmp_path / WEIGHTS
     path.write_bytes(b"weights " * (_MIB // 8))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
         assert mapped[:7] == mapped[-8:-1] == b"weights"

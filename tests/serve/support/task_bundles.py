@@ -1,16 +1,19 @@
 """Tiny bundles of every task, their graphs written by hand: what the server must take."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 from onnx import numpy_helper, parser
 
+from export.chain.weights import WeightsFile
+from export.files import save_joined, save_segment
 from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
+from serve.bundle.manifest import WEIGHTS
 from serve.rules.traits import Task
 from tests.support.tiny import MAX_TOKENS, SPECIAL, WORDS, tiny_tokenizer
 
@@ -58,7 +61,7 @@ _HIDDEN = f"float[rows, tokens, {WIDTH}] hidden_out"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of tiny model: its task, whether layers are shared, whether heads know their error."""
+    """A kind of tiny model: its task, whether layers share weights, whether heads know errors."""
 
     task: Task
     shared: bool = False
@@ -79,10 +82,6 @@ class Kind:
         return f"float[{axes}, {len(self.labels)}] logits{learned}"
 
     @property
-    def pooled(self) -> str:
-        return f"float[{'rows, tokens' if self.per_token else 'rows'}, {WIDTH}] pooled"
-
-    @property
     def head(self) -> str:
         """The nodes from `pooled` to what the head says."""
         nodes = "logits = MatMul(pooled, H)\n"
@@ -101,10 +100,12 @@ def write_task_bundle(folder: Path, kind: Kind, name: str = "", sure: float = 16
     """Write a bundle of random weights whose heads become surer with depth; return its folder."""
     out = folder / (name or kind.task)
     weights = _Weights(sure)
-    graphs = _shared(kind, weights) if kind.shared else _chain(kind, weights)
-    for path, model in graphs.items():
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        onnx.save(model, out / path)
+    segments = out / "segments" / "fp32"
+    weights_file = WeightsFile(segments / WEIGHTS)
+    models = _chain(kind, weights)
+    for file, model in models.items():
+        save_segment(ir.from_proto(model), segments / file, weights_file)
+    save_joined([segments / file for file in models], segments / "joined.onnx")
     tiny_tokenizer().save(str(out / TOKENIZER))
     files = {p.relative_to(out).as_posix(): sha256_of(p) for p in out.rglob("*") if p.is_file()}
     (out / MANIFEST).write_text(json.dumps(_manifest(kind, files)))
@@ -112,7 +113,7 @@ def write_task_bundle(folder: Path, kind: Kind, name: str = "", sure: float = 16
 
 
 class _Weights:
-    """The random weights of a model; layers of their own unless asked for the same again."""
+    """The random weights of a model."""
 
     def __init__(self, sure: float) -> None:
         self._draw, self._sure = np.random.default_rng(0), sure
@@ -134,36 +135,18 @@ class _Weights:
 
 
 def _chain(kind: Kind, weights: _Weights) -> dict[str, onnx.ModelProto]:
-    graphs = {}
+    graphs, shared = {}, weights.layer()
     pool = "pooled = Identity(hidden_out)" if kind.per_token else "pooled = Identity(mean_out)"
     for depth in EXITS:
-        values = weights.layer() | weights.head(depth, len(kind.labels))
+        layer = shared if kind.shared else weights.layer()
+        values = layer | weights.head(depth, len(kind.labels))
         start = _CHOOSE
         if depth == 1:
             start, values = _EMBED, values | weights.embeddings()
         body = _LAYER.replace("{", "{" + start, 1) + pool + "\n" + kind.head + "}"
         inputs = _LATER if depth > 1 else f"{_IDS}, {_MASK}"
-        graphs[f"segments/fp32/{depth:02d}.onnx"] = _model(
+        graphs[f"{depth:02d}.onnx"] = _model(
             f"({inputs}) => ({_HIDDEN}, {kind.said})", body, values
-        )
-    return graphs
-
-
-def _shared(kind: Kind, weights: _Weights) -> dict[str, onnx.ModelProto]:
-    embed = "{ hidden_out = Gather(E, input_ids) }"
-    pool = "pooled = Identity(hidden_out)" if kind.per_token else "pooled = Identity(mean_out)"
-    layer = _LAYER.replace("{", "{" + _CHOOSE, 1) + pool + "}"
-    graphs = {
-        "segments/fp32/embed.onnx": _model(f"({_IDS}) => ({_HIDDEN})", embed, weights.embeddings()),
-        "segments/fp32/layer.onnx": _model(
-            f"({_LATER}) => ({_HIDDEN}, {kind.pooled})", layer, weights.layer()
-        ),
-    }
-    for depth in EXITS:
-        graphs[f"segments/fp32/heads/{depth:02d}.onnx"] = _model(
-            f"({kind.pooled}) => ({kind.said})",
-            "{" + kind.head + "}",
-            weights.head(depth, len(kind.labels)),
         )
     return graphs
 
@@ -187,10 +170,9 @@ def _model(signature: str, body: str, weights: dict[str, np.ndarray]) -> onnx.Mo
 
 def _manifest(kind: Kind, files: dict[str, str]) -> dict[str, Any]:
     return {
-        "format_version": 1,
+        "format_version": 2,
         "task": kind.task,
         "labels": kind.labels,
-        "layers": "shared" if kind.shared else "own",
         "exits": [{"layer": layer} for layer in EXITS],
         "width": WIDTH,
         "max_tokens": MAX_TOKENS,
@@ -201,7 +183,7 @@ def _manifest(kind: Kind, files: dict[str, str]) -> dict[str, Any]:
         "policy": {"default": {"rule": "never"}},
         "variants": {
             "fp32": {
-                **(_shared_graphs(kind) if kind.shared else _segments(kind)),
+                **_graphs(kind),
                 "parity": {"max_logit_error": 0, "label_agreement": 1, "rows": 1},
             }
         },
@@ -215,7 +197,7 @@ def _manifest(kind: Kind, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _segments(kind: Kind) -> dict[str, Any]:
+def _graphs(kind: Kind) -> dict[str, Any]:
     later = ["hidden", "keep", "attention_mask"]
     return {
         "segments": [
@@ -226,22 +208,7 @@ def _segments(kind: Kind) -> dict[str, Any]:
                 "outputs": ["hidden_out", *kind.outputs],
             }
             for layer in EXITS
-        ]
-    }
-
-
-def _shared_graphs(kind: Kind) -> dict[str, Any]:
-    def graph(name: str, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
-        return {"file": f"segments/fp32/{name}.onnx", "inputs": inputs, "outputs": outputs}
-
-    later = ["hidden", "keep", "attention_mask"]
-    return {
-        "shared": {
-            "embed": graph("embed", ["input_ids"], ["hidden_out"]),
-            "layer": graph("layer", later, ["hidden_out", "pooled"]),
-            "heads": [
-                graph(f"heads/{layer:02d}", ["pooled"], kind.outputs) | {"exit_layer": layer}
-                for layer in EXITS
-            ],
-        }
+        ],
+        "joined": "segments/fp32/joined.onnx",
+        "weights": f"segments/fp32/{WEIGHTS}",
     }
