@@ -15,11 +15,11 @@ ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Silences the warning that Ray will one day hide GPUs from actors that ask for none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Ray's handler would print a trace for SIGTERM and abort this process 3 s later.
-    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
     # A dead proxy is noticed by this check alone; Ray's default is 10 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
 }
+# For this process alone: Ray's handler would print a trace for SIGTERM and abort 3 s later.
+_NO_SIGNAL_HANDLER = "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"
 # The smallest that Ray takes; requests do not use the object store.
 _OBJECT_STORE_BYTES = 78_643_200
 # Linux ends Ray's processes when the thread that has started them ends, so this thread stays. On
@@ -42,8 +42,10 @@ def start_node(num_cpus: int) -> None:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    os.environ[_NO_SIGNAL_HANDLER] = "1"
     import ray
 
+    del os.environ[_NO_SIGNAL_HANDLER]
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         _THREAD.submit(

@@ -16,8 +16,8 @@ KEPT_VERSIONS = 100
 class RayStore:
     """A `serve.policy.live.PolicyStore`: one key per version, written only if it is absent.
 
-    Survives replicas, and the Serve controller. With the cluster's head it is lost unless
-    Ray's GCS is fault tolerant; then the deployment's config, or the bundle's policy, applies.
+    The store outlives replicas and the Serve controller. It is lost with the cluster's head, unless
+    Ray's GCS is fault tolerant. Then the deployment's config or the bundle's policy applies.
     """
 
     def __init__(self, app_name: str) -> None:

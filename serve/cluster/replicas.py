@@ -1,4 +1,4 @@
-"""Calls to all replicas of the deployment, by Ray Serve's broadcast."""
+"""Calls to all replicas of the deployment, with Ray Serve's broadcast."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 
 class RayReplicas:
-    """`serve.api.replicas.Replicas` over a deployment; used from inside one of its replicas.
+    """`serve.api.replicas.Replicas` over a deployment, for use in one of its replicas.
 
     The deployment answers `apply_policy(model)` with an `Ack` and `metrics_page()` with
     (replica, text).

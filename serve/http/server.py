@@ -20,8 +20,6 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 # A connection that is accepted during the stop has this long to begin its first request.
 FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
-# So that a burst of connections leaves time for requests.
-_ACCEPTS_AT_ONCE = 32
 # Wait after a failed accept, until a file descriptor or memory may be free again.
 _ACCEPT_RETRY_S = 0.05
 
@@ -90,8 +88,7 @@ class HttpServer:
         """
         if self._listening:
             asyncio.get_running_loop().remove_reader(self._listening)
-            while self._accept(self._listening):
-                pass
+            self._accept_all(self._listening)
             self._listening.close()
             self._listening = None
         if self._ending is None:
@@ -109,29 +106,23 @@ class HttpServer:
     def _accept_when_ready(self) -> None:
         if self._listening:
             loop = asyncio.get_running_loop()
-            loop.add_reader(self._listening, self._accept_some, self._listening)
+            loop.add_reader(self._listening, self._accept_all, self._listening)
 
-    def _accept_some(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTS_AT_ONCE):
-            if not self._accept(listening):
-                return
-
-    def _accept(self, listening: socket.socket) -> bool:
-        """Accept a connection if one waits; return whether one did."""
+    def _accept_all(self, listening: socket.socket) -> None:
+        """Accept every connection that waits; after an error, try again later."""
         loop = asyncio.get_running_loop()
         try:
-            connection, _ = listening.accept()
+            while True:
+                connection, _ = listening.accept()
+                connection.setblocking(False)
+                opening = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+                self._opening.add(opening)
+                opening.add_done_callback(self._opening.discard)
         except BlockingIOError:
-            return False
+            return
         except OSError:
             loop.remove_reader(listening)
             loop.call_later(_ACCEPT_RETRY_S, self._accept_when_ready)
-            return False
-        connection.setblocking(False)
-        opening = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
-        return True
 
     def _protocol(self) -> asyncio.Protocol:
         """Return what uvicorn makes for each connection that it accepts itself."""

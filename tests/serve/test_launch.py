@@ -2,20 +2,20 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import serve.launch
-from serve.errors import InvalidBundle, InvalidRequest, OfframpError
-from serve.http.listener import PortTaken
+from serve.errors import InvalidRequest, OfframpError
 from serve.launch import Launch, launch
 
-MakeLaunch = Callable[..., Launch]
+STANDALONE = pytest.mark.parametrize("standalone", [True, False])
 
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """Return a port on which something listens."""
+    """Return a port on which another program listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -23,37 +23,59 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def wanted(bundle_folder: Path, taken_port: int) -> MakeLaunch:
-    """Make arguments with a taken port, so that a test that fails does not serve for ever."""
-
-    def make(
-        *bundles: Path,
-        host: str = "127.0.0.1",
-        precision: str = "fp32",
-        replicas: int = 1,
-        active_exits: str | None = None,
-    ) -> Launch:
-        folders = bundles or (bundle_folder,)
-        return Launch(folders, host, taken_port, precision, replicas, active_exits)
-
-    return make
+def wanted(bundle_folder: Path, taken_port: int) -> Launch:
+    """Return arguments with a taken port, so that a test that fails does not serve for ever."""
+    return Launch((bundle_folder,), "127.0.0.1", taken_port, "fp32", 1, active_exits=None)
 
 
-@pytest.mark.parametrize("standalone", [True, False])
-def test_taken_port_is_refused_before_anything_starts(
-    wanted: MakeLaunch, taken_port: int, standalone: bool, capsys: pytest.CaptureFixture[str]
+@STANDALONE
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "cannot listen on 127.0.0.1:[0-9]+: Address already in use; choose another"),
+        ({"host": "192.0.2.1"}, "cannot listen on 192.0.2.1:[0-9]+: .*; choose another"),
+        ({"host": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid:[0-9]+: "),
+        ({"host": "127.0.0.1:80"}, "cannot listen on 127.0.0.1:80:[0-9]+: "),
+        ({"precision": "fp16"}, "has no fp16 variant; it has fp32, int8"),
+        ({"active_exits": ""}, "--active-exits '': must be auto or layers"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_before_anything_starts(
+    wanted: Launch,
+    standalone: bool,
+    change: dict[str, Any],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(PortTaken, match=f"listen on 127.0.0.1:{taken_port}: Address already"):
-        launch(wanted(), standalone)
+    with pytest.raises(OfframpError, match=message):
+        launch(replace(wanted, **change), standalone)
     assert "starting" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("run", ["_run_standalone", "_run_on_ray"])
-def test_free_port_is_ours_while_the_server_starts(
-    wanted: MakeLaunch,
-    run: str,
-    monkeypatch: pytest.MonkeyPatch,
+@STANDALONE
+def test_wrong_bundles_are_refused_before_anything_is_printed(
+    wanted: Launch,
+    standalone: bool,
+    bundle_copy: Callable[..., Path],
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+) -> None:
+    twice = (*wanted.bundles, bundle_copy(wanted.bundles[0].name))
+    with pytest.raises(OfframpError, match="two bundles have the same folder name"):
+        launch(replace(wanted, bundles=twice), standalone)
+    with pytest.raises(OfframpError, match=r"manifest\.json is missing"):
+        launch(replace(wanted, bundles=(tmp_path,)), standalone)
+    assert not capsys.readouterr().out
+
+
+def test_replicas_need_ray(wanted: Launch) -> None:
+    with pytest.raises(InvalidRequest, match="--standalone is one process"):
+        launch(replace(wanted, replicas=2), standalone=True)
+
+
+@pytest.mark.parametrize("run", ["_run_standalone", "_run_on_ray"])
+def test_free_port_is_held_while_the_server_starts(
+    wanted: Launch, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def start(*given: object) -> None:
         on_ready = given[-1]
@@ -64,51 +86,5 @@ def test_free_port_is_ours_while_the_server_starts(
             other.bind(("127.0.0.1", port))
 
     monkeypatch.setattr(serve.launch, run, start)
-    launch(replace(wanted(), port=0), standalone=run == "_run_standalone")
+    launch(replace(wanted, port=0), standalone=run == "_run_standalone")
     assert capsys.readouterr().out == "stopped\n"
-
-
-def test_empty_list_of_exits_is_not_all_of_them(wanted: MakeLaunch) -> None:
-    with pytest.raises(InvalidRequest, match="--active-exits '': must be auto or layers"):
-        launch(wanted(active_exits=""), standalone=True)
-
-
-@pytest.mark.parametrize("standalone", [True, False])
-@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "127.0.0.1:80"])
-def test_address_of_another_machine_is_refused(
-    wanted: MakeLaunch, standalone: bool, host: str
-) -> None:
-    with pytest.raises(PortTaken, match=f"cannot listen on {host}:[0-9]+: .*; choose another"):
-        launch(wanted(host=host), standalone)
-
-
-@pytest.mark.parametrize("standalone", [True, False])
-def test_two_bundles_of_one_name_are_refused_before_anything_starts(
-    wanted: MakeLaunch,
-    bundle_folder: Path,
-    bundle_copy: Callable[..., Path],
-    standalone: bool,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(InvalidBundle, match="two bundles have the same folder name"):
-        launch(wanted(bundle_folder, bundle_copy(bundle_folder.name)), standalone)
-    assert "starting" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("standalone", [True, False])
-def test_bundle_that_cannot_be_loaded_is_refused_before_anything_starts(
-    wanted: MakeLaunch, tmp_path: Path, standalone: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(InvalidBundle, match=r"manifest\.json is missing"):
-        launch(wanted(tmp_path), standalone)
-    assert not capsys.readouterr().out
-
-
-def test_precision_a_bundle_lacks_is_refused(wanted: MakeLaunch) -> None:
-    with pytest.raises(OfframpError, match="has no fp16 variant; it has fp32, int8"):
-        launch(wanted(precision="fp16"), standalone=True)
-
-
-def test_replicas_need_ray(wanted: MakeLaunch) -> None:
-    with pytest.raises(InvalidRequest, match="--standalone is one process"):
-        launch(wanted(replicas=2), standalone=True)

@@ -100,7 +100,7 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
         for client in clients if sent_before else []:
             client.sendall(GET)
         stopping = asyncio.create_task(server.stop())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
         for client in [] if sent_before else clients:
             client.sendall(GET)
         await asyncio.wait_for(stopping, timeout=20)

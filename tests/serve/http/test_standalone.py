@@ -12,10 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
 
-from serve.http.listener import PortTaken, take_port
-from serve.http.standalone import serve_standalone
 from tests.serve.support.server_process import (
     ServerProcess,
     run_offramp,
@@ -43,21 +40,14 @@ def started(bundle_folder: Path) -> Iterator[ServerProcess]:
         yield process
 
 
-def test_server_that_comes_second_to_its_address_does_not_serve() -> None:
-    with take_port("127.0.0.1", 0) as first, take_port(*first.getsockname()) as second:
-        first.listen()
-        with pytest.raises(PortTaken, match="Address already in use"):
-            serve_standalone(FastAPI(), second, on_ready=lambda: None)
-
-
-def test_what_is_loaded_is_announced(started: ServerProcess) -> None:
+def test_loaded_model_is_announced(started: ServerProcess) -> None:
     started.curl_line()
     announced = started.output.splitlines()[0]
     assert announced.startswith("tiny: 4 layers, exits at 1, 2, 3, 4, ")
     assert announced.endswith("labels negative, neutral, positive, at most 64 tokens")
 
 
-def test_curl_line_that_is_printed_works(started: ServerProcess) -> None:
+def test_printed_curl_line_works(started: ServerProcess) -> None:
     command = started.curl_line()
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
@@ -82,10 +72,10 @@ def test_nothing_else_listens(started: ServerProcess) -> None:
 
 
 def test_connection_that_was_idle_for_a_while_is_still_open(started: ServerProcess) -> None:
-    """Clients and load balancers use theirs again after up to a minute."""
+    """Clients and load balancers reuse a connection after up to a minute."""
     with closing(HTTPConnection("127.0.0.1", started.client().port)) as connection:
         assert _alive(connection)
-        # uvicorn's own patience is 5 s.
+        # uvicorn's default is 5 s.
         assert select.select([connection.sock], [], [], 7.0) == ([], [], [])
         assert _alive(connection)
 
@@ -114,13 +104,10 @@ def test_requests_in_flight_are_answered_before_the_end(
     assert not process.left()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_idle_server_stops_at_once(
-    start_process: StartProcess, bundle_folder: Path, number: signal.Signals
-) -> None:
+def test_idle_server_stops_at_once(start_process: StartProcess, bundle_folder: Path) -> None:
     process = start_process(bundle_folder)
     process.curl_line()
-    process.send(number)
+    process.send(signal.SIGINT)
     assert process.exit_status() == 0
     assert not process.left()
 
