@@ -55,14 +55,14 @@ def run(script: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where bundles lie, or the first page that needs one puts it."""
+    """Return the folder of bundles, which the first page that needs one fills."""
     made = ROOT / "bundles"
     return made if made.exists() else tmp_path_factory.mktemp("bundles")
 
 
 @pytest.fixture
 def project(tmp_path: Path, bundles: Path) -> Path:
-    """Return a folder that stands for the project's own, so that nothing is written into that."""
+    """Return a copy of the project made of links, so that no test writes into the project."""
     for name in (".venv", "Makefile", "helm", "models", "export", "constraints.txt"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
