@@ -1,4 +1,4 @@
-"""Pages render as they were meant to: tables have headers, links lead somewhere."""
+"""Tables of the pages have headers and all cells; links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -19,12 +19,12 @@ def prose(page: Path) -> str:
 
 
 def cells(row: str) -> int:
-    """Return how many cells a row of a table has; an escaped bar divides nothing."""
+    """Return the number of cells in a row of a table; an escaped bar is text."""
     return len(re.findall(r"(?<!\\)\|", row)) - 1
 
 
 def anchors(page: Path) -> set[str]:
-    """Return what the page's headings are called in links to them."""
+    """Return the anchors of the page's headings."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
 

@@ -1,4 +1,4 @@
-"""Helm, or what stands in for it, and the chart as it renders."""
+"""Helm, and the rendered chart."""
 
 import fcntl
 import json
@@ -18,20 +18,20 @@ Object = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "offramp"
 BASE = Path(__file__).with_name("values.yaml")
-# A folder with a `build.sh OUTPUT` that makes a `helm`, where there is no other.
+# A folder whose `build.sh OUTPUT` builds a `helm`, used where none is installed.
 BUILDER = ROOT.parent / "shared" / "tools" / "helm"
 BUILT = ROOT / "build" / "helm" / "helm"
 RELEASE, NAMESPACE = "prod", "models"
-# Ten times as fast as the other, where PyYAML was built with it.
+# Ten times as fast, where PyYAML was built with it.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NoHelm(Exception):
-    """There is none, for the reason given."""
+    """Helm is not available, for the reason given."""
 
 
 class Refused(Exception):
-    """Helm would not render; the message is what it said."""
+    """Helm refused to render; the message is Helm's."""
 
 
 @cache
@@ -39,7 +39,7 @@ def helm() -> str:
     """Return the path of `helm`: on PATH, by OFFRAMP_HELM, or built once.
 
     Raises:
-        NoHelm: there is none.
+        NoHelm: no `helm` was found or built.
     """
     found = os.environ.get("OFFRAMP_HELM") or shutil.which("helm")
     if found:
@@ -48,7 +48,7 @@ def helm() -> str:
     if not script.is_file():
         raise NoHelm("no helm on PATH, nor named by OFFRAMP_HELM")
     BUILT.parent.mkdir(parents=True, exist_ok=True)
-    # Of several test processes one builds: its installer takes no second.
+    # Only one of several test processes builds: the installer cannot run twice at once.
     with BUILT.with_name("lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not BUILT.is_file():
@@ -59,10 +59,10 @@ def helm() -> str:
 
 
 def run_helm(*arguments: str | Path) -> str:
-    """Return what Helm prints.
+    """Return Helm's output.
 
     Raises:
-        Refused: it ended with an error.
+        Refused: Helm ended with an error.
     """
     command = [helm(), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -82,7 +82,7 @@ class Rendered:
         return iter(self.objects)
 
     def kinds(self) -> list[str]:
-        """Return the kinds there are, sorted."""
+        """Return the kinds of all objects, sorted."""
         return sorted(o["kind"] for o in self)
 
     def every(self, kind: str) -> list[Object]:
@@ -96,7 +96,7 @@ class Rendered:
 
     @property
     def serve_config(self) -> Object:
-        """What KubeRay gives to Ray Serve."""
+        """The config that KubeRay gives to Ray Serve."""
         config: Object = yaml.safe_load(self.the("RayService")["spec"]["serveConfigV2"])
         return config
 

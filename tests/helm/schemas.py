@@ -1,4 +1,4 @@
-"""What the API server would check: Kubernetes' own kinds, and the custom ones that are used."""
+"""The API server's checks: of Kubernetes' own kinds and of the custom kinds in use."""
 
 import json
 from functools import cache
@@ -11,7 +11,7 @@ import kubernetes_validate
 from tests.helm.chart import Object
 
 FOLDER = Path(__file__).parent / "schemas"
-# The oldest that Chart.yaml admits, and the newest that schemas are at hand for.
+# The oldest version that Chart.yaml admits, and the newest with schemas.
 VERSIONS = ("1.27", "1.37")
 CUSTOM = {"gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com", "ray.io"}
 

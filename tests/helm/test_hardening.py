@@ -1,4 +1,4 @@
-"""What a pod may do, who may reach it, and what must not be in plain sight."""
+"""Rights of pods, network policy, secrets."""
 
 import json
 from typing import Any

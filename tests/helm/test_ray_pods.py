@@ -1,4 +1,4 @@
-"""What Ray and KubeRay want of the pods."""
+"""The pods as Ray and KubeRay need them."""
 
 import warnings
 from importlib.util import find_spec

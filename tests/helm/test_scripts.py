@@ -1,4 +1,4 @@
-"""What init container and sidecar run, against real archives and a real server."""
+"""The scripts of init container and sidecar, with real archives and a real server."""
 
 import hashlib
 import importlib.util

@@ -35,7 +35,7 @@ def configure(bundle_folder: Path) -> Callable[..., Object]:
 
 @pytest.fixture(scope="module")
 def server(configure: Callable[..., Object]) -> Iterator[LiveServer]:
-    """Start Ray Serve as the config says, but for address and port."""
+    """Start Ray Serve as the config says, with another address and port."""
     config = configure()
     with serving(config["proxy_location"], config["http_options"]) as live:
         yield live

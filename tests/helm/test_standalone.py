@@ -1,4 +1,4 @@
-"""Mode deployment's command, run for real, and the question that `helm test` asks."""
+"""The command of mode deployment on a real server, and the request of `helm test`."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def release(bundle_folder: Path) -> Rendered:
 
 @pytest.fixture(scope="module")
 def process(release: Rendered) -> Iterator[ServerProcess]:
-    """Run the container's command, but for address and port."""
+    """Run the container's command with another address and port."""
     command = server_container(release)["args"]
     assert command[:2] == ["offramp", "serve"]
     host, port = command.index("0.0.0.0"), command.index("--port") + 1

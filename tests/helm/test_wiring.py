@@ -1,4 +1,4 @@
-"""Objects find each other: selectors, ports, names, volumes."""
+"""References between objects: selectors, ports, names, volumes."""
 
 from collections.abc import Iterator
 

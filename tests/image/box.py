@@ -1,4 +1,4 @@
-"""An image, built by Buildah, and run by bubblewrap where no container can be started."""
+"""An image built by Buildah. Bubblewrap runs it, so no container engine is needed."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.image.dockerfile import ROOT
 
 BUILDAH = shlex.split(os.environ.get("OFFRAMP_BUILDAH", ""))
 BUILD_ARGS = shlex.split(os.environ.get("OFFRAMP_BUILD_ARGS", ""))
-# Nobody that the image has heard of.
+# A user that the image does not know.
 UID, GID = "12345", "54321"
 
 
@@ -55,18 +55,18 @@ class Box:
 
     @property
     def size_bytes(self) -> int:
-        """What the image takes unpacked, its base included."""
+        """The size of the unpacked image, its base included."""
         files = (path for path in self.root.rglob("*") if not path.is_symlink())
         return sum(path.stat().st_size for path in files if path.is_file())
 
     @property
     def default_command(self) -> list[str]:
-        """What the image runs by itself."""
+        """The command that the image runs without arguments."""
         argv: list[str] = self.config["Entrypoint"] + self.config["Cmd"]
         return argv
 
     def run(self, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        """Run something in the image's environment, alone in a network and with its processes."""
+        """Run a command in the image's environment, with its own network and process namespace."""
         environment = [
             part for pair in self.config["Env"] for part in ("--setenv", *pair.split("=", 1))
         ]
@@ -74,9 +74,9 @@ class Box:
         jail += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent"]
         jail += ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
         jail += ["--clearenv", *environment, "--chdir", self.config["WorkingDir"]]
-        nobody = ["setpriv", "--reuid", UID, "--regid", GID, "--clear-groups"]
+        as_user = ["setpriv", "--reuid", UID, "--regid", GID, "--clear-groups"]
         return subprocess.run(
-            [*nobody, "bwrap", *jail, *argv], capture_output=True, text=True, check=False
+            [*as_user, "bwrap", *jail, *argv], capture_output=True, text=True, check=False
         )
 
     def _buildah(self, *arguments: str) -> str:

