@@ -64,7 +64,7 @@ def test_of_many_threads_one_appends_a_version() -> None:
     assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
 
 
-def test_policy_is_not_ready_before_its_baseline(bundle: Bundle) -> None:
+def test_policy_is_ready_with_its_baseline(bundle: Bundle) -> None:
     live = LivePolicy("tiny", bundle.manifest.traits, MemoryStore())
     assert not live.ready
     live.set_baseline(POLICY, "bundle")
@@ -138,67 +138,48 @@ def test_baseline_that_loses_the_race_takes_what_won_or_comes_after(bundle: Bund
     assert live.current.policy == leave_at(4)
 
 
-def test_replica_that_starts_later_takes_up_the_override(make_live: MakeLive) -> None:
+@pytest.mark.parametrize(
+    ("later", "layer", "version", "source"), [(1, 2, 2, "api"), (3, 3, 3, "config")]
+)
+def test_only_a_new_baseline_replaces_the_override_of_the_old(
+    make_live: MakeLive, later: int, layer: int, version: int, source: str
+) -> None:
     store = MemoryStore()
-    make_live(store).replace(leave_at(2), based_on=None)
-    assert make_live(store).current.policy == leave_at(2)
+    running = make_live(store, leave_at(1))
+    running.replace(leave_at(2), based_on=None)
+    starting = make_live(store, leave_at(later))
+    running.set_baseline(leave_at(later), "config")
+    for live in (running, starting):
+        assert live.current.policy == leave_at(layer)
+        assert (live.current.version, live.current.source) == (version, source)
 
 
-def test_new_baseline_replaces_the_override_of_the_old(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    make_live(store, leave_at(1)).replace(leave_at(2), based_on=None)
-    live = make_live(store, leave_at(3))
-    assert live.current.policy == leave_at(3)
-    assert (live.current.version, live.current.source) == (3, "config")
-
-
-def test_same_baseline_again_keeps_the_override(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    live = make_live(store, leave_at(1))
-    live.replace(leave_at(2), based_on=None)
-    live.set_baseline(leave_at(1), "config")
-    assert live.current.policy == leave_at(2)
-    assert live.current.version == 2
-
-
-def test_baseline_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
+def test_policy_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
     store = MemoryStore()
     live = make_live(store)
     before = live.current
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.set_baseline(leave_at(9), "config")
-    assert live.current == store.latest("tiny") == before
-
-
-def test_replacement_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    live = make_live(store)
-    before = live.current
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.replace(leave_at(9), based_on=None)
     assert live.current == store.latest("tiny") == before
 
 
-def test_stored_policy_the_model_cannot_follow_any_more_is_ignored(
+def test_stored_policy_the_model_cannot_follow_any_more_is_ignored_and_can_be_replaced(
     make_live: MakeLive, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MemoryStore()
     live = make_live(store)
-    alien = live.current.model_copy(update={"version": 7, "policy": leave_at(9)})
-    assert store.append("tiny", alien)
-    assert live.refresh().version == 1
-    assert "stored policy 7 is ignored: default: layer 9 has no exit" in caplog.text
-    later = make_live(store)
-    assert later.current.policy == POLICY
-    assert later.current.version == 8
-
-
-def test_policy_can_be_replaced_over_one_the_model_cannot_follow(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    live = make_live(store)
-    alien = live.current.model_copy(update={"version": 2, "policy": leave_at(9)})
-    assert store.append("tiny", alien)
-    assert live.replace(leave_at(2), based_on=1).new.version == 3
+    for version in (7, 9):
+        alien = live.current.model_copy(update={"version": version, "policy": leave_at(9)})
+        assert store.append("tiny", alien)
+        assert live.refresh().policy == POLICY
+        assert f"stored policy {version} is ignored: default: layer 9 has no" in caplog.text
+        assert make_live(store).current.policy == POLICY
+        live.refresh()
+        assert live.current.version == version + 1
+    assert store.append("tiny", alien.model_copy(update={"version": 11}))
+    assert live.replace(leave_at(2), based_on=10).new.version == 12
 
 
 def test_refresh_never_goes_back(make_live: MakeLive) -> None:
