@@ -47,10 +47,6 @@ def test_list_has_the_descriptions_of_all_models(
         assert server.http.get(f"/v1/models/{model['name']}").json() == model
 
 
-def test_name_may_be_percent_encoded(server: LiveServer) -> None:
-    assert server.http.get("/v1/models/t%69ny").json()["name"] == "tiny"
-
-
 def test_model_with_an_odd_folder_name_is_served_under_it(
     start_server: StartServer, bundle_copy: Callable[..., Path]
 ) -> None:
