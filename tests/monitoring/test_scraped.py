@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.monitoring.prometheus_process import PrometheusProcess
+from tests.monitoring.prometheus_process import PrometheusProcess, running_prometheus
 from tests.monitoring.promql import Query, queries, rules
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import ServerProcess
@@ -41,7 +41,7 @@ def prometheus(
     server: LiveServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PrometheusProcess]:
     """Return Prometheus after traffic, refusals, a policy change and clients that left."""
-    with PrometheusProcess(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
         until(lambda: send_traffic(server) and prometheus.ask("count(offramp_engine_up) == 2"))
         policy = {"default": {"rule": "entropy", "threshold": 0.7}}
         answer = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
