@@ -88,54 +88,55 @@ def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
 def test_replacement_reaches_the_other_replica_with_a_refresh(make_live: MakeLive) -> None:
     store = MemoryStore()
     one, other = make_live(store), make_live(store)
-    changed = one.replace(leave_at(2), based_on=1).new
-    assert one.current == changed
-    assert other.current.version == 1
-    assert other.refresh() == other.current == changed
-    assert (changed.version, changed.source) == (2, "api")
-
-
-def test_replacement_made_from_another_version_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    one, other = make_live(store), make_live(store)
-    one.replace(leave_at(2), based_on=1)
+    old, new = one.replace(leave_at(2), based_on=1)
+    assert (new.version, new.source, one.current) == (2, "api", new)
+    assert other.current == old
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
         other.replace(leave_at(3), based_on=1)
-    assert store.latest("tiny").policy == leave_at(2)
-    assert other.current.version == 2
+    assert store.latest("tiny") == other.current == other.refresh() == new
 
 
 class RacingStore(MemoryStore):
-    """A store in which somebody else appends just before us."""
+    """A store to which another replica appends just before, or just after, our own append."""
 
-    def __init__(self, rivals: int) -> None:
-        super().__init__()
-        self._rivals = rivals
+    before: Callable[[], object] | None = None
+    after: Callable[[], object] | None = None
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
-        if self._rivals:
-            self._rivals -= 1
-            super().append(model, entry.model_copy(update={"policy": leave_at(4)}))
-        return super().append(model, entry)
+        before, after, self.before, self.after = self.before, self.after, None, None
+        if before:
+            before()
+        added = super().append(model, entry)
+        if after:
+            after()
+        return added
 
 
-def test_replacement_that_loses_the_race_is_a_conflict(bundle: Bundle) -> None:
-    store = RacingStore(rivals=0)
-    live = LivePolicy("tiny", bundle.manifest.traits, store)
-    live.set_baseline(POLICY, "bundle")
-    store._rivals = 1
+def test_replacement_that_loses_the_race_is_a_conflict(make_live: MakeLive) -> None:
+    store = RacingStore()
+    live, rival = make_live(store), make_live(store)
+    store.before = lambda: rival.replace(leave_at(4), based_on=1)
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
         live.replace(leave_at(2), based_on=None)
-    assert live.current.policy == leave_at(4)
-    assert live.current.version == 2
+    assert (live.current.version, live.current.policy) == (2, leave_at(4))
 
 
-def test_baseline_that_loses_the_race_takes_what_won_or_comes_after(bundle: Bundle) -> None:
-    live = LivePolicy("tiny", bundle.manifest.traits, RacingStore(rivals=1))
-    live.set_baseline(leave_at(3), "config")
-    assert live.ready
-    # The rival bears the same baseline, so it builds on it.
-    assert live.current.policy == leave_at(4)
+def test_baseline_that_loses_the_race_takes_what_has_won(make_live: MakeLive) -> None:
+    store = RacingStore()
+    store.before = lambda: make_live(store, leave_at(3)).replace(leave_at(4), based_on=1)
+    live = make_live(store, leave_at(3))
+    # The rival's policy builds on the same baseline.
+    assert (live.current.version, live.current.policy) == (2, leave_at(4))
+
+
+def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
+    make_live: MakeLive,
+) -> None:
+    store = RacingStore()
+    live = make_live(store)
+    store.after = lambda: live.replace(leave_at(3), based_on=2)
+    assert live.replace(leave_at(2), based_on=None).new.version == 2
+    assert (live.current.version, live.current.policy) == (3, leave_at(3))
 
 
 @pytest.mark.parametrize(
@@ -209,35 +210,3 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
         versions = sorted(itertools.chain(*pool.map(change, replicas)))
     assert versions == list(range(2, len(versions) + 2))
     assert len(versions) >= 100
-
-
-class OvertakingStore(MemoryStore):
-    """A store in which another replica's newer policy is taken up during our own append."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live: LivePolicy | None = None
-
-    def append(self, model: str, entry: VersionedPolicy) -> bool:
-        added = super().append(model, entry)
-        if self.live is not None:
-            live, self.live = self.live, None
-            newer = VersionedPolicy(
-                version=entry.version + 1,
-                policy=leave_at(3),
-                source="api",
-                baseline=entry.baseline,
-            )
-            super().append(model, newer)
-            live.refresh()
-        return added
-
-
-def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
-    make_live: MakeLive,
-) -> None:
-    store = OvertakingStore()
-    live = make_live(store)
-    store.live = live
-    assert live.replace(leave_at(2), based_on=None).new.version == 2
-    assert live.current.version == 3
