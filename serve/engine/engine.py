@@ -60,9 +60,7 @@ class Engine:
         """
         # Wakes the engine's thread sooner than a condition does.
         self._inbox: SimpleQueue[Sequence[Row]] = SimpleQueue()
-        self._core = EngineCore(
-            runner, shape, batch_limits, self.clock, observe, self._should_yield
-        )
+        self._core = EngineCore(runner, shape, batch_limits, self.clock, observe, self._should_yield)
         self._deliver = deliver
         self._admission = Admission(
             queue_limits, self._core.costs, batch_limits, self._core.exit_depths

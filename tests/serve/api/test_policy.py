@@ -148,7 +148,6 @@ POLICIES_REFUSED: list[tuple[Any, str]] = [
     ({"x": 1}, "policy.x: unknown field"),
     ({"default": 1}, "policy.default: must be a rule such as"),
     ({"default": "nope"}, "policy: no profile 'nope'; the policy has none"),
-    ({"default": {"profile": "nope"}}, "policy: no profile 'nope'; the policy has none"),
     ({"default": {"rule": "layer", "layer": 9}}, "default: layer 9 has no exit"),
     ({"default": {"rule": "never", "x": 1}}, "policy.default.x: unknown field"),
     ({"profiles": []}, "policy.profiles: must be a JSON object"),

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
-from serve.policy.document import Policy, ProfileChoice
+from serve.policy.document import Policy
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
 from tests.support.traits import two_labels
 
@@ -21,14 +21,12 @@ def policy(**fields: Any) -> Policy:
 def test_without_a_choice_the_default_applies() -> None:
     patience = {"rule": "patience", "patience": 2}
     assert policy(default="fast").rule_for(None) == EntropyRule(threshold=0.4, max_layer=4)
-    assert policy(default={"profile": "fast"}).rule_for(None) == policy().profiles["fast"]
     assert policy(default=patience).rule_for(None) == PatienceRule(patience=2)
     assert Policy().rule_for(None) == NeverRule()
 
 
 def test_a_choice_is_a_rule_or_a_profile() -> None:
     assert policy().rule_for("exact") == NeverRule()
-    assert policy().rule_for(ProfileChoice(profile="exact")) == NeverRule()
     assert policy().rule_for(LayerRule(layer=2)) == LayerRule(layer=2)
 
 
@@ -39,10 +37,9 @@ def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]
     assert policy(limits=limits).rule_for(fast) is fast
 
 
-@pytest.mark.parametrize("choice", ["slow", ProfileChoice(profile="slow")])
-def test_an_unknown_profile_is_refused_with_those_there_are(choice: Any) -> None:
+def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast"):
-        policy().rule_for(choice)
+        policy().rule_for("slow")
 
 
 def test_limits_can_forbid_rules_or_every_override() -> None:
@@ -83,7 +80,6 @@ def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
     "fields",
     [
         {"default": "slow"},
-        {"default": {"profile": "slow"}},
         {"default": 3},
         {"profiles": {"not a name": {"rule": "never"}}},
         {"limits": {"overrides": "some"}},
