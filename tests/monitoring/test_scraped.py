@@ -51,7 +51,7 @@ def prometheus(
 
 
 def send_traffic(server: LiveServer) -> bool:
-    """Have both replicas answer and refuse, and leave them some work that nobody waits for."""
+    """Make both replicas answer and refuse, and disconnect before some answers."""
     text = " ".join(["w1"] * 60)
     content = b'{"inputs": [' + b",".join([f'"{text}"'.encode()] * 256) + b"]}"
     head = (
