@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.policy.document import Limits, Policy, profile_name
-from serve.rules import ExitRule, NeverRule, Rule, check_rule
+from serve.policy.document import Limits, Policy
+from serve.rules import ExitRule, NeverRule, check_rule
 from serve.rules.traits import Traits
 
 
@@ -21,7 +21,7 @@ def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
     profiles = {name: rule for name, rule in policy.profiles.items() if fits(rule)}
     for name in sorted(policy.profiles.keys() - profiles.keys()):
         notes.append(f"profile {name!r} was dropped: exits {list(traits.exits)} cannot follow it")
-    if not (fits(default) if isinstance(default, Rule) else profile_name(default) in profiles):
+    if not (default in profiles if isinstance(default, str) else fits(default)):
         notes.append("the default rule became 'never': it does not fit the exits")
         default = NeverRule()
     if not fits(NeverRule(min_layer=limits.min_layer, max_layer=limits.max_layer)):

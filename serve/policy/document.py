@@ -22,36 +22,17 @@ ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-
 # Metrics use this name for the rule of requests without `exit`; no profile may have it.
 DEFAULT = "default"
 
-RULE_TAG, NAME_TAG, PROFILE_TAG = "<rule>", "<name>", "<profile>"
-
-
-class ProfileChoice(BaseModel):
-    """A profile of the live policy, by name: the same as the bare name."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"profile": "fast"}]},
-    )
-
-    profile: ProfileName
+RULE_TAG, PROFILE_TAG = "<rule>", "<profile>"
 
 
 def _kind_of_choice(value: Any) -> str | None:
     if isinstance(value, str):
-        return NAME_TAG
-    if isinstance(value, ProfileChoice):
         return PROFILE_TAG
-    if isinstance(value, dict):
-        return PROFILE_TAG if "profile" in value and "rule" not in value else RULE_TAG
-    return RULE_TAG if isinstance(value, Rule) else None
+    return RULE_TAG if isinstance(value, dict | Rule) else None
 
 
 ExitChoice = Annotated[
-    Annotated[ExitRule, Tag(RULE_TAG)]
-    | Annotated[ProfileName, Tag(NAME_TAG)]
-    | Annotated[ProfileChoice, Tag(PROFILE_TAG)],
+    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[ProfileName, Tag(PROFILE_TAG)],
     Discriminator(
         _kind_of_choice,
         custom_error_type="exit_choice",
@@ -87,7 +68,7 @@ class Policy(BaseModel):
     """Default rule, named profiles and limits; applied whole or not at all.
 
     Attributes:
-        default: the rule for requests without `exit`, or a profile.
+        default: the rule for requests without `exit`, or the name of a profile.
         profiles: rules that a request may choose by name.
         limits: what a request may choose.
     """
@@ -105,15 +86,15 @@ class Policy(BaseModel):
                 f"profiles: {DEFAULT!r} is the name of the rule for requests without exit; "
                 "give the profile another one"
             )
-        if not isinstance(self.default, Rule) and profile_name(self.default) not in self.profiles:
-            raise ValueError(_no_profile(profile_name(self.default), self.profiles))
+        if isinstance(self.default, str) and self.default not in self.profiles:
+            raise ValueError(_no_profile(self.default, self.profiles))
         return self
 
     def rule_for(self, choice: ExitChoice | None) -> ExitRule:
         """Return the rule that a request gets, limits applied.
 
         Args:
-            choice: a rule, a profile, or None for the default.
+            choice: a rule, the name of a profile, or None for the default.
 
         Raises:
             UnknownProfile: there is no such profile.
@@ -123,13 +104,11 @@ class Policy(BaseModel):
             choice = self.default
         elif self.limits.overrides == "none":
             raise OverrideForbidden("exit: the live policy allows no override; leave it out")
-        elif self.limits.overrides == "profiles" and isinstance(choice, Rule):
+        elif self.limits.overrides == "profiles" and not isinstance(choice, str):
             raise OverrideForbidden(
                 f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
             )
-        return self._limited(
-            choice if isinstance(choice, Rule) else self._profile(profile_name(choice))
-        )
+        return self._limited(self._profile(choice) if isinstance(choice, str) else choice)
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
@@ -139,7 +118,7 @@ class Policy(BaseModel):
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
         places: dict[str, ExitRule] = {"limits": bounds}
-        if isinstance(self.default, Rule):
+        if not isinstance(self.default, str):
             places["default"] = self.default
         places |= {f"profiles.{name}": rule for name, rule in self.profiles.items()}
         for place, rule in places.items():
@@ -173,11 +152,6 @@ class Policy(BaseModel):
         if (rule.min_layer, rule.max_layer) == (min_layer, high):
             return rule
         return rule.model_copy(update={"min_layer": min_layer, "max_layer": high})
-
-
-def profile_name(choice: str | ProfileChoice) -> str:
-    """Return the name of a chosen profile, however it is spelled."""
-    return choice if isinstance(choice, str) else choice.profile
 
 
 def _allowed(low: int, high: int | None) -> str:

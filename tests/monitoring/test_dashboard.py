@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +33,20 @@ def area(panel: Panel) -> set[tuple[int, int]]:
     return set(itertools.product(xs, range(at["y"], at["y"] + at["h"])))
 
 
-def test_ids_and_titles_are_unique() -> None:
+def test_dashboard_can_be_imported() -> None:
     ids = [panel["id"] for panel in all_panels()]
     assert len(ids) == len(set(ids))
     assert dashboard()["uid"] == "offramp"
     assert "id" not in dashboard(), "the database's own number, which an import must not bring"
     assert dashboard()["schemaVersion"] == SCHEMA_VERSION
+    assert "{{ " not in DASHBOARD.read_text(), "Helm would take it for a value of the chart"
 
 
 def test_panels_neither_overlap_nor_leave_the_page() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in all_panels():
-        cells = area(panel)
-        assert cells
-        assert max(x for x, _ in cells) < COLUMNS, panel["title"]
-        assert not cells & taken, panel["title"]
-        taken |= cells
+    cells = Counter(cell for panel in all_panels() for cell in area(panel))
+    assert all(area(panel) for panel in all_panels())
+    assert set(cells.values()) == {1}
+    assert max(x for x, _ in cells) < COLUMNS
 
 
 @pytest.mark.parametrize(
@@ -66,20 +65,11 @@ def test_every_panel_is_of_a_known_kind_and_explains_itself(panel: Panel) -> Non
 
 def test_variables_that_are_used_are_defined_and_the_other_way_round() -> None:
     defined = {variable["name"] for variable in dashboard()["templating"]["list"]}
-    used = set(re.findall(r"\$\{?(\w+)", DASHBOARD.read_text()))
-    assert (
-        used - {"__rate_interval", "__all"} == defined == {"datasource", "job", "model", "replica"}
-    )
-
-
-def test_all_means_also_servers_without_the_label() -> None:
+    used = set(re.findall(r"\$\{?(\w+)", DASHBOARD.read_text())) - {"__rate_interval", "__all"}
+    assert used == defined == {"datasource", "job", "model", "replica"}
     for variable in dashboard()["templating"]["list"]:
-        if variable["type"] == "query":
+        if variable["type"] == "query":  # `All` includes servers without the label
             assert variable["allValue"] == ".*"
-
-
-def test_nothing_in_it_could_be_taken_for_a_helm_or_chart_value() -> None:
-    assert "{{ " not in DASHBOARD.read_text()
 
 
 def test_prometheus_understands_every_query(promtool: Promtool, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.monitoring.prometheus_process import PrometheusProcess
+from tests.monitoring.prometheus_process import PrometheusProcess, running_prometheus
 from tests.monitoring.promql import Query, queries, rules
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import ServerProcess
@@ -41,7 +41,7 @@ def prometheus(
     server: LiveServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PrometheusProcess]:
     """Return Prometheus after traffic, refusals, a policy change and clients that left."""
-    with PrometheusProcess(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
         until(lambda: send_traffic(server) and prometheus.ask("count(offramp_engine_up) == 2"))
         policy = {"default": {"rule": "entropy", "threshold": 0.7}}
         answer = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
@@ -51,7 +51,7 @@ def prometheus(
 
 
 def send_traffic(server: LiveServer) -> bool:
-    """Have both replicas answer and refuse, and leave them some work that nobody waits for."""
+    """Make both replicas answer and refuse, and disconnect before some answers."""
     text = " ".join(["w1"] * 60)
     content = b'{"inputs": [' + b",".join([f'"{text}"'.encode()] * 256) + b"]}"
     head = (

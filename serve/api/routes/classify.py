@@ -69,7 +69,7 @@ def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> 
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
     return ModelRequest(
         inputs,
-        body.exit,
+        body.exit_choice,
         math.inf if body.timeout_ms is None else arrived_s + body.timeout_ms / 1000,
         body.truncate,
         Priority[body.priority.upper()],

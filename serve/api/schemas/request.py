@@ -1,14 +1,14 @@
 """The JSON of a classification request."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from serve.api.schemas.base import RequestModel
 from serve.api.schemas.inputs import Inputs, read_inputs
 from serve.errors import InvalidRequest
-from serve.policy.document import ExitChoice
+from serve.policy.document import ExitChoice, ProfileName
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
 from serve.tokenization.inputs import Ids, Input
@@ -18,6 +18,23 @@ MAX_TIMEOUT_MS = 600_000
 Extra = Literal["logits", "exits"]
 
 _WITHOUT_SCORES: dict[Task, str] = {"regression": "one value", "token": "every entity it finds"}
+
+
+class ProfileObject(RequestModel):
+    """A profile of the live policy; the same as its bare name."""
+
+    profile: ProfileName
+
+
+def _kind_of_exit(value: Any) -> str:
+    is_object = isinstance(value, dict) and "profile" in value and "rule" not in value
+    return "<object>" if is_object or isinstance(value, ProfileObject) else "<choice>"
+
+
+Exit = Annotated[
+    Annotated[ExitChoice, Tag("<choice>")] | Annotated[ProfileObject, Tag("<object>")],
+    Discriminator(_kind_of_exit),
+]
 
 
 class ClassifyRequest(RequestModel):
@@ -43,7 +60,7 @@ class ClassifyRequest(RequestModel):
         default=None, description="Name of a model; may be left out when only one is served."
     )
     inputs: Inputs = Field(description="A text, an object, or a list of them.")
-    exit: ExitChoice | None = Field(
+    exit: Exit | None = Field(
         default=None,
         description="When inputs leave: a rule, the name of a profile, or an object with it. "
         "Default: the rule of the live policy.",
@@ -76,6 +93,11 @@ class ClassifyRequest(RequestModel):
         default="normal",
         description="Order among the waiting texts; a text that has waited long goes first.",
     )
+
+    @property
+    def exit_choice(self) -> ExitChoice | None:
+        """The rule or the profile's name in `exit`."""
+        return self.exit.profile if isinstance(self.exit, ProfileObject) else self.exit
 
     def read_inputs(self) -> list[Input]:
         """Return the inputs as a list."""

@@ -19,19 +19,15 @@ def layers(answer: dict[str, Any]) -> list[int]:
 
 def test_answer_has_exactly_the_documented_fields(server: LiveServer) -> None:
     answer = server.answer("w1 w2")
-    assert set(answer) == {"model", "policy_version", "results", "timing"}
-    assert answer["model"] == "tiny"
-    assert answer["policy_version"] == 1
-    [result] = answer["results"]
+    timing, [result] = answer.pop("timing"), answer.pop("results")
+    assert answer == {"model": "tiny", "policy_version": 1}
     assert set(result) == {"label", "score", "scores", "exit"}
-    assert result["exit"] == {
-        "layer": DEPTH,
-        "answered_by": DEPTH,
-        "layers": DEPTH,
-        "reason": "final",
-        "signal": None,
-    }
-    assert set(answer["timing"]) == {"queue_ms", "compute_ms", "total_ms"}
+    place = {"layer": DEPTH, "answered_by": DEPTH, "layers": DEPTH}
+    assert result["exit"] == {**place, "reason": "final", "signal": None}
+    assert set(timing) == {"queue_ms", "compute_ms", "total_ms"}
+    assert min(timing.values()) >= 0
+    assert timing["compute_ms"] > 0
+    assert timing["total_ms"] >= max(timing["queue_ms"], timing["compute_ms"])
 
 
 def test_scores_are_probabilities_best_first_and_the_label_is_the_best(server: LiveServer) -> None:
@@ -42,13 +38,6 @@ def test_scores_are_probabilities_best_first_and_the_label_is_the_best(server: L
         assert list(scores.values()) == sorted(scores.values(), reverse=True)
         assert result["label"] == next(iter(scores))
         assert result["score"] == scores[result["label"]]
-
-
-def test_timings_are_parts_of_the_total(server: LiveServer) -> None:
-    timing = server.answer(TEXTS)["timing"]
-    assert min(timing.values()) >= 0
-    assert timing["compute_ms"] > 0
-    assert timing["total_ms"] >= max(timing["queue_ms"], timing["compute_ms"])
 
 
 def test_results_come_in_the_order_of_the_inputs(server: LiveServer) -> None:
@@ -132,11 +121,9 @@ def test_text_that_is_too_long_is_refused_by_its_place_or_cut(server: LiveServer
 
 
 def test_long_text_is_tokenized_like_a_short_one(server: LiveServer) -> None:
-    # Beyond 10,000 characters tokenization moves to a thread.
-    short, long = "w1 w2", "w1 w2" + " " * 20_000
-    assert (
-        server.answer(long)["results"][0]["scores"] == server.answer(short)["results"][0]["scores"]
-    )
+    """Beyond 10,000 characters tokenization moves to a thread."""
+    short, long = (server.answer("w1 w2" + " " * n)["results"][0] for n in (0, 20_000))
+    assert long["scores"] == short["scores"]
 
 
 def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
@@ -181,7 +168,6 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({}, "inputs: required"),
     ({"inputs": None}, "inputs: must be a text"),
     ({"inputs": 1}, "inputs: must be a text"),
-    ({"inputs": True}, "inputs: must be a text"),
     ({"inputs": ""}, "inputs: must not be empty"),
     ({"inputs": " \t\n\u00a0\u3000"}, "inputs: must not be empty"),
     ({"inputs": []}, "inputs: must not be empty"),
@@ -192,9 +178,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"inputs": {"text": "a", "x": 1}}, "inputs.x: unknown field"),
     ({"inputs": ["a", ""]}, "inputs[1]: must not be empty"),
     ({"inputs": ["a", None]}, "inputs[1]: must be a text"),
-    ({"inputs": ["a", 2]}, "inputs[1]: must be a text"),
     ({"inputs": [["a"]]}, "inputs[0]: must be a text"),
-    ({"inputs": [[]]}, "inputs[0]: must be a text"),
     ({"inputs": [1, 2]}, 'an object {"text": ..., "text_pair": ...} or {"in'),
     ({"inputs": {"input_ids": []}}, "inputs.input_ids: must not be empty"),
     ({"inputs": {"input_ids": 5}}, "inputs.input_ids: must be a valid list"),
@@ -202,7 +186,6 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"inputs": {"input_ids": [True]}}, "inputs.input_ids[0]: must be"),
     ({"inputs": {"input_ids": [-1]}}, "inputs.input_ids[0]: must be"),
     ({"inputs": {"input_ids": [2**31]}}, "inputs.input_ids[0]: must be"),
-    ({"inputs": {"input_ids": [10**30]}}, "inputs.input_ids[0]: must be"),
     ({"inputs": {"input_ids": [5, 200]}}, "inputs[0].input_ids[1] is 200"),
     ({"inputs": {"input_ids": [5], "text": "a"}}, "give either text or"),
     ({"inputs": ["a", {"input_ids": [None]}]}, "inputs[1].input_ids[0]:"),
@@ -215,17 +198,14 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"inputs": "a", "input": "b"}, "input: unknown field"),
     ({"inputs": "a", "model": 1}, "model: must be a valid string"),
     ({"inputs": "a", "top_k": 0}, "top_k: must be greater than"),
-    ({"inputs": "a", "top_k": -1}, "top_k: must be greater than"),
     ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer"),
     ({"inputs": "a", "top_k": 1.0}, "top_k: must be a valid integer"),
     ({"inputs": "a", "top_k": "1"}, "top_k: must be a valid integer"),
     ({"inputs": "a", "timeout_ms": 0}, "timeout_ms: must be greater"),
-    ({"inputs": "a", "timeout_ms": -1}, "timeout_ms: must be greater"),
     ({"inputs": "a", "timeout_ms": True}, "timeout_ms: must be a valid"),
     ({"inputs": "a", "timeout_ms": 600_001}, "timeout_ms: must be less"),
     ({"inputs": "a", "priority": "urgent"}, "priority: must be"),
     ({"inputs": "a", "truncate": 1}, "truncate: must be a valid boolean"),
-    ({"inputs": "a", "truncate": "true"}, "truncate: must be a valid"),
 ]
 # Only the model or the policy can refuse these; tests/serve/test_validation.py has the others.
 EXITS_REFUSED: list[tuple[Any, str, str]] = [
@@ -307,20 +287,21 @@ def test_model_must_be_named_when_several_are_served(
 
 def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> None:
     server = start_server()
-    policy = {"default": "fast", "profiles": {"fast": {"rule": "layer", "layer": 2}}}
+
+    def put(**policy: Any) -> None:
+        response = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+        assert response.status_code == 200
+
+    profiles = {"fast": {"rule": "layer", "layer": 2}}
     for overrides, profile, rule in (("any", 200, 200), ("profiles", 200, 403), ("none", 403, 403)):
-        document = {"policy": {**policy, "limits": {"overrides": overrides}}}
-        assert server.http.put("/v1/models/tiny/policy", json=document).status_code == 200
+        put(default="fast", profiles=profiles, limits={"overrides": overrides})
         assert layers(server.answer("w1")) == [2]
         assert server.classify("w1", exit="fast").status_code == profile
+        assert server.classify("w1", exit={"profile": "fast"}).status_code == profile
         assert server.classify("w1", exit={"rule": "never"}).status_code == rule
     assert server.refusal("w1", exit="fast").code == "override_forbidden"
 
-
-def test_limits_hold_for_rules_of_requests(start_server: StartServer) -> None:
-    server = start_server()
-    document = {"policy": {"limits": {"min_layer": 2, "max_layer": 3}}}
-    assert server.http.put("/v1/models/tiny/policy", json=document).status_code == 200
+    put(limits={"min_layer": 2, "max_layer": 3})
     assert layers(server.answer("w1", exit={"rule": "confidence", "threshold": 0})) == [2]
     assert layers(server.answer("w1", exit={"rule": "never"})) == [3]
     problem = server.refusal("w1", exit={"rule": "layer", "layer": 4})

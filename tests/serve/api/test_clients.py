@@ -1,4 +1,4 @@
-"""Many clients at once, hostile and clumsy ones among them."""
+"""Many clients at once, some of them hostile or broken."""
 
 import json
 import random
@@ -41,7 +41,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(
     server.answer("w1")
 
 
-def test_client_that_stops_in_the_middle_harms_nobody(start_server: StartServer) -> None:
+def test_client_that_stops_in_the_middle_harms_no_other(start_server: StartServer) -> None:
     server = start_server()
     whole = request_of({"inputs": "w1"})
     for length in (1, 20, whole.index(b"\r\n\r\n") + 2, len(whole) - 10, len(whole) - 1):

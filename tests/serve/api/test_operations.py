@@ -55,8 +55,8 @@ def test_exit_metrics_add_up_to_the_answers_given(start_server: StartServer) -> 
     server = start_server()
     texts = [" ".join(WORDS[i : i + 3]) for i in range(20)]
     given: Counter[tuple[str, str]] = Counter()
-    for wish in ("fast", "balanced", {"rule": "patience", "patience": 1}, {"rule": "never"}):
-        for result in server.answer(texts, exit=wish)["results"]:
+    for choice in ("fast", "balanced", {"rule": "patience", "patience": 1}, {"rule": "never"}):
+        for result in server.answer(texts, exit=choice)["results"]:
             given[str(result["exit"]["layer"]), result["exit"]["reason"]] += 1
     assert len(given) > 3
 
@@ -89,27 +89,22 @@ def test_metrics_page_is_prometheus_text_with_every_name_once(server: LiveServer
     assert all(name.startswith("offramp_") for name in names)
 
 
-def test_live_threshold_follows_the_policy(start_server: StartServer) -> None:
-    server = start_server()
-    assert server.metric("offramp_threshold", profile="balanced", rule="entropy") == 0.6
-    policy = {"default": {"rule": "confidence", "threshold": 0.75}}
-    server.http.put("/v1/models/tiny/policy", json={"policy": policy}).raise_for_status()
-    assert server.metric("offramp_threshold", profile="default", rule="confidence") == 0.75
-    assert server.metric("offramp_threshold", profile="balanced") == 0
-    assert server.metric("offramp_policy_version", model="tiny") == 2
-
-
-def test_thresholds_of_single_exits_are_published_by_layer(start_server: StartServer) -> None:
+def test_live_thresholds_follow_the_policy_by_layer_where_each_exit_has_one(
+    start_server: StartServer,
+) -> None:
     server = start_server(active_exits={"tiny": [1, 3, 4]})
+    assert server.metric("offramp_threshold", profile="balanced", rule="entropy") == 0.6
     each = {"rule": "confidence", "threshold": [0.9, 0.8, 0.7]}
     policy = {"default": {"rule": "voting", "votes": 2}, "profiles": {"each": each}}
     response = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
     assert response.status_code == 200, response.text
-    found = [
+    by_layer = [
         server.metric("offramp_threshold", profile="each", layer=layer) for layer in ("1", "3", "4")
     ]
-    assert found == each["threshold"]
+    assert by_layer == each["threshold"]
     assert server.metric("offramp_threshold", profile="default", rule="voting", layer="") == 2
+    assert server.metric("offramp_threshold", profile="balanced") == 0
+    assert server.metric("offramp_policy_version", model="tiny") == 2
 
 
 def test_docs_load_nothing_from_elsewhere(server: LiveServer) -> None:
@@ -158,7 +153,9 @@ def test_openapi_describes_every_body(server: LiveServer) -> None:
 def test_examples_of_the_documentation_work(start_server: StartServer) -> None:
     server = start_server()
     schemas = server.http.get("/openapi.json").json()["components"]["schemas"]
-    for example in schemas["ClassifyRequest"]["examples"]:
+    examples = schemas["ClassifyRequest"]["examples"]
+    assert {"profile": "fast"} in [example.get("exit") for example in examples]
+    for example in examples:
         assert server.http.post("/v1/classify", json=example).status_code == 200
     for example in schemas["PolicyUpdate"]["examples"]:
         assert server.http.put("/v1/models/tiny/policy", json=example).status_code == 200

@@ -72,27 +72,21 @@ def test_change_made_from_an_old_version_is_refused(start_server: StartServer) -
     put(server, leave_at(3), version=2)
 
 
-def test_change_without_a_version_replaces_whatever_there_is(start_server: StartServer) -> None:
-    server = start_server()
-    assert [put(server, leave_at(layer))["version"] for layer in (1, 2, 3)] == [2, 3, 4]
-
-
-def test_empty_policy_means_to_the_last_exit(start_server: StartServer) -> None:
-    server = start_server()
-    put(server, leave_at(1))
-    put(server, {})
-    assert exit_layer(server.answer("w1")) == DEPTH
-    assert server.refusal("w1", exit="fast").code == "unknown_profile"
-
-
 def test_profiles_are_exchanged_with_the_policy(start_server: StartServer) -> None:
     server = start_server()
     kept = {"fast": {"rule": "never"}}
-    assert put(server, {"profiles": kept})["dropped_profiles"] == ["balanced"]
-    assert put(server, {"profiles": kept})["dropped_profiles"] == []
-    put(server, {"profiles": {"third": {"rule": "layer", "layer": 3}}, "default": "third"})
-    assert exit_layer(server.answer("w1")) == 3
-    assert exit_layer(server.answer("w1", exit="third")) == 3
+    third = {"profiles": {"third": {"rule": "layer", "layer": 3}}, "default": "third"}
+    changes = [
+        put(server, policy) for policy in ({"profiles": kept}, {"profiles": kept}, third, {})
+    ]
+    assert [change["version"] for change in changes] == [2, 3, 4, 5]
+    assert [change["dropped_profiles"] for change in changes] == [
+        ["balanced"], [], ["fast"], ["third"],
+    ]  # fmt: skip
+    assert exit_layer(server.answer("w1")) == DEPTH
+    assert server.refusal("w1", exit="fast").message.endswith("the policy has none")
+    put(server, third)
+    assert exit_layer(server.answer("w1")) == exit_layer(server.answer("w1", exit="third")) == 3
     assert server.refusal("w1", exit="fast").message.endswith("the policy has third")
 
 
@@ -148,65 +142,47 @@ def test_every_answer_fits_the_version_it_names(start_server: StartServer) -> No
     assert len(layer_of) > 2
 
 
+NEVER = {"rule": "never"}
+POLICIES_REFUSED: list[tuple[Any, str]] = [
+    (None, "policy: must be a JSON object"),
+    ({"x": 1}, "policy.x: unknown field"),
+    ({"default": 1}, "policy.default: must be a rule such as"),
+    ({"default": "nope"}, "policy: no profile 'nope'; the policy has none"),
+    ({"default": {"rule": "layer", "layer": 9}}, "default: layer 9 has no exit"),
+    ({"default": {"rule": "never", "x": 1}}, "policy.default.x: unknown field"),
+    ({"profiles": []}, "policy.profiles: must be a JSON object"),
+    ({"profiles": {"a": "b"}}, "policy.profiles.a: must be a JSON object"),
+    ({"profiles": {"": NEVER}}, "a name must be 1 to 64 letters"),
+    ({"profiles": {"default": NEVER}}, "'default' is the name of the rule for requests without"),
+    ({"profiles": {f"p{i}": NEVER for i in range(65)}}, "profiles: must have at most 64 entries"),
+    (
+        {"profiles": {"a": {"rule": "entropy", "threshold": 9}}},
+        "profiles.a: entropy threshold 9 is out of range",
+    ),
+    (
+        {"profiles": {"a": {"rule": "patience", "patience": 0}}},
+        "policy.profiles.a.patience: must be 1 or more",
+    ),
+    ({"limits": {"x": 1}}, "policy.limits.x: unknown field"),
+    ({"limits": {"overrides": "some"}}, "policy.limits.overrides: must be"),
+    ({"limits": {"min_layer": 0}}, "policy.limits.min_layer: must be greater"),
+    ({"limits": {"min_layer": True}}, "policy.limits.min_layer: must be a valid"),
+    ({"limits": {"min_layer": 5}}, "limits: min_layer 5 is beyond"),
+    ({"limits": {"min_layer": 3, "max_layer": 2}}, "limits: min_layer 3 is beyond max_layer 2"),
+    (
+        {"default": {"rule": "layer", "layer": 1}, "limits": {"min_layer": 2}},
+        "default: layer 1 is outside the policy's limits",
+    ),
+]
 REFUSED: list[tuple[Any, int, str]] = [
     ([], 422, "must be a JSON object"),
     ({}, 422, "policy: required"),
-    ({"policy": None}, 422, "policy: must be a JSON object"),
-    ({"policy": []}, 422, "policy: must be a JSON object"),
     ({"policy": {}, "x": 1}, 422, "x: unknown field"),
-    ({"policy": {"x": 1}}, 422, "policy.x: unknown field"),
     ({"policy": {}, "version": 0}, 422, "version: must be greater"),
     ({"policy": {}, "version": "1"}, 422, "version: must be a valid integer"),
     ({"policy": {}, "version": True}, 422, "version: must be a valid integer"),
     ({"policy": {}, "version": 10**30}, 409, "at version 1"),
-    ({"policy": {"default": 1}}, 422, "policy.default: must be a rule such as"),
-    ({"policy": {"default": "nope"}}, 422, "policy: no profile 'nope'; the policy has none"),
-    ({"policy": {"default": {"rule": "layer", "layer": 9}}}, 422, "default: layer 9 has no exit"),
-    ({"policy": {"default": {"rule": "never", "x": 1}}}, 422, "policy.default.x: unknown field"),
-    ({"policy": {"profiles": []}}, 422, "policy.profiles: must be a JSON object"),
-    ({"policy": {"profiles": {"a": "b"}}}, 422, "policy.profiles.a: must be a JSON object"),
-    ({"policy": {"profiles": {"a b": {"rule": "never"}}}}, 422, "policy.profiles.a b: a name must"),
-    ({"policy": {"profiles": {"": {"rule": "never"}}}}, 422, "a name must be 1 to 64 letters"),
-    (
-        {"policy": {"profiles": {"default": {"rule": "never"}}}},
-        422,
-        "policy: profiles: 'default' is the name of the rule for requests without exit",
-    ),
-    (
-        {"policy": {"profiles": {f"p{i}": {"rule": "never"} for i in range(65)}}},
-        422,
-        "policy.profiles: must have at most 64 entries",
-    ),
-    (
-        {"policy": {"profiles": {"a": {"rule": "entropy", "threshold": 9}}}},
-        422,
-        "profiles.a: entropy threshold 9 is out of range",
-    ),
-    (
-        {"policy": {"profiles": {"a": {"rule": "patience", "patience": 0}}}},
-        422,
-        "policy.profiles.a.patience: must be 1 or more",
-    ),
-    (
-        {"policy": {"profiles": {"a": {"rule": "patience", "patience": 10**30}}}},
-        422,
-        "policy.profiles.a.patience: must be less",
-    ),
-    ({"policy": {"limits": {"x": 1}}}, 422, "policy.limits.x: unknown field"),
-    ({"policy": {"limits": {"overrides": "some"}}}, 422, "policy.limits.overrides: must be"),
-    ({"policy": {"limits": {"min_layer": 0}}}, 422, "policy.limits.min_layer: must be greater"),
-    ({"policy": {"limits": {"min_layer": True}}}, 422, "policy.limits.min_layer: must be a valid"),
-    ({"policy": {"limits": {"min_layer": 5}}}, 422, "limits: min_layer 5 is beyond"),
-    (
-        {"policy": {"limits": {"min_layer": 3, "max_layer": 2}}},
-        422,
-        "policy.limits: min_layer 3 is beyond max_layer 2",
-    ),
-    (
-        {"policy": {"default": {"rule": "layer", "layer": 1}, "limits": {"min_layer": 2}}},
-        422,
-        "default: layer 1 is outside the policy's limits",
-    ),
+    *(({"policy": policy}, 422, message) for policy, message in POLICIES_REFUSED),
 ]
 
 

@@ -18,22 +18,21 @@ def policy(**fields: Any) -> Policy:
     return Policy.model_validate({"profiles": PROFILES, **fields})
 
 
-def test_without_a_wish_the_default_applies() -> None:
+def test_without_a_choice_the_default_applies() -> None:
+    patience = {"rule": "patience", "patience": 2}
     assert policy(default="fast").rule_for(None) == EntropyRule(threshold=0.4, max_layer=4)
-    assert policy(default={"rule": "patience", "patience": 2}).rule_for(None) == PatienceRule(
-        patience=2
-    )
+    assert policy(default=patience).rule_for(None) == PatienceRule(patience=2)
     assert Policy().rule_for(None) == NeverRule()
 
 
-def test_a_wish_may_be_a_rule_or_a_profile() -> None:
+def test_a_choice_is_a_rule_or_a_profile() -> None:
     assert policy().rule_for("exact") == NeverRule()
     assert policy().rule_for(LayerRule(layer=2)) == LayerRule(layer=2)
 
 
 @pytest.mark.parametrize("limits", [{}, {"min_layer": 1}, {"max_layer": 4}])
 def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]) -> None:
-    """It is told apart by what it is wherever something is remembered of rules."""
+    """Caches are keyed by the rule object."""
     fast = policy(limits=limits).profiles["fast"]
     assert policy(limits=limits).rule_for(fast) is fast
 
@@ -56,30 +55,25 @@ def test_limits_can_forbid_rules_or_every_override() -> None:
 def test_limits_bound_every_rule_the_default_too() -> None:
     bounded = policy(default="fast", limits={"min_layer": 2, "max_layer": 3})
     assert bounded.rule_for(None) == EntropyRule(threshold=0.4, min_layer=2, max_layer=3)
-    wish = ConfidenceRule(threshold=0.9, min_layer=3, max_layer=6)
-    assert bounded.rule_for(wish) == ConfidenceRule(threshold=0.9, min_layer=3, max_layer=3)
+    choice = ConfidenceRule(threshold=0.9, min_layer=3, max_layer=6)
+    assert bounded.rule_for(choice) == ConfidenceRule(threshold=0.9, min_layer=3, max_layer=3)
 
 
 @pytest.mark.parametrize(
-    "wish", [LayerRule(layer=1), LayerRule(layer=4), NeverRule(max_layer=1), NeverRule(min_layer=4)]
-)
-def test_a_wish_outside_the_limits_is_refused(wish: Any) -> None:
-    with pytest.raises(OverrideForbidden):
-        policy(limits={"min_layer": 2, "max_layer": 3}).rule_for(wish)
-
-
-@pytest.mark.parametrize(
-    ("limits", "allowed"),
+    ("choice", "limits", "message"),
     [
-        ({"min_layer": 3}, "layer 3 or later"),
-        ({"min_layer": 3, "max_layer": 4}, "layers 3 to 4"),
+        (LayerRule(layer=2), {"min_layer": 3}, "limits: layer 3 or later$"),
+        (LayerRule(layer=1), {"min_layer": 2, "max_layer": 3}, "limits: layers 2 to 3$"),
+        (LayerRule(layer=4), {"min_layer": 2, "max_layer": 3}, "limits: layers 2 to 3$"),
+        (NeverRule(max_layer=1), {"min_layer": 2}, "nothing between min_layer 2 and max_layer 1"),
+        (NeverRule(min_layer=4), {"max_layer": 3}, "nothing between min_layer 4 and max_layer 3"),
     ],
 )
-def test_refusal_of_a_layer_says_which_the_limits_allow(
-    limits: dict[str, int], allowed: str
+def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
+    choice: Any, limits: dict[str, int], message: str
 ) -> None:
-    with pytest.raises(OverrideForbidden, match=f"outside the policy's limits: {allowed}$"):
-        policy(limits=limits).rule_for(LayerRule(layer=2))
+    with pytest.raises(OverrideForbidden, match=message):
+        policy(limits=limits).rule_for(choice)
 
 
 @pytest.mark.parametrize(

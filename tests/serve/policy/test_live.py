@@ -64,7 +64,7 @@ def test_of_many_threads_one_appends_a_version() -> None:
     assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
 
 
-def test_policy_is_not_ready_before_its_baseline(bundle: Bundle) -> None:
+def test_policy_is_ready_with_its_baseline(bundle: Bundle) -> None:
     live = LivePolicy("tiny", bundle.manifest.traits, MemoryStore())
     assert not live.ready
     live.set_baseline(POLICY, "bundle")
@@ -88,117 +88,99 @@ def test_replicas_that_start_together_agree(make_live: MakeLive) -> None:
 def test_replacement_reaches_the_other_replica_with_a_refresh(make_live: MakeLive) -> None:
     store = MemoryStore()
     one, other = make_live(store), make_live(store)
-    changed = one.replace(leave_at(2), based_on=1).new
-    assert one.current == changed
-    assert other.current.version == 1
-    assert other.refresh() == other.current == changed
-    assert (changed.version, changed.source) == (2, "api")
-
-
-def test_replacement_made_from_another_version_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    one, other = make_live(store), make_live(store)
-    one.replace(leave_at(2), based_on=1)
+    old, new = one.replace(leave_at(2), based_on=1)
+    assert (new.version, new.source, one.current) == (2, "api", new)
+    assert other.current == old
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
         other.replace(leave_at(3), based_on=1)
-    assert store.latest("tiny").policy == leave_at(2)
-    assert other.current.version == 2
+    assert store.latest("tiny") == other.current == other.refresh() == new
 
 
 class RacingStore(MemoryStore):
-    """A store in which somebody else appends just before us."""
+    """A store to which another replica appends just before, or just after, our own append."""
 
-    def __init__(self, rivals: int) -> None:
-        super().__init__()
-        self._rivals = rivals
+    before: Callable[[], object] | None = None
+    after: Callable[[], object] | None = None
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
-        if self._rivals:
-            self._rivals -= 1
-            super().append(model, entry.model_copy(update={"policy": leave_at(4)}))
-        return super().append(model, entry)
+        before, after, self.before, self.after = self.before, self.after, None, None
+        if before:
+            before()
+        added = super().append(model, entry)
+        if after:
+            after()
+        return added
 
 
-def test_replacement_that_loses_the_race_is_a_conflict(bundle: Bundle) -> None:
-    store = RacingStore(rivals=0)
-    live = LivePolicy("tiny", bundle.manifest.traits, store)
-    live.set_baseline(POLICY, "bundle")
-    store._rivals = 1
+def test_replacement_that_loses_the_race_is_a_conflict(make_live: MakeLive) -> None:
+    store = RacingStore()
+    live, rival = make_live(store), make_live(store)
+    store.before = lambda: rival.replace(leave_at(4), based_on=1)
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
         live.replace(leave_at(2), based_on=None)
-    assert live.current.policy == leave_at(4)
-    assert live.current.version == 2
+    assert (live.current.version, live.current.policy) == (2, leave_at(4))
 
 
-def test_baseline_that_loses_the_race_takes_what_won_or_comes_after(bundle: Bundle) -> None:
-    live = LivePolicy("tiny", bundle.manifest.traits, RacingStore(rivals=1))
-    live.set_baseline(leave_at(3), "config")
-    assert live.ready
-    # The rival bears the same baseline, so it builds on it.
-    assert live.current.policy == leave_at(4)
-
-
-def test_replica_that_starts_later_takes_up_the_override(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    make_live(store).replace(leave_at(2), based_on=None)
-    assert make_live(store).current.policy == leave_at(2)
-
-
-def test_new_baseline_replaces_the_override_of_the_old(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    make_live(store, leave_at(1)).replace(leave_at(2), based_on=None)
+def test_baseline_that_loses_the_race_takes_what_has_won(make_live: MakeLive) -> None:
+    store = RacingStore()
+    store.before = lambda: make_live(store, leave_at(3)).replace(leave_at(4), based_on=1)
     live = make_live(store, leave_at(3))
-    assert live.current.policy == leave_at(3)
-    assert (live.current.version, live.current.source) == (3, "config")
+    # The rival's policy builds on the same baseline.
+    assert (live.current.version, live.current.policy) == (2, leave_at(4))
 
 
-def test_same_baseline_again_keeps_the_override(make_live: MakeLive) -> None:
+def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
+    make_live: MakeLive,
+) -> None:
+    store = RacingStore()
+    live = make_live(store)
+    store.after = lambda: live.replace(leave_at(3), based_on=2)
+    assert live.replace(leave_at(2), based_on=None).new.version == 2
+    assert (live.current.version, live.current.policy) == (3, leave_at(3))
+
+
+@pytest.mark.parametrize(
+    ("later", "layer", "version", "source"), [(1, 2, 2, "api"), (3, 3, 3, "config")]
+)
+def test_only_a_new_baseline_replaces_the_override_of_the_old(
+    make_live: MakeLive, later: int, layer: int, version: int, source: str
+) -> None:
     store = MemoryStore()
-    live = make_live(store, leave_at(1))
-    live.replace(leave_at(2), based_on=None)
-    live.set_baseline(leave_at(1), "config")
-    assert live.current.policy == leave_at(2)
-    assert live.current.version == 2
+    running = make_live(store, leave_at(1))
+    running.replace(leave_at(2), based_on=None)
+    starting = make_live(store, leave_at(later))
+    running.set_baseline(leave_at(later), "config")
+    for live in (running, starting):
+        assert live.current.policy == leave_at(layer)
+        assert (live.current.version, live.current.source) == (version, source)
 
 
-def test_baseline_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
+def test_policy_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
     store = MemoryStore()
     live = make_live(store)
     before = live.current
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.set_baseline(leave_at(9), "config")
-    assert live.current == store.latest("tiny") == before
-
-
-def test_replacement_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    live = make_live(store)
-    before = live.current
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.replace(leave_at(9), based_on=None)
     assert live.current == store.latest("tiny") == before
 
 
-def test_stored_policy_the_model_cannot_follow_any_more_is_ignored(
+def test_stored_policy_the_model_cannot_follow_any_more_is_ignored_and_can_be_replaced(
     make_live: MakeLive, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MemoryStore()
     live = make_live(store)
-    alien = live.current.model_copy(update={"version": 7, "policy": leave_at(9)})
-    assert store.append("tiny", alien)
-    assert live.refresh().version == 1
-    assert "stored policy 7 is ignored: default: layer 9 has no exit" in caplog.text
-    later = make_live(store)
-    assert later.current.policy == POLICY
-    assert later.current.version == 8
-
-
-def test_policy_can_be_replaced_over_one_the_model_cannot_follow(make_live: MakeLive) -> None:
-    store = MemoryStore()
-    live = make_live(store)
-    alien = live.current.model_copy(update={"version": 2, "policy": leave_at(9)})
-    assert store.append("tiny", alien)
-    assert live.replace(leave_at(2), based_on=1).new.version == 3
+    for version in (7, 9):
+        alien = live.current.model_copy(update={"version": version, "policy": leave_at(9)})
+        assert store.append("tiny", alien)
+        assert live.refresh().policy == POLICY
+        assert f"stored policy {version} is ignored: default: layer 9 has no" in caplog.text
+        assert make_live(store).current.policy == POLICY
+        live.refresh()
+        assert live.current.version == version + 1
+    assert store.append("tiny", alien.model_copy(update={"version": 11}))
+    assert live.replace(leave_at(2), based_on=10).new.version == 12
 
 
 def test_refresh_never_goes_back(make_live: MakeLive) -> None:
@@ -228,35 +210,3 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
         versions = sorted(itertools.chain(*pool.map(change, replicas)))
     assert versions == list(range(2, len(versions) + 2))
     assert len(versions) >= 100
-
-
-class OvertakingStore(MemoryStore):
-    """A store in which another replica's newer policy is taken up during our own append."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live: LivePolicy | None = None
-
-    def append(self, model: str, entry: VersionedPolicy) -> bool:
-        added = super().append(model, entry)
-        if self.live is not None:
-            live, self.live = self.live, None
-            newer = VersionedPolicy(
-                version=entry.version + 1,
-                policy=leave_at(3),
-                source="api",
-                baseline=entry.baseline,
-            )
-            super().append(model, newer)
-            live.refresh()
-        return added
-
-
-def test_replacement_overtaken_by_a_newer_one_does_not_bring_the_older_back(
-    make_live: MakeLive,
-) -> None:
-    store = OvertakingStore()
-    live = make_live(store)
-    store.live = live
-    assert live.replace(leave_at(2), based_on=None).new.version == 2
-    assert live.current.version == 3

@@ -21,7 +21,7 @@ from export.chain.weights import WeightsFile
 from export.files import save_joined, save_segment
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import FIRST, UNTIL, WEIGHTS, Precision
-from serve.engine.runner import Step
+from serve.engine.runner import StepOutput
 from serve.errors import InvalidBundle
 from serve.rules.traits import Task
 from serve.runtime.cpu_runner import CpuRunner
@@ -59,14 +59,14 @@ class OwnSessions:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def start(self, ids: Ids, mask: Ids, types: Ids, until: int = 0) -> Step:
+    def start(self, ids: Ids, mask: Ids, types: Ids, until: int = 0) -> StepOutput:
         feeds = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
         return self._run(0, until, feeds)
 
-    def advance(self, index: int, hidden: Any, keep: Ids, mask: Ids, until: int) -> Step:
+    def advance(self, index: int, hidden: Any, keep: Ids, mask: Ids, until: int) -> StepOutput:
         return self._run(index, until, {"hidden": hidden, "keep": keep, "attention_mask": mask})
 
-    def _run(self, index: int, until: int, feeds: dict[str, Any]) -> Step:
+    def _run(self, index: int, until: int, feeds: dict[str, Any]) -> StepOutput:
         mask = feeds["attention_mask"]
         for segment in range(self._runs[index].start, self._runs[until].stop):
             session = self._sessions[segment]
@@ -76,7 +76,7 @@ class OwnSessions:
             feeds = {"hidden": found["hidden_out"], "keep": np.arange(len(mask))}
             feeds["attention_mask"] = mask
         hidden = None if segment == len(self._sessions) - 1 else found["hidden_out"]
-        return Step(hidden, found["logits"], found.get("uncertainty"))
+        return StepOutput(hidden, found["logits"], found.get("uncertainty"))
 
 
 def mask_of(lengths: NDArray[np.int64]) -> Ids:
@@ -85,7 +85,7 @@ def mask_of(lengths: NDArray[np.int64]) -> Ids:
 
 def walk(
     runner: CpuRunner | OwnSessions, lengths: Sequence[int], stops: Sequence[int]
-) -> Iterator[Step]:
+) -> Iterator[StepOutput]:
     """Run rows of these lengths from stop to stop; at each the last row leaves, the rest reverse.
 
     Args:

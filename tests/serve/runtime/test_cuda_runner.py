@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from export.chain.join_graph import ELEMENTS, join_graph
 from serve.bundle.loader import Bundle, load_bundle
-from serve.engine.runner import Step
+from serve.engine.runner import StepOutput
 from serve.rules.traits import Task
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import GRAPHS, CudaRunner
@@ -143,7 +143,7 @@ def test_heads_of_every_task_give_the_same(tmp_path: Path, task: Task, learned: 
     assert found.logits.shape == (2, *tokens, len(LABELS[task]))
 
 
-def assert_same_outputs(found: Step, expected: Step, learned: bool) -> None:
+def assert_same_outputs(found: StepOutput, expected: StepOutput, learned: bool) -> None:
     np.testing.assert_array_equal(found.logits, expected.logits)
     assert (found.uncertainty is not None) == learned
     if found.uncertainty is not None:

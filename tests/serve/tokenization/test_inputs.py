@@ -46,6 +46,8 @@ def test_token_types_are_taken_where_the_model_has_them(new_reader: NewReader) -
     assert tokens.token_type_ids.tolist() == [0, 1]
     (tokens,) = new_reader().read([Ids([5, 6], [0, 0])], truncate=False)
     assert tokens.token_type_ids.tolist() == [0, 0]
+    with pytest.raises(InvalidRequest, match=r"token_type_ids\[1\] is 1, but must be 0 for this"):
+        new_reader().read([Ids([5, 6], [0, 1])], truncate=False)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +71,16 @@ def test_ids_that_the_model_has_not_are_refused_by_their_place(
         reader.read([Text("w1"), ids], truncate=True)
 
 
-def test_a_model_without_token_types_takes_zeros_only(new_reader: NewReader) -> None:
-    with pytest.raises(InvalidRequest, match=r"token_type_ids\[1\] is 1, but must be 0 for this"):
-        new_reader().read([Ids([5, 6], [0, 1])], truncate=False)
-
-
 @pytest.mark.parametrize("truncate", [False, True])
-def test_ids_are_never_cut(new_reader: NewReader, truncate: bool) -> None:
+def test_input_that_is_too_long_is_named_by_its_place_and_ids_are_never_cut(
+    new_reader: NewReader, truncate: bool
+) -> None:
     reader = new_reader()
     reader.read([Ids([5] * MAX_TOKENS)], truncate)
     with pytest.raises(TextTooLong, match=rf"inputs\[1\] has {MAX_TOKENS + 1} tokens, the model"):
         reader.read([Text("w1"), Ids([5] * (MAX_TOKENS + 1))], truncate)
-
-
-def test_a_text_that_is_too_long_is_named_by_its_place_among_all(new_reader: NewReader) -> None:
     with pytest.raises(TextTooLong, match=r"inputs\[2\] has"):
-        new_reader().read([Ids([5]), Text("w1"), Text("w1 " * 100)], truncate=False)
+        reader.read([Ids([5]), Text("w1"), Text("w1 " * 100)], truncate=False)
 
 
 def test_the_manifest_may_know_of_more_or_fewer_ids_than_the_tokenizer(
