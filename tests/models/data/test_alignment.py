@@ -1,4 +1,4 @@
-"""Tags of words on tokens: the first of each word carries it."""
+"""Alignment of word tags with tokens: the first token of each word carries its tag."""
 
 from collections.abc import Callable
 from pathlib import Path
