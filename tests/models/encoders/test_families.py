@@ -17,7 +17,7 @@ from models.data.encoding import EncodedRow
 from models.encoders.families import FAMILIES, build_backbone, build_encoder, read_encoder
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from models.training.job import TrainConfig
-from models.training.recipes import FROZEN, RECIPES
+from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
 from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
 
@@ -161,8 +161,8 @@ def test_gradients_reach_every_matrix(name: str) -> None:
     assert not [name for name, grad in matrices.items() if grad is None or not grad.any()]
 
 
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])
-def test_every_recipe_trains_shared_layers(
+@pytest.mark.parametrize("recipe", ["two-stage", "gradient-equilibrium"])
+def test_recipes_train_shared_layers(
     recipe: str, make_rows: Callable[..., list[EncodedRow]]
 ) -> None:
     torch.manual_seed(0)
