@@ -93,7 +93,6 @@ def train(
     from models.training.train import train as run
     from serve.validation import explain
 
-    _quiet_transformers()
     torch_device = _available(device)
     try:
         choice = ModelChoice(
@@ -138,7 +137,6 @@ def evaluate(
     from models.evaluation.evaluate import evaluate_folder
     from models.evaluation.tables import in_hundredths, title, unit
 
-    _quiet_transformers()
     for figures in evaluate_folder(model, data, max_tokens).exits:
         values = [
             f"{title(m)} {in_hundredths(figures.value(m))} {unit(m)}" for m in figures.measured
@@ -169,14 +167,6 @@ def inspect(
         typer.echo(json.dumps(report.as_json(examined), indent=1, ensure_ascii=False))
     else:
         Console(highlight=False).print(report.as_table(examined))
-
-
-def _quiet_transformers() -> None:
-    """Silence transformers' report about the pooler that exit heads replace."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 def _available(device: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,9 +40,6 @@ class Weights:
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._left)
 
     def has(self, pattern: str) -> bool:
         """Return whether the pattern matches the beginning of any weight's name."""

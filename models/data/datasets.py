@@ -1,19 +1,20 @@
 """Reading a labelled file for a task, and detecting a file's task."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from models.data.examples import LABELS_COLUMNS, VALUE_COLUMNS, Example, read_rows
+from models.data.examples import LABELS_COLUMNS, VALUE_COLUMNS, Example, Row, Target, read_rows
 from models.data.labels import (
     as_number,
     label_names,
     labels_file,
     set_names,
     tag_names,
-    to_examples,
-    to_sets,
-    to_values,
+    to_id,
+    to_marks,
+    to_value,
     to_words,
 )
 from models.data.records import read_records
@@ -87,13 +88,13 @@ def _task_of_columns(columns: set[str], labels: set[str]) -> Task:
 def _single_label(path: Path, labels: list[str]) -> Dataset:
     rows = read_rows(path)
     labels = labels or label_names(path, rows)
-    return Dataset(labels, to_examples(path, rows, labels))
+    return _dataset(labels, rows, to_id(path, labels))
 
 
 def _multi_label(path: Path, labels: list[str]) -> Dataset:
     rows = read_rows(path, LABELS_COLUMNS)
     labels = labels or set_names(path, rows)
-    return Dataset(labels, to_sets(path, rows, labels))
+    return _dataset(labels, rows, to_marks(path, labels))
 
 
 def _regression(path: Path, labels: list[str]) -> Dataset:
@@ -102,8 +103,12 @@ def _regression(path: Path, labels: list[str]) -> Dataset:
             f"a regression has one value, which needs one name, not {len(labels)}: "
             f"{', '.join(labels)}"
         )
-    examples = to_values(path, read_rows(path, VALUE_COLUMNS))
-    return Dataset(labels or [VALUE_NAME], examples)
+    rows = read_rows(path, VALUE_COLUMNS)
+    return _dataset(labels or [VALUE_NAME], rows, partial(to_value, path))
+
+
+def _dataset(labels: list[str], rows: list[Row], target: Callable[[Row], Target]) -> Dataset:
+    return Dataset(labels, [Example(row.text_a, row.text_b, target(row)) for row in rows])
 
 
 def _token(path: Path, labels: list[str]) -> Dataset:

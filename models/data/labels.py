@@ -49,39 +49,36 @@ def tag_names(path: Path, sentences: Iterable[TaggedSentence]) -> list[str]:
     return _listed(path) or sorted(found, key=lambda tag: (tag != OUTSIDE, tag[2:], tag))
 
 
-def to_examples(path: Path, rows: Iterable[Row], labels: list[str]) -> list[Example]:
-    """Turn labels, given as names or as ids, into ids; errors as in `label_ids`."""
+def to_id(path: Path, labels: list[str]) -> Callable[[Row], int]:
+    """Return a function from a row to its label's id; errors as in `label_ids`."""
     id_of = label_ids(path, labels)
-    return [Example(row.text_a, row.text_b, id_of(row.line, _single(row))) for row in rows]
+    return lambda row: id_of(row.line, _single(row))
 
 
-def to_sets(path: Path, rows: Iterable[Row], labels: list[str]) -> list[Example]:
-    """Turn each row's labels into 1.0 or 0.0 for every label; errors as in `label_ids`."""
+def to_marks(path: Path, labels: list[str]) -> Callable[[Row], tuple[float, ...]]:
+    """Return a function from a row to 1.0 or 0.0 for every label; errors as in `label_ids`."""
     id_of = label_ids(path, labels)
-    examples = []
-    for row in rows:
+
+    def marks(row: Row) -> tuple[float, ...]:
         chosen = {id_of(row.line, part) for part in _parts(row)}
-        marks = tuple(float(i in chosen) for i in range(len(labels)))
-        examples.append(Example(row.text_a, row.text_b, marks))
-    return examples
+        return tuple(float(i in chosen) for i in range(len(labels)))
+
+    return marks
 
 
-def to_values(path: Path, rows: Iterable[Row]) -> list[Example]:
-    """Turn labels into numbers.
+def to_value(path: Path, row: Row) -> float:
+    """Return a row's label as a number.
 
     Raises:
-        UnusableData: a label that is not a finite number.
+        UnusableData: the label is not a finite number.
     """
-    examples = []
-    for row in rows:
-        value = as_number(_single(row))
-        if value is None:
-            raise UnusableData(
-                f"{path} line {row.line}: {_single(row)!r} is no number; a regression needs one, "
-                "such as 2.5"
-            )
-        examples.append(Example(row.text_a, row.text_b, value))
-    return examples
+    value = as_number(_single(row))
+    if value is None:
+        raise UnusableData(
+            f"{path} line {row.line}: {_single(row)!r} is no number; a regression needs one, "
+            "such as 2.5"
+        )
+    return value
 
 
 def to_words(path: Path, sentences: Iterable[TaggedSentence], labels: list[str]) -> list[Example]:

@@ -29,30 +29,14 @@ def read_classifier(
                 f"{folder} has exits at {', '.join(map(str, model.exits))} already; "
                 "`offramp export` takes it as it is"
             )
-        extended = with_earlier_exits(model, exits)
+        chosen = exits or tuple(range(1, model.exits[-1] + 1))
+        config = model.exit_config.model_copy(update={"exits": chosen})
+        extended = MultiExitModel(model.encoder, config)
     except (ValueError, OSError) as error:
         raise TrainingFailed(str(error)) from error
+    extended.heads[-1] = deepcopy(model.heads[-1])
     if labels:
         _rename(extended, labels)
-    return extended
-
-
-def with_earlier_exits(
-    model: MultiExitModel, exits: tuple[int, ...] | None = None
-) -> MultiExitModel:
-    """Return a model with the same encoder and last head, and new heads at the other exits.
-
-    Args:
-        model: with one exit, after the last layer.
-        exits: exit layers; None for all layers.
-
-    Raises:
-        ValueError: they do not end with the last layer, or do not ascend.
-    """
-    chosen = exits or tuple(range(1, model.exits[-1] + 1))
-    config = model.exit_config.model_copy(update={"exits": chosen})
-    extended = MultiExitModel(model.encoder, config)
-    extended.heads[-1] = deepcopy(model.heads[-1])
     return extended
 
 

@@ -14,7 +14,7 @@ from rich.progress import (
 
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.stop_request import StopRequest
+from models.training.stop_request import stop_on_signal
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 
@@ -43,7 +43,7 @@ def fit(
     Returns:
         Whether the run is finished.
     """
-    with StopRequest() as stop, _progress(console) as progress:
+    with stop_on_signal() as stop, _progress(console) as progress:
         bar = progress.add_task(run.stage.name, total=run.num_steps, loss=float("nan"))
         loss = None
         while not run.finished and not stop.requested:

@@ -28,18 +28,10 @@ class TaskLoss(NamedTuple):
     from_teacher: FromTeacher
 
 
-def _single_label(logits: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(logits, labels)
-
-
 def _single_label_distilled(logits: Tensor, teacher: Tensor, _labels: Tensor) -> Tensor:
     return functional.kl_div(
         logits.log_softmax(-1), teacher.log_softmax(-1), reduction="batchmean", log_target=True
     )
-
-
-def _multi_label(logits: Tensor, labels: Tensor) -> Tensor:
-    return functional.binary_cross_entropy_with_logits(logits, labels)
 
 
 def _multi_label_distilled(logits: Tensor, teacher: Tensor, _labels: Tensor) -> Tensor:
@@ -71,8 +63,8 @@ def _token_distilled(logits: Tensor, teacher: Tensor, tags: Tensor) -> Tensor:
 
 
 LOSSES: dict[Task, TaskLoss] = {
-    "single_label": TaskLoss(_single_label, _single_label_distilled),
-    "multi_label": TaskLoss(_multi_label, _multi_label_distilled),
+    "single_label": TaskLoss(functional.cross_entropy, _single_label_distilled),
+    "multi_label": TaskLoss(functional.binary_cross_entropy_with_logits, _multi_label_distilled),
     "regression": TaskLoss(_regression, _regression_distilled),
     "token": TaskLoss(_token, _token_distilled),
 }

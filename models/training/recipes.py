@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,20 +16,8 @@ from models.training.losses import LOSSES
 FROZEN = "frozen"
 
 Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
-
-
-class Loss(Protocol):
-    """A function from the logits of all exits to a scalar."""
-
-    def __call__(self, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-        """Return the loss.
-
-        Args:
-            logits: (rows, labels) per exit, first to last; for token classification
-                (rows, tokens, labels).
-            labels: see `models.data.batches.Batch`.
-        """
-        ...
+# From the logits of all exits, first to last, and the batch's labels to a scalar.
+Loss: TypeAlias = Callable[[Sequence[Tensor], Tensor], Tensor]
 
 
 def run_forward(model: MultiExitModel, batch: Batch) -> list[Tensor]:
@@ -58,17 +46,8 @@ class Stage:
         return self.losses[step % len(self.losses)]
 
 
-class Recipe(Protocol):
-    """Builds a training plan. A further recipe is a function and a line in `RECIPES`."""
-
-    def __call__(self, model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
-        """Return the stages in order.
-
-        Args:
-            model: the model to train.
-            distill: weight of learning from the last exit's logits, besides the labels.
-        """
-        ...
+# From a model, and the weight of learning from the last exit's logits, to the stages in order.
+Recipe: TypeAlias = Callable[[MultiExitModel, float], tuple[Stage, ...]]
 
 
 def joint(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
@@ -103,6 +82,7 @@ def frozen(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
     return (_earlier_exits(model, distill),)
 
 
+# A further recipe is a function and a line here.
 RECIPES: dict[str, Recipe] = {
     "joint": joint,
     "two-stage": two_stage,

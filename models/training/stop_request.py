@@ -1,34 +1,36 @@
 """Ctrl-C as a request to stop between two training steps."""
 
 import signal
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
 
 
+@dataclass
 class StopRequest:
-    """Within this context the first SIGINT or SIGTERM only sets `requested`."""
+    """Whether the user has asked to stop."""
 
-    def __init__(self) -> None:
-        self.requested = False
-        self._previous: dict[int, signal._HANDLER] = {}
+    requested: bool = False
 
-    def __enter__(self) -> "StopRequest":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._request)
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._restore()
+@contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Turn the first SIGINT or SIGTERM inside the block into a request; a second acts as usual."""
+    stop = StopRequest()
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def _request(self, _number: int, _frame: FrameType | None) -> None:
-        self.requested = True
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._previous.items():
+    def restore() -> None:
+        for number, handler in previous.items():
             signal.signal(number, handler)
-        self._previous.clear()
+
+    def request(_number: int, _frame: FrameType | None) -> None:
+        stop.requested = True
+        restore()
+
+    for number in previous:
+        signal.signal(number, request)
+    try:
+        yield stop
+    finally:
+        restore()

@@ -1,5 +1,4 @@
 import hashlib
-import json
 import re
 import socket
 from pathlib import Path
@@ -9,7 +8,6 @@ import onnx_ir as ir
 import pytest
 
 from export import bundle as bundles
-from export.card import card
 from export.chain.stages import Span
 from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
@@ -21,9 +19,7 @@ from serve.bundle.calibration import (
     VariantCalibration,
 )
 from serve.bundle.loader import Bundle, load_bundle
-from serve.bundle.manifest import TrainedFor
-from serve.policy.document import Policy
-from serve.rules import EntropyRule, LayerRule, LearnedRule
+from serve.rules import EntropyRule, LayerRule
 from tests.export.conftest import MakeFolder
 from tests.support.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL
 
@@ -53,14 +49,13 @@ def test_manifest_hashes_every_other_file(bundle: Bundle) -> None:
 
 def test_parity_of_both_variants_is_recorded(bundle: Bundle) -> None:
     exact, coarse = (bundle.manifest.variants[p].parity for p in ("fp32", "int8"))
-    assert exact.max_logit_error < 1e-5
+    assert exact.max_logit_error < 1e-5 < coarse.max_logit_error < 2
     assert exact.label_agreement == 1
-    assert exact.max_logit_error < coarse.max_logit_error < 2
     assert coarse.label_agreement > 0.8
     assert exact.rows == coarse.rows > 50
 
 
-def test_no_file_tells_where_it_was_made(bundle: Bundle, tmp_path: Path) -> None:
+def test_no_file_contains_local_paths_or_the_host_name(bundle: Bundle, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     places = [root, Path.home(), tmp_path.parent, Path(np.__file__).parents[1]]
     host = re.compile(rf"\b{re.escape(socket.gethostname())}\b".encode())
@@ -69,30 +64,8 @@ def test_no_file_tells_where_it_was_made(bundle: Bundle, tmp_path: Path) -> None
         for place in map(str, places):
             assert place.encode() not in content, f"{path.name} contains {place}"
         assert b".py" not in content, f"{path.name} names a source file"
-        # A host may be called like any two bytes of a weight.
+        # The host's name may occur in the bytes of a weight by chance.
         assert path.suffix in (".onnx", ".bin") or not host.search(content)
-
-
-def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
-    card = (bundle.folder / "README.md").read_text()
-    assert "offramp serve tiny" in card
-    assert f"{bundle.manifest.variants['int8'].parity.label_agreement:.1%}" in card
-    assert "4 layers of width 32, exits after layers 1, 2, 3, 4, up to 64 tokens" in card
-
-
-def test_card_tells_of_the_system_and_its_rule(bundle: Bundle) -> None:
-    rule = LearnedRule(threshold=0.005)
-    changed = bundle.manifest.model_copy(
-        update={
-            "trained_for": TrainedFor(method="BERxiT", rule=rule),
-            "policy": Policy(profiles={"original": rule}),
-        }
-    )
-    text = card("mine", changed, Calibration(), {"fp32": 1, "int8": 1})
-    assert "of `tiny-model`, read from its BERxiT checkpoint: 4 layers" in text
-    assert 'checkpoint states: `{"rule":"learned","threshold":0.005}`' in text
-    plain = card("mine", bundle.manifest, Calibration(), {"fp32": 1, "int8": 1})
-    assert "checkpoint" not in plain
 
 
 @pytest.fixture
@@ -154,26 +127,3 @@ def test_a_subset_of_the_exits(make_folder: MakeFolder, tmp_path: Path, bundle: 
     assert len(steps) == planned.num_steps == 3
     # Two layers in one segment are the same two layers.
     assert bundle.manifest.variants["fp32"].parity.rows == written.variants["fp32"].parity.rows
-
-
-def test_an_unknown_exit_is_refused(make_folder: MakeFolder) -> None:
-    with pytest.raises(ExportFailed, match="no exit after layer 5: the model has exits at 1, 2"):
-        bundles.plan(make_folder(), ("fp32",), (2, 5))
-
-
-def test_the_last_exit_must_be_among_them(make_folder: MakeFolder) -> None:
-    with pytest.raises(ExportFailed, match="must include the last, 4, not end at 2"):
-        bundles.plan(make_folder(), ("fp32",), (1, 2))
-
-
-def test_a_model_without_policy_never_exits_early(make_folder: MakeFolder) -> None:
-    folder = make_folder()
-    (folder / "policy.json").unlink()
-    assert bundles.plan(folder, ("fp32",)).policy == Policy()
-
-
-def test_a_bad_policy_names_its_file(make_folder: MakeFolder) -> None:
-    folder = make_folder()
-    (folder / "policy.json").write_text(json.dumps({"default": {"rule": "sometimes"}}))
-    with pytest.raises(ExportFailed, match=r"policy\.json: default: "):
-        bundles.plan(folder, ("fp32",))

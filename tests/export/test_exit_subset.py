@@ -1,5 +1,3 @@
-import pytest
-
 from export.exit_subset import fitting_calibration, fitting_policy
 from serve.bundle.calibration import Calibration, Data, VariantCalibration
 from serve.policy.document import Limits, Policy
@@ -45,20 +43,13 @@ def figures() -> VariantCalibration:
     )
 
 
-def test_figures_of_another_precision_are_not_taken_over() -> None:
+def test_figures_are_kept_for_their_own_precision_only() -> None:
     calibration = Calibration(variants={"fp32": figures()})
     kept, notes = fitting_calibration(calibration, EVERY, EVERY, ("fp32", "int8"))
     assert kept == calibration
     assert len(notes) == 1
     assert notes[0].startswith("int8: no calibration")
-
-
-def test_figures_of_a_precision_that_is_not_exported_go() -> None:
-    calibration = Calibration(variants={"fp32": figures()})
     kept, _ = fitting_calibration(calibration, EVERY, EVERY, ("int8",))
     assert kept == Calibration()
-
-
-@pytest.mark.parametrize("precisions", [("fp32",), ("fp32", "int8")])
-def test_a_model_without_calibration_needs_no_note(precisions: tuple[str, ...]) -> None:
-    assert fitting_calibration(Calibration(), EVERY, EVERY, precisions) == (Calibration(), [])
+    nothing = Calibration()
+    assert fitting_calibration(nothing, EVERY, EVERY, ("fp32", "int8")) == (nothing, [])

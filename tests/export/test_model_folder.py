@@ -13,7 +13,5 @@ def test_max_tokens_is_what_positions_and_tokenizer_allow(
 ) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
     assert max_tokens(tmp_path, model) == expected
-
-
-def test_max_tokens_without_tokenizer_config(tmp_path: Path, model: MultiExitModel) -> None:
+    (tmp_path / "tokenizer_config.json").unlink()
     assert max_tokens(tmp_path, model) == 64

@@ -73,7 +73,7 @@ def entropies_of(system: Any) -> list[float]:
 def by_entropy(kind: type[Any], last_ramp: bool = False) -> Case:
     system = kind()
     # DeeBERT as Offramp serves it, without the last ramp, unless that is asked for.
-    answer = system.answer if last_ramp or kind is ElasticBert else system.mended
+    answer = system.answer if last_ramp or kind is ElasticBert else system.answer_without_last_ramp
     settings = thresholds("entropy", entropies_of(system), answer, "threshold")
     return Case(system, settings, last_ramp)
 

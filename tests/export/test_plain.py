@@ -51,9 +51,7 @@ def test_a_tagger_cut_short_becomes_a_bundle_of_its_task(tagger: Path, tmp_path:
     assert exact.rows == coarse.rows > 50
 
 
-@pytest.fixture
-def regression(tmp_path: Path) -> Path:
-    """Return the folder of a plain classifier with one label, which is a regression."""
+def test_a_regression_keeps_the_name_of_its_value_and_counts_no_labels(tmp_path: Path) -> None:
     config = BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS),
         hidden_size=32,
@@ -64,23 +62,16 @@ def regression(tmp_path: Path) -> Path:
         type_vocab_size=3,
         id2label={0: "stars"},
     )
-    folder = tmp_path / "model"
+    folder, out = tmp_path / "model", tmp_path / "bundle"
     BertForSequenceClassification(config).save_pretrained(folder)
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    return folder
-
-
-def test_a_regression_keeps_the_name_of_its_value(regression: Path, tmp_path: Path) -> None:
-    written = bundles.write(bundles.plan(regression, ("fp32",)), tmp_path / "bundle")
-    assert (written.task, written.labels) == ("regression", ("stars",))
-    assert (written.head.pooling, written.head.pooler) == ("first", True)
-    assert (written.vocab_size, written.type_vocab_size) == (len(SPECIAL) + len(WORDS), 3)
-
-
-def test_of_a_regression_no_labels_are_counted(regression: Path, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(export)
-    arguments = [str(regression), "--out", str(tmp_path / "bundle"), "--precision", "fp32"]
+    arguments = [str(folder), "--out", str(out), "--precision", "fp32"]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "fp32: largest logit error" in result.stderr
     assert "label" not in result.stderr
+    written = load_bundle(out).manifest
+    assert (written.task, written.labels) == ("regression", ("stars",))
+    assert (written.head.pooling, written.head.pooler) == ("first", True)
+    assert (written.vocab_size, written.type_vocab_size) == (len(SPECIAL) + len(WORDS), 3)

@@ -1,33 +1,70 @@
+"""What goes into a bundle, and what is refused before anything is written."""
+
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
 from serve.bundle.recording import RECORDING
+from serve.policy.document import Policy
 from tests.export.conftest import MakeFolder
+
+
+def remove_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def remove_exits(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["offramp"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def write_bad_policy(folder: Path) -> None:
+    (folder / "policy.json").write_text(json.dumps({"default": {"rule": "sometimes"}}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove_tokenizer, r"holds no tokenizer: expected tokenizer\.json"),
+        (remove_exits, "no classifier that is recognised"),
+        (write_bad_policy, r"policy\.json: default: "),
+    ],
+)
+def test_a_folder_that_cannot_be_exported_is_refused(
+    make_folder: MakeFolder, damage: Callable[[Path], None], message: str
+) -> None:
+    folder = make_folder()
+    damage(folder)
+    with pytest.raises(ExportFailed, match=message):
+        bundles.plan(folder, ("fp32",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": 0}, "--layers 0: the model has 4 layers"),
+        ({"layers": 5}, "--layers 5: the model has 4 layers"),
+        ({"last_ramp": True}, r"--last-ramp is for DeeBERT; .* is Offramp"),
+        ({"wanted": (2, 5)}, "no exit after layer 5: the model has exits at 1, 2"),
+        ({"wanted": (1, 2)}, "must include the last, 4, not end at 2"),
+    ],
+)
+def test_options_that_do_not_fit_the_model_are_refused(
+    make_folder: MakeFolder, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExportFailed, match=message):
+        bundles.plan(make_folder(), ("fp32",), **options)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExportFailed, match="nowhere: no such folder"):
         bundles.plan(tmp_path / "nowhere", ("fp32",))
-
-
-def test_a_missing_tokenizer_is_named(make_folder: MakeFolder) -> None:
-    folder = make_folder()
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ExportFailed, match=r"holds no tokenizer: expected tokenizer\.json"):
-        bundles.plan(folder, ("fp32",))
-
-
-def test_a_folder_without_any_head_is_refused(make_folder: MakeFolder) -> None:
-    folder = make_folder()
-    config = json.loads((folder / "config.json").read_text())
-    del config["offramp"]
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ExportFailed, match="no classifier that is recognised"):
-        bundles.plan(folder, ("fp32",))
 
 
 def test_a_model_cut_short_keeps_its_first_exits_and_no_figures(make_folder: MakeFolder) -> None:
@@ -40,14 +77,7 @@ def test_a_model_cut_short_keeps_its_first_exits_and_no_figures(make_folder: Mak
     assert "cut to the first 2 of 4 layers" in planned.notes
 
 
-@pytest.mark.parametrize(("layers", "message"), [(0, "has 4 layers"), (5, "has 4 layers")])
-def test_more_layers_than_there_are_cannot_be_kept(
-    make_folder: MakeFolder, layers: int, message: str
-) -> None:
-    with pytest.raises(ExportFailed, match=f"--layers {layers}: the model {message}"):
-        bundles.plan(make_folder(), ("fp32",), layers=layers)
-
-
-def test_the_last_ramp_is_something_that_only_deebert_has(make_folder: MakeFolder) -> None:
-    with pytest.raises(ExportFailed, match=r"--last-ramp is for DeeBERT; .* is Offramp"):
-        bundles.plan(make_folder(), ("fp32",), last_ramp=True)
+def test_a_model_without_policy_never_exits_early(make_folder: MakeFolder) -> None:
+    folder = make_folder()
+    (folder / "policy.json").unlink()
+    assert bundles.plan(folder, ("fp32",)).policy == Policy()

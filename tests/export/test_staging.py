@@ -60,23 +60,20 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert (tmp_path / "manifest.json").read_text() == "one"
 
 
-def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ExportFailed, match="exists and is no bundle"), staged(tmp_path):
+@pytest.mark.parametrize(
+    ("file", "out", "message"),
+    [
+        ("bundle/thesis.tex", "bundle", "exists and is no bundle"),
+        ("bundle", "bundle", "exists and is no bundle"),
+        ("file", "file/bundle", r"cannot be written .*: choose another"),
+    ],
+)
+def test_a_place_that_is_no_bundle_is_refused_and_unchanged(
+    tmp_path: Path, file: str, out: str, message: str
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("years of work")
+    with pytest.raises(ExportFailed, match=message), staged(tmp_path / out):
         pytest.fail("the block must not run")
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_is_refused(tmp_path: Path) -> None:
-    out = tmp_path / "bundle"
-    out.write_text("a file")
-    with pytest.raises(ExportFailed, match="exists and is no bundle"), staged(out):
-        pytest.fail("the block must not run")
-    assert out.read_text() == "a file"
-
-
-def test_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    out = tmp_path / "file" / "bundle"
-    with pytest.raises(ExportFailed, match=r"cannot be written .*: choose another"), staged(out):
-        pass
+    assert path.read_text() == "years of work"

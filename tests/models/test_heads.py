@@ -1,4 +1,4 @@
-"""Exit heads: what each kind reads and says."""
+"""Exit heads: the inputs and outputs of each kind."""
 
 import pytest
 import torch
@@ -25,24 +25,21 @@ def head(**config: object) -> ExitHead:
     return ExitHead(8, 3, HeadConfig(pooling="first", **config)).eval()
 
 
-@pytest.mark.parametrize(
-    ("activation", "function"),
-    [
-        ("tanh", torch.tanh),
-        ("relu", functional.relu),
-        ("gelu", functional.gelu),
-        ("none", lambda x: x),
-    ],
-)
-def test_the_dense_layer_has_its_activation(activation: str, function: object) -> None:
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu", "none"])
+def test_the_dense_layer_has_its_activation(activation: str) -> None:
+    functions = {"tanh": torch.tanh, "relu": functional.relu, "gelu": functional.gelu}
     found = head(activation=activation)
-    expected = found.classifier(function(found.pooler(HIDDEN[:, 0])))
+    dense = found.pooler(HIDDEN[:, 0])
+    expected = found.classifier(functions.get(activation, nn.Identity())(dense))
     assert torch.equal(found(HIDDEN, MASK), expected)
 
 
-def test_without_a_dense_layer_the_first_token_is_classified() -> None:
-    found = head(pooler=False)
-    assert torch.equal(found(HIDDEN, MASK), found.classifier(HIDDEN[:, 0]))
+@pytest.mark.parametrize("pooling", ["first", "tokens"])
+def test_without_a_dense_layer_the_pooled_tokens_are_classified(pooling: str) -> None:
+    torch.manual_seed(0)
+    found = ExitHead(8, 3, HeadConfig(pooling=pooling, pooler=False)).eval()
+    pooled = HIDDEN[:, 0] if pooling == "first" else HIDDEN
+    assert torch.equal(found(HIDDEN, MASK), found.classifier(pooled))
     assert {name for name, _ in found.named_parameters()} == {
         "classifier.weight",
         "classifier.bias",
@@ -55,11 +52,6 @@ def test_modernberts_dense_layer_has_a_norm_and_no_bias() -> None:
     assert found.norm.bias is None
     normal = functional.layer_norm(functional.gelu(found.pooler(HIDDEN[:, 0])), (8,), eps=1e-5)
     torch.testing.assert_close(found(HIDDEN, MASK), found.classifier(normal))
-
-
-def test_every_token_is_classified_where_nothing_is_pooled() -> None:
-    found = ExitHead(8, 3, HeadConfig(pooling="tokens", pooler=False)).eval()
-    assert torch.equal(found(HIDDEN, MASK), found.classifier(HIDDEN))
 
 
 @pytest.mark.parametrize("source", ["pooler", "pooling"])
@@ -85,18 +77,16 @@ def test_a_head_that_attends_does_not_see_padding() -> None:
     assert torch.equal(found(changed, MASK)[1], together[1])
 
 
-def test_folders_from_before_there_were_kinds_still_say_what_they_are() -> None:
-    described = {"exits": [1, 2], "head": {"dropout": 0.1, "pooler": True, "pooling": "mean"}}
-    found = ExitConfig.model_validate(described)
-    assert found.head == HeadConfig()
-    assert found == ExitConfig.model_validate_json(found.model_dump_json())
-
-
-def test_heads_of_both_kinds_are_stored_and_read() -> None:
+def test_heads_of_all_kinds_are_stored_and_read() -> None:
     described = ExitConfig(exits=(1,), head=AttentionHeadConfig(kind="attention", width=16))
     assert ExitConfig.model_validate_json(described.model_dump_json()) == described
     with pytest.raises(ValidationError, match="conv"):
         ExitConfig.model_validate({"exits": [1], "head": {"kind": "conv"}})
+    # Old folders name no kind.
+    old = {"exits": [1, 2], "head": {"dropout": 0.1, "pooler": True, "pooling": "mean"}}
+    found = ExitConfig.model_validate(old)
+    assert found.head == HeadConfig()
+    assert found == ExitConfig.model_validate_json(found.model_dump_json())
 
 
 @pytest.mark.parametrize(("task", "pooling"), [("token", "mean"), ("single_label", "tokens")])

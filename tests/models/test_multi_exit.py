@@ -14,7 +14,7 @@ IDS = torch.tensor([[2, 4, 10, 3], [2, 7, 3, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
 
 
-def test_saved_model_loads_back_with_the_same_logits(
+def test_saved_model_loads_back_and_is_also_a_transformers_encoder(
     make_model: Callable[..., MultiExitModel], tmp_path: Path
 ) -> None:
     model = make_model()
@@ -22,9 +22,14 @@ def test_saved_model_loads_back_with_the_same_logits(
     again = MultiExitModel.load(tmp_path)
     for before, after in zip(model(IDS, MASK), again(IDS, MASK), strict=True):
         assert torch.equal(before, after)
-    assert again.exits == (1, 2, 3)
-    assert again.labels == ["negative", "positive"]
+    assert (again.exits, again.labels) == ((1, 2, 3), ["negative", "positive"])
     assert not again.training
+    encoder = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
+    hidden = encoder(input_ids=IDS, attention_mask=MASK).last_hidden_state
+    last = model.heads[-1](hidden, MASK)
+    torch.testing.assert_close(last, model(IDS, MASK)[-1], atol=1e-5, rtol=0)
+    modes = [(tmp_path / f).stat().st_mode for f in ("config.json", "model.safetensors")]
+    assert modes[0] & 0o044 == modes[1] & 0o044, "other users may read the weights"
 
 
 def test_model_saved_in_half_precision_loads_in_float32_within_its_rounding(
@@ -39,25 +44,6 @@ def test_model_saved_in_half_precision_loads_in_float32_within_its_rounding(
         assert torch.equal(value, model.state_dict()[name].half().float()), name
     sizes = [(tmp_path / f / "model.safetensors").stat().st_size for f in ("half", "full")]
     assert sizes[0] < 0.6 * sizes[1]
-
-
-def test_saved_weights_are_readable_by_other_users(
-    make_model: Callable[..., MultiExitModel], tmp_path: Path
-) -> None:
-    make_model().save(tmp_path)
-    modes = [(tmp_path / f).stat().st_mode for f in ("config.json", "model.safetensors")]
-    assert modes[0] & 0o044 == modes[1] & 0o044
-
-
-def test_saved_folder_is_also_a_transformers_encoder(
-    make_model: Callable[..., MultiExitModel], tmp_path: Path
-) -> None:
-    model = make_model()
-    model.save(tmp_path)
-    encoder = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
-    hidden = encoder(input_ids=IDS, attention_mask=MASK).last_hidden_state
-    last = model.heads[-1](hidden, MASK)
-    torch.testing.assert_close(last, model(IDS, MASK)[-1], atol=1e-5, rtol=0)
 
 
 def test_exit_subset_gives_the_logits_of_its_layers(
@@ -107,12 +93,11 @@ def test_impossible_exits_are_refused(
         MultiExitModel(make_model().encoder, ExitConfig(exits=exits))
 
 
-def test_folder_without_exits_is_no_multi_exit_model(make_encoder: Callable[[], Path]) -> None:
+def test_folders_without_a_multi_exit_model_are_refused(
+    make_encoder: Callable[[], Path], tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=r"config\.json has no 'offramp' key"):
         MultiExitModel.load(make_encoder())
-
-
-def test_empty_folder_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json is missing"):
         MultiExitModel.load(tmp_path)
 

@@ -44,14 +44,8 @@ def point_of(profile: str) -> OperatingPoint:
 def test_folder_holds_the_model_and_nothing_else() -> None:
     files = list(FOLDER.iterdir())
     assert {path.name for path in files} == {
-        "README.md",
-        "calibration.json",
-        "config.json",
-        "model.safetensors",
-        "policy.json",
-        "recording.npy",
-        "tokenizer.json",
-        "tokenizer_config.json",
+        *("README.md", "calibration.json", "config.json", "model.safetensors", "policy.json"),
+        *("recording.npy", "tokenizer.json", "tokenizer_config.json"),
     }
     assert sum(path.stat().st_size for path in files) <= MAX_BYTES
 
@@ -67,24 +61,17 @@ def test_recording_gives_the_figures_of_the_card() -> None:
         assert (labels == last).mean() == pytest.approx(point.agreement)
 
 
-def test_model_loads_with_six_exits_and_its_labels() -> None:
+def test_model_and_tokenizer_load() -> None:
     model = MultiExitModel.load(FOLDER)
     assert model.exits == (1, 2, 3, 4, 5, 6)
     assert model.labels == ["negative", "positive"]
-
-
-def test_tokenizer_neither_pads_nor_cuts() -> None:
     tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     assert tokenizer.padding is None
     assert tokenizer.truncation is None
 
 
-def test_card_shows_the_figures_of_the_calibration() -> None:
-    card = (FOLDER / "README.md").read_text("utf-8")
-    assert render_figures(figures(), policy()) in card
-
-
-def test_stated_figures_reach_the_bar() -> None:
+def test_stated_figures_reach_the_bar_and_are_on_the_card() -> None:
+    assert render_figures(figures(), policy()) in (FOLDER / "README.md").read_text("utf-8")
     last = figures().exits[-1].accuracy
     assert last >= 0.895
     balanced = point_of("balanced")

@@ -113,7 +113,8 @@ def test_what_is_taken_is_gone_and_what_is_dropped_is_told() -> None:
     assert set(weights.take({"new": "a.0.w"})) == {"new"}
     weights.drop(r"a\.", "not needed")
     weights.drop(r"a\.", "not needed")
-    assert list(weights) == ["b"]
+    assert "b" in weights
+    assert "a.2.w" not in weights
     assert [tuple(each) for each in weights.dropped] == [("a.2.w", "not needed")]
     with pytest.raises(UnusableCheckpoint, match=r"no a\.0\.w: is it complete"):
         weights.take({"new": "a.0.w"})

@@ -1,4 +1,4 @@
-"""Tags of words on tokens: the first of each word carries it."""
+"""Alignment of word tags with tokens: the first token of each word carries its tag."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,30 +33,25 @@ def words_of(text: str, *tags: int) -> tuple[str, list[Word]]:
     return text, words
 
 
-def test_first_token_of_a_word_has_its_tag_and_special_tokens_do_not_count(
-    tokenizer: Path,
+@pytest.mark.parametrize(
+    ("text", "tags", "max_tokens", "expected"),
+    [
+        # [CLS] the film ##s good [SEP]
+        ("the films good", (0, 1, 2), 16, [IGNORED, 0, 1, IGNORED, 2, IGNORED]),
+        # [CLS] film ' s good [SEP]
+        ("film's good", (1, 2), 16, [IGNORED, 1, IGNORED, IGNORED, 2, IGNORED]),
+        ("good bad fine", (0, 1, 2), 4, [IGNORED, 0, 1, IGNORED]),
+        # A BERT tokenizer drops control characters.
+        ("good \u0007 bad", (0, 1, 2), 16, [IGNORED, 0, 2, IGNORED]),
+    ],
+    ids=["suffix", "several parts", "cut", "dropped word"],
+)
+def test_the_first_token_of_every_word_has_its_tag(
+    tokenizer: Path, text: str, tags: tuple[int, ...], max_tokens: int, expected: list[int]
 ) -> None:
-    (found,) = tag_tokens(tokenizer, [words_of("the films good", 0, 1, 2)], max_tokens=16)
-    # [CLS] the film ##s good [SEP]
-    assert found.tags == [IGNORED, 0, 1, IGNORED, 2, IGNORED]
-    assert found.in_text == [False, True, True, True, True, False]
-
-
-def test_word_of_several_parts_is_one_word(tokenizer: Path) -> None:
-    (found,) = tag_tokens(tokenizer, [words_of("film's good", 1, 2)], max_tokens=16)
-    # [CLS] film ' s good [SEP]
-    assert found.tags == [IGNORED, 1, IGNORED, IGNORED, 2, IGNORED]
-
-
-def test_words_beyond_the_cut_are_left_out(tokenizer: Path) -> None:
-    (found,) = tag_tokens(tokenizer, [words_of("good bad fine", 0, 1, 2)], max_tokens=4)
-    assert found.tags == [IGNORED, 0, 1, IGNORED]
-
-
-def test_word_that_the_tokenizer_drops_takes_no_tag_from_its_neighbours(tokenizer: Path) -> None:
-    # A control character is nothing to a BERT tokenizer.
-    (found,) = tag_tokens(tokenizer, [words_of("good \u0007 bad", 0, 1, 2)], max_tokens=16)
-    assert found.tags == [IGNORED, 0, 2, IGNORED]
+    (found,) = tag_tokens(tokenizer, [words_of(text, *tags)], max_tokens=max_tokens)
+    assert found.tags == expected
+    assert found.in_text == [False, *[True] * (len(expected) - 2), False]
 
 
 def test_token_may_begin_with_the_space_before_its_word(tmp_path: Path) -> None:

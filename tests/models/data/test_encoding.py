@@ -21,16 +21,11 @@ def test_pair_is_one_row_with_token_types(make_encoder: Callable[[], Path]) -> N
     assert row.label == 1
 
 
-def test_padding_the_encoder_folder_asks_for_is_not_done(make_encoder: Callable[[], Path]) -> None:
-    (row,) = encode(make_encoder(), [Example("bad", None, 0)], max_tokens=16)
-    assert row.ids == [CLS, 7, SEP]
-
-
-def test_long_text_is_cut_and_keeps_its_last_special_token(
-    make_encoder: Callable[[], Path],
-) -> None:
-    (row,) = encode(make_encoder(), [Example("very " * 20, None, 0)], max_tokens=5)
-    assert row.ids == [CLS, 13, 13, 13, SEP]
+def test_rows_are_cut_but_not_padded(make_encoder: Callable[[], Path]) -> None:
+    examples = [Example("bad", None, 0), Example("very " * 20, None, 0)]
+    short, long = encode(make_encoder(), examples, max_tokens=5)
+    assert short.ids == [CLS, 7, SEP], "the encoder's tokenizer asks for padding"
+    assert long.ids == [CLS, 13, 13, 13, SEP], "the last special token stays"
 
 
 def test_copied_tokenizer_neither_pads_nor_cuts(

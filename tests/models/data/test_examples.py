@@ -1,38 +1,61 @@
-"""Reading labelled data: formats, columns, labels, and the sentence each mistake gets."""
+"""Reading labelled texts: formats, columns, labels, and the message for each mistake."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from models.data.datasets import read_dataset
 from models.data.examples import Example, read_rows
-from models.data.labels import label_names, to_examples
+from models.data.labels import label_names
 from models.errors import UnusableData
 
 Write = Callable[..., Path]
 
 
-def read(path: Path, labels: list[str] | None = None) -> list[Example]:
-    rows = read_rows(path)
-    return to_examples(path, rows, labels or label_names(path, rows))
+def read(path: Path) -> list[Example]:
+    return read_dataset(path, "single_label").examples
 
 
-def test_tab_separated_text_keeps_its_quotes(write_data: Write) -> None:
-    path = write_data("train.tsv", ["label\ttext_a\ttext_b", '1\t"so , good\t', "0\tbad\tor not"])
-    assert read(path) == [Example('"so , good', None, 1), Example("bad", "or not", 0)]
-
-
-def test_comma_separated_text_follows_csv_quoting(write_data: Write) -> None:
-    path = write_data("train.csv", ["sentence,label", '"so, ""good""",pos', "bad,neg"])
-    assert read(path) == [Example('so, "good"', None, 1), Example("bad", None, 0)]
-
-
-def test_json_lines_take_labels_as_numbers_or_text(write_data: Write) -> None:
-    lines = ['{"text": "good", "label": 1}', "", '{"text": "bad", "label": "0"}']
-    assert read(write_data("train.jsonl", lines)) == [
-        Example("good", None, 1),
-        Example("bad", None, 0),
-    ]
+@pytest.mark.parametrize(
+    ("name", "lines", "examples"),
+    [
+        (  # quotes in tab-separated files are text
+            "d.tsv",
+            ["label\ttext_a\ttext_b", '1\t"so , good\t', "0\tbad\tor not"],
+            [Example('"so , good', None, 1), Example("bad", "or not", 0)],
+        ),
+        (  # csv quoting
+            "d.csv",
+            ["sentence,label", '"so, ""good""",pos', "bad,neg"],
+            [Example('so, "good"', None, 1), Example("bad", None, 0)],
+        ),
+        (  # labels as numbers or text
+            "d.jsonl",
+            ['{"text": "good", "label": 1}', "", '{"text": "bad", "label": "0"}'],
+            [Example("good", None, 1), Example("bad", None, 0)],
+        ),
+        (  # a label that is a name and an id counts as the name
+            "d.tsv",
+            ["label\ttext", "1\ta", "2\tb"],
+            [Example("a", None, 0), Example("b", None, 1)],
+        ),
+        (  # a byte order mark is not part of the first column
+            "d.csv",
+            ["\ufefflabel,text", "0,a", "1,b"],
+            [Example("a", None, 0), Example("b", None, 1)],
+        ),
+        (  # a separator at the end of a line is no field
+            "d.csv",
+            ["label,text", "1,good,", "0,bad,"],
+            [Example("good", None, 1), Example("bad", None, 0)],
+        ),
+    ],
+)
+def test_every_format_is_read(
+    write_data: Write, name: str, lines: list[str], examples: list[Example]
+) -> None:
+    assert read(write_data(name, lines)) == examples
 
 
 @pytest.mark.parametrize("column", ["text_a", "text", "sentence", "sentence1"])
@@ -67,56 +90,30 @@ def test_without_a_labels_file_numbers_sort_as_numbers(write_data: Write) -> Non
         ("d.jsonl", ['{"label": 1', "{}"], r"d.jsonl line 1: not JSON"),
         ("d.jsonl", ["[1]"], r"d.jsonl line 1: expected a JSON object"),
         ("d.txt", ["label"], r"d.txt: the name must end in .tsv, .csv, .jsonl"),
+        ("d.tsv", ["label\ttext", "1\ta"], "at least two labels are needed, found 1"),
     ],
 )
-def test_unusable_data_is_told_with_file_and_line(
+def test_unusable_data_is_reported_with_file_and_line(
     write_data: Write, name: str, lines: list[str], message: str
 ) -> None:
     with pytest.raises(UnusableData, match=message):
-        read_rows(write_data(name, lines))
+        read(write_data(name, lines))
 
 
-@pytest.mark.parametrize(("name", "end"), [("d.tsv", "\t"), ("d.csv", ",")])
-def test_separator_at_the_end_of_a_line_is_no_field(write_data: Write, name: str, end: str) -> None:
-    lines = [f"label{end}text", f"1{end}good{end}"]
-    assert [row.text_a for row in read_rows(write_data(name, lines))] == ["good"]
-
-
-def test_unknown_label_is_told_with_file_line_and_the_known_ones(write_data: Write) -> None:
+def test_unknown_label_is_reported_with_the_known_ones(write_data: Write) -> None:
     path = write_data("d.tsv", ["label\ttext", "0\ta", "perhaps\tb"], labels=["no", "yes"])
     with pytest.raises(UnusableData, match=r"line 3: unknown label 'perhaps'.* no, yes, or 0 to 1"):
         read(path)
 
 
-def test_one_label_is_not_enough(write_data: Write) -> None:
-    with pytest.raises(UnusableData, match="at least two labels are needed, found 1"):
-        read(write_data("d.tsv", ["label\ttext", "1\ta"]))
-
-
-def test_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UnusableData, match="no such file"):
-        read_rows(tmp_path / "none.tsv")
-
-
-def test_damaged_labels_file_is_told(write_data: Write) -> None:
+def test_unreadable_files_are_reported(write_data: Write) -> None:
     path = write_data("d.tsv", ["label\ttext", "1\ta"])
     (path.parent / "labels.json").write_text('["no"]')
     with pytest.raises(UnusableData, match=r"labels.json: expected \{\"labels\""):
-        label_names(path, read_rows(path))
-
-
-def test_text_that_is_not_utf8_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "d.tsv"
+        read(path)
     path.write_bytes(b"label\ttext\n1\tcaf\xe9\n")
     with pytest.raises(UnusableData, match=r"d.tsv: not UTF-8"):
-        read_rows(path)
-
-
-def test_label_that_is_a_name_and_an_id_counts_as_the_name(write_data: Write) -> None:
-    path = write_data("d.tsv", ["label\ttext", "1\ta", "2\tb"])
-    assert [example.label for example in read(path)] == [0, 1]
-
-
-def test_byte_order_mark_is_not_part_of_the_first_column(write_data: Write) -> None:
-    path = write_data("d.csv", ["\ufefflabel,text", "0,a", "1,b"])
-    assert [example.text_a for example in read(path)] == ["a", "b"]
+        read(path)
+    path.unlink()
+    with pytest.raises(UnusableData, match="no such file"):
+        read(path)

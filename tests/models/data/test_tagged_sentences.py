@@ -10,38 +10,44 @@ from models.errors import UnusableData
 
 Write = Callable[..., Path]
 
-CONLL = ["token\ttag", "Rome\tB-location", "sleeps\tO", "", "So\tO", "", ""]
 
-
-def test_blank_lines_end_sentences(write_data: Write) -> None:
-    assert read_sentences(write_data("d.tsv", CONLL)) == [
-        TaggedSentence((2, 3), ("Rome", "sleeps"), ("B-location", "O")),
-        TaggedSentence((5,), ("So",), ("O",)),
-    ]
-
-
-def test_last_sentence_needs_no_blank_line_and_a_file_no_header(write_data: Write) -> None:
-    (sentence,) = read_sentences(write_data("d.conll", ["Rome\tB-location", "sleeps\tO"]))
-    assert sentence.words == ("Rome", "sleeps")
-
-
-def test_conll_2003_has_columns_between_and_marks_documents(write_data: Write) -> None:
-    lines = ["-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O"]
-    (sentence,) = read_sentences(write_data("d.txt", lines))
-    assert sentence.words == ("EU", "rejects")
-    assert sentence.tags == ("B-ORG", "O")
-
-
-def test_quotes_and_odd_separators_are_part_of_a_token(write_data: Write) -> None:
-    (sentence,) = read_sentences(write_data("d.tsv", ['"\tO', "a\u2028b\tO", "New York\tB-x"]))
-    assert sentence.words == ('"', "a\u2028b", "New York")
-
-
-def test_json_lines_list_tokens_and_tags(write_data: Write) -> None:
-    lines = ['{"tokens": ["Rome", "sleeps"], "ner_tags": [7, 0]}']
-    assert read_sentences(write_data("d.jsonl", lines)) == [
-        TaggedSentence((1, 1), ("Rome", "sleeps"), ("7", "0"))
-    ]
+@pytest.mark.parametrize(
+    ("name", "lines", "sentences"),
+    [
+        (
+            "d.tsv",
+            ["token\ttag", "Rome\tB-location", "sleeps\tO", "", "So\tO", "", ""],
+            [
+                TaggedSentence((2, 3), ("Rome", "sleeps"), ("B-location", "O")),
+                TaggedSentence((5,), ("So",), ("O",)),
+            ],
+        ),
+        (  # neither header nor final blank line
+            "d.conll",
+            ["Rome\tB-location", "sleeps\tO"],
+            [TaggedSentence((1, 2), ("Rome", "sleeps"), ("B-location", "O"))],
+        ),
+        (  # CoNLL-2003
+            "d.txt",
+            ["-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O"],
+            [TaggedSentence((3, 4), ("EU", "rejects"), ("B-ORG", "O"))],
+        ),
+        (  # quotes, other line separators and spaces are part of a token
+            "d.tsv",
+            ['"\tO', "a\u2028b\tO", "New York\tB-x"],
+            [TaggedSentence((1, 2, 3), ('"', "a\u2028b", "New York"), ("O", "O", "B-x"))],
+        ),
+        (
+            "d.jsonl",
+            ['{"tokens": ["Rome", "sleeps"], "ner_tags": [7, 0]}'],
+            [TaggedSentence((1, 1), ("Rome", "sleeps"), ("7", "0"))],
+        ),
+    ],
+)
+def test_every_format_is_read(
+    write_data: Write, name: str, lines: list[str], sentences: list[TaggedSentence]
+) -> None:
+    assert read_sentences(write_data(name, lines)) == sentences
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import (
-    AlbertConfig,
     AutoModel,
     AutoModelForSequenceClassification,
-    ModernBertConfig,
-    PreTrainedConfig,
     XLNetConfig,
 )
 
@@ -20,7 +17,7 @@ from models.data.encoding import EncodedRow
 from models.encoders.families import FAMILIES, build_backbone, build_encoder, read_encoder
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from models.training.job import TrainConfig
-from models.training.recipes import FROZEN, RECIPES
+from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
 from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
 
@@ -140,7 +137,7 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
     finally:
         logging.getLogger("transformers").removeHandler(caplog.handler)
     assert not caplog.records
-    assert capfd.readouterr() == ("", ""), "what the folder holds besides is nobody's business"
+    assert capfd.readouterr() == ("", ""), "other weights in the folder are ignored silently"
     assert (model.exits, model.labels) == ((1, 2, 3), ["no", "yes", "maybe"])
     kept = pretrained.base_model.state_dict()
     for name, weights in model.encoder.state_dict().items():
@@ -164,9 +161,8 @@ def test_gradients_reach_every_matrix(name: str) -> None:
     assert not [name for name, grad in matrices.items() if grad is None or not grad.any()]
 
 
-# What a frozen classifier's exits learn is in test_earlier_exits.
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])
-def test_every_recipe_trains_shared_layers(
+@pytest.mark.parametrize("recipe", ["two-stage", "gradient-equilibrium"])
+def test_recipes_train_shared_layers(
     recipe: str, make_rows: Callable[..., list[EncodedRow]]
 ) -> None:
     torch.manual_seed(0)
@@ -193,23 +189,31 @@ def test_one_layer_serves_every_depth_of_albert() -> None:
     assert torch.equal(model.backbone.layer(0, hidden, MASK), model.backbone.layer(2, hidden, MASK))
 
 
-@pytest.mark.parametrize("groups", [{"num_hidden_groups": 3}, {"inner_group_num": 2}])
-def test_albert_with_several_sets_of_layers_is_refused(groups: dict[str, int]) -> None:
-    config = AlbertConfig.from_dict(CONFIGS["albert"].to_dict() | groups)
-    with pytest.raises(ValueError, match=r"num_hidden_groups \d and inner_group_num \d: only"):
+ROPE = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("albert", {"num_hidden_groups": 3}, "num_hidden_groups 3 and inner_group_num 1: only"),
+        ("albert", {"inner_group_num": 2}, "num_hidden_groups 1 and inner_group_num 2: only"),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": ROPE, "sliding_attention": ROPE}},
+            "rope_type 'dynamic': only ModernBERT models whose",
+        ),
+    ],
+)
+def test_forms_that_cannot_be_split_into_layers_are_refused(
+    family: str, changes: dict[str, object], message: str
+) -> None:
+    config = type(CONFIGS[family]).from_dict(CONFIGS[family].to_dict() | changes)
+    with pytest.raises(ValueError, match=message):
         build_backbone(build_encoder(config))
 
 
-def test_modernbert_whose_positions_depend_on_the_batch_is_refused() -> None:
-    rope = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
-    both = {"full_attention": rope, "sliding_attention": rope}
-    described = CONFIGS["modernbert"].to_dict() | {"rope_parameters": both}
-    with pytest.raises(ValueError, match="rope_type 'dynamic': only ModernBERT models whose"):
-        build_backbone(build_encoder(ModernBertConfig.from_dict(described)))
-
-
-@pytest.mark.parametrize("config", [XLNetConfig()])
-def test_other_families_are_refused_by_name(config: PreTrainedConfig, tmp_path: Path) -> None:
+def test_other_families_are_refused_by_name(tmp_path: Path) -> None:
+    config = XLNetConfig()
     listed = "use one of albert, bert, deberta-v2, distilbert"
     with pytest.raises(ValueError, match=f"'xlnet' is not supported: {listed}"):
         build_encoder(config)

@@ -34,9 +34,6 @@ def test_f1_is_over_all_sentences_together() -> None:
     gold = [["B-x"], ["O"], ["B-x", "B-x", "B-x"]]
     found = [["O"], ["B-x"], ["B-x", "B-x", "B-x"]]
     assert entity_f1(found, gold) == pytest.approx(2 * 3 / 8)
-
-
-def test_without_any_entity_f1_is_zero() -> None:
     assert entity_f1([["O"]], [["O"]]) == 0
 
 

@@ -49,19 +49,8 @@ def test_new_figures_replace_the_old_and_keep_what_was_written_by_hand(tmp_path:
     assert "91.10" not in card
     assert card.count("| exit layer | accuracy % |") == 1
     assert card.endswith("\n## Limits\n\nShort English reviews only.\n")
-
-
-def test_writing_the_same_figures_again_changes_nothing(tmp_path: Path) -> None:
-    write_card(tmp_path, LABELS, figures(0.9), POLICY)
-    once = (tmp_path / "README.md").read_text()
-    write_card(tmp_path, LABELS, figures(0.9), POLICY)
-    assert (tmp_path / "README.md").read_text() == once
-
-
-def test_card_without_markers_gets_the_figures_at_its_end(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# Mine\n")
-    write_card(tmp_path, LABELS, figures(0.9), POLICY)
-    assert (tmp_path / "README.md").read_text().startswith("# Mine\n\n<!-- figures")
+    write_card(tmp_path, LABELS, figures(0.5), POLICY)
+    assert path.read_text() == card, "the same figures change nothing"
 
 
 def test_card_of_a_regression_shows_correlations_and_no_agreement(tmp_path: Path) -> None:
@@ -104,8 +93,12 @@ def test_training_is_told_once_and_anew_with_each_run(tmp_path: Path) -> None:
     assert "| 3 | 91.20 |" in card
 
 
-def test_hand_written_account_of_the_training_is_left_alone(tmp_path: Path) -> None:
+def test_hand_written_card_keeps_its_training_section_and_gets_figures_at_its_end(
+    tmp_path: Path,
+) -> None:
     written = "# Mine\n\n## Training\n\nWith care.\n"
     (tmp_path / "README.md").write_text(written)
     write_training(tmp_path, "by a recipe")
     assert (tmp_path / "README.md").read_text() == written
+    write_card(tmp_path, LABELS, figures(0.9), POLICY)
+    assert (tmp_path / "README.md").read_text().startswith(f"{written}\n<!-- figures")

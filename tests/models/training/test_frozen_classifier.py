@@ -1,18 +1,15 @@
-"""Exits for a classifier that is trained already."""
+"""Recipe frozen: exits for a trained classifier."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-import typer
 from transformers import AutoModelForSequenceClassification, BertForSequenceClassification
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from models.cli import train
 from models.multi_exit import MultiExitModel
-from serve.errors import OfframpError
-from tests.models.conftest import DEPTH, tiny_config, tiny_tokenizer
+from tests.models.conftest import DEPTH, offramp, refusal, tiny_config, tiny_tokenizer
 
 Train = Callable[..., Result]
 Write = Callable[..., Path]
@@ -31,37 +28,25 @@ def classifier(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def grow(classifier: Path, write_data: Write, sentiment_lines: list[str], tmp_path: Path) -> Train:
+def train(classifier: Path, write_data: Write, sentiment_lines: list[str], tmp_path: Path) -> Train:
     """Return a function that runs `offramp train --recipe frozen` on tiny files."""
-    app = typer.Typer()
-    app.command()(train)
     options: dict[str, object] = {
-        "--encoder": classifier,
-        "--train": write_data("train.tsv", sentiment_lines),
-        "--dev": write_data("dev.tsv", sentiment_lines),
-        "--out": tmp_path / "out",
-        "--recipe": "frozen",
-        "--epochs": 1,
-        "--lr": 1e-2,
-        "--max-tokens": 32,
+        "encoder": classifier,
+        "train": write_data("train.tsv", sentiment_lines),
+        "dev": write_data("dev.tsv", sentiment_lines),
+        "out": tmp_path / "out",
+        "recipe": "frozen",
+        "epochs": 1,
+        "lr": 1e-2,
+        "max_tokens": 32,
     }
-
-    def run(**changed: object) -> Result:
-        given = options | {f"--{name}": value for name, value in changed.items()}
-        return CliRunner().invoke(app, [str(part) for pair in given.items() for part in pair])
-
-    return run
+    return lambda **changed: offramp("train", **(options | changed))
 
 
-def refusal(result: Result) -> str:
-    assert isinstance(result.exception, OfframpError), result.output
-    return str(result.exception)
-
-
-def test_the_last_exit_says_what_the_classifier_said(
-    grow: Train, classifier: Path, tmp_path: Path
+def test_the_last_exit_answers_like_the_classifier(
+    train: Train, classifier: Path, tmp_path: Path
 ) -> None:
-    result = grow(distill=1)
+    result = train(distill=1)
     assert result.exit_code == 0, result.output
     grown = MultiExitModel.load(tmp_path / "out")
     original = AutoModelForSequenceClassification.from_pretrained(classifier).eval()
@@ -75,8 +60,8 @@ def test_the_last_exit_says_what_the_classifier_said(
     assert not torch.allclose(said[0], said[-1], atol=1e-3)
 
 
-def test_exits_and_names_of_labels_may_be_chosen(grow: Train, tmp_path: Path) -> None:
-    assert grow(exits="1,3", labels="negative,positive").exit_code == 0
+def test_exits_and_names_of_labels_may_be_chosen(train: Train, tmp_path: Path) -> None:
+    assert train(exits="1,3", labels="negative,positive").exit_code == 0
     grown = MultiExitModel.load(tmp_path / "out")
     assert grown.exits == (1, 3)
     assert grown.labels == ["negative", "positive"]
@@ -92,15 +77,15 @@ def test_exits_and_names_of_labels_may_be_chosen(grow: Train, tmp_path: Path) ->
     ],
 )
 def test_what_does_not_fit_the_classifier_is_refused(
-    grow: Train, options: dict[str, str], message: str
+    train: Train, options: dict[str, str], message: str
 ) -> None:
-    assert message in refusal(grow(**options))
+    assert message in refusal(train(**options))
 
 
 def test_a_model_that_has_exits_already_is_refused(
-    grow: Train, make_model: Callable[..., MultiExitModel], tmp_path: Path
+    train: Train, make_model: Callable[..., MultiExitModel], tmp_path: Path
 ) -> None:
     folder = tmp_path / "exits"
     make_model().save(folder)
     tiny_tokenizer().save(str(folder / "tokenizer.json"))
-    assert "has exits at 1, 2, 3 already" in refusal(grow(encoder=folder))
+    assert "has exits at 1, 2, 3 already" in refusal(train(encoder=folder))

@@ -36,15 +36,7 @@ def test_each_layer_gets_the_mean_of_the_gradients_of_the_exits_above_it(
         total = sum(z.square().sum() for z in balanced)
         (found,) = torch.autograd.grad(total, weight, retain_graph=True)
         torch.testing.assert_close(found, sum(each) / len(each))
-
-
-def test_heads_learn_at_their_full_rate(
-    make_model: Callable[..., MultiExitModel], make_rows: Callable[..., list[EncodedRow]]
-) -> None:
-    model = make_model()
-    batch = collate(make_rows(4), pad_id=0)
-    plain = model(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-    balanced = run_in_equilibrium(model, batch)
+    # Heads learn at their full rate.
     for head, one, other in zip(model.heads, plain, balanced, strict=True):
         bias = head.classifier.bias
         torch.testing.assert_close(

@@ -19,7 +19,7 @@ from models.training.checkpoint import Checkpoint
 from models.training.job import TrainConfig
 from models.training.loop import fit
 from models.training.recipes import RECIPES
-from models.training.stop_request import StopRequest
+from models.training.stop_request import stop_on_signal
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 
@@ -72,33 +72,37 @@ def loop(make_loop: Callable[..., Loop]) -> Loop:
     return make_loop()
 
 
-def test_every_epoch_is_evaluated(loop: Loop) -> None:
+def test_every_epoch_or_every_few_steps_are_evaluated(make_loop: Callable[..., Loop]) -> None:
+    loop = make_loop()
     assert loop.fit()
     assert loop.evaluated_at == [2, 4, 6]
     assert "step 4/6  loss 0." in loop.said.getvalue()
     assert "accuracy per exit %  3: 70.0" in loop.said.getvalue()
-
-
-def test_evaluation_every_few_steps_includes_the_last(make_loop: Callable[..., Loop]) -> None:
     loop = make_loop(evaluate_every=4)
     assert loop.fit()
-    assert loop.evaluated_at == [4, 6]
+    assert loop.evaluated_at == [4, 6], "the last step is always evaluated"
 
 
-def test_last_weights_are_kept_unless_the_best_are_asked_for(loop: Loop) -> None:
+def test_the_last_weights_are_kept_or_on_request_the_first_best(
+    make_loop: Callable[..., Loop],
+) -> None:
+    loop = make_loop()
     assert loop.fit()
     assert weight_of(loop.run.model).equal(loop.weights[2])
     assert "(best)" not in loop.said.getvalue()
-
-
-def test_best_weights_are_those_of_the_first_highest_evaluation(
-    make_loop: Callable[..., Loop],
-) -> None:
     loop = make_loop(keep_best=True)
     assert loop.fit()
     assert weight_of(loop.run.model).equal(loop.weights[1])
     assert not loop.weights[1].equal(loop.weights[2])
     assert loop.said.getvalue().count("(best)") == 2
+    # The best weights survive a checkpoint.
+    restored = BestWeights()
+    loop.checkpoint.save(loop.best.state())
+    restored.restore(loop.checkpoint.load())
+    assert restored.score == 0.7
+    torch.nn.init.zeros_(next(loop.run.model.parameters()))
+    restored.write_to(loop.run.model)
+    assert weight_of(loop.run.model).equal(loop.weights[1])
 
 
 def test_evaluation_measures_the_average_and_training_goes_on_from_the_last_weights(
@@ -113,27 +117,9 @@ def test_evaluation_measures_the_average_and_training_goes_on_from_the_last_weig
     torch.testing.assert_close(averaged.weights[2], (first + second + third) / 3)
 
 
-def test_best_weights_survive_a_checkpoint(make_loop: Callable[..., Loop]) -> None:
-    loop = make_loop(keep_best=True)
-    assert loop.fit()
-    restored = BestWeights()
-    loop.checkpoint.save(loop.best.state())
-    restored.restore(loop.checkpoint.load())
-    assert restored.score == 0.7
-    model = loop.run.model
-    torch.nn.init.zeros_(next(model.parameters()))
-    restored.write_to(model)
-    assert weight_of(model).equal(loop.weights[1])
-
-
-def test_score_weighs_exits_by_depth() -> None:
-    figures = [ExitFigures(layer=2, accuracy=0.4), ExitFigures(layer=4, accuracy=0.7)]
-    assert score_of(figures) == pytest.approx((0.4 + 2 * 0.7) / 3)
-
-
-def test_score_goes_by_the_metric_of_the_task() -> None:
-    figures = [ExitFigures(layer=n, accuracy=0.1, metrics={"f1": n / 10}) for n in (2, 4)]
-    assert score_of(figures, "f1") == pytest.approx((0.2 + 2 * 0.4) / 3)
+def test_score_weighs_the_metric_of_the_task_by_depth() -> None:
+    figures = [ExitFigures(layer=n, accuracy=n / 8, metrics={"f1": n / 10}) for n in (2, 4)]
+    assert score_of(figures) == pytest.approx((0.25 + 2 * 0.5) / 3)
     best = BestWeights("f1")
     assert best.offer(figures, torch.nn.Linear(1, 1))
     assert best.score == pytest.approx((0.2 + 2 * 0.4) / 3)
@@ -168,16 +154,14 @@ def _usual_ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_usual_ctrl_c")
-def test_second_ctrl_c_acts_as_usual() -> None:
-    with StopRequest() as stop:
+def test_second_ctrl_c_acts_as_usual_and_handlers_are_restored_at_the_end() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signal() as stop:
+        assert signal.getsignal(signal.SIGTERM) != before
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_handlers_are_put_back_at_the_end() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with StopRequest():
-        assert signal.getsignal(signal.SIGTERM) != before
+    with stop_on_signal():
+        pass
     assert signal.getsignal(signal.SIGTERM) == before

@@ -25,47 +25,37 @@ LOGITS = [
 LABELS = torch.tensor([0])
 
 
-def test_depth_weighted_loss_is_the_formula_of_pabee() -> None:
-    losses = [torch.tensor(6.0), torch.tensor(3.0), torch.tensor(1.0)]
-    assert depth_weighted(losses).item() == pytest.approx((1 * 6 + 2 * 3 + 3 * 1) / 6)
+Losses = list[torch.Tensor]
 
 
-def test_joint_recipe_trains_the_whole_model_with_weights_by_depth(make_model: Model) -> None:
-    model = make_model()
-    (stage,) = RECIPES["joint"](model, 0.0)
-    first, second, third = (cross_entropy(z, LABELS) for z in LOGITS)
-    expected = (first + 2 * second + 3 * third) / 6
-    torch.testing.assert_close(stage.loss_at(0)(LOGITS, LABELS), expected)
-    assert stage.modules == (model,)
+def by_depth(losses: Losses) -> torch.Tensor:
+    """PABEE's formula for three exits."""
+    return (losses[0] + 2 * losses[1] + 3 * losses[2]) / 6
 
 
-def test_two_stage_losses_are_the_last_exit_then_the_plain_sum_of_the_others(
-    make_model: Model,
-) -> None:
-    backbone, heads = RECIPES["two-stage"](make_model(), 0.0)
-    first, second, third = (cross_entropy(z, LABELS) for z in LOGITS)
-    torch.testing.assert_close(backbone.loss_at(0)(LOGITS, LABELS), third)
-    torch.testing.assert_close(heads.loss_at(0)(LOGITS, LABELS), first + second)
+def last(losses: Losses) -> torch.Tensor:
+    return losses[-1]
 
 
-def test_alternating_recipe_takes_the_last_loss_and_the_sum_of_all_in_turn(
-    make_model: Model,
-) -> None:
-    (stage,) = RECIPES["alternating"](make_model(), 0.0)
-    losses = [cross_entropy(z, LABELS) for z in LOGITS]
-    for step in range(4):
-        expected = sum(losses) if step % 2 else losses[-1]
-        torch.testing.assert_close(stage.loss_at(step)(LOGITS, LABELS), expected)
+# By stage: the loss of each of two steps, and whether the whole model is trained.
+STAGES: dict[str, list[tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor], bool]]] = {
+    "joint": [(by_depth, by_depth, True)],
+    "two-stage": [(last, last, False), (lambda x: x[0] + x[1], lambda x: x[0] + x[1], False)],
+    "mixed": [(last, last, False), (by_depth, by_depth, True)],
+    "alternating": [(last, sum, True)],
+    "gradient-equilibrium": [(sum, sum, True)],
+    "frozen": [(lambda x: x[0] + x[1], lambda x: x[0] + x[1], False)],
+}
 
 
-def test_mixed_recipe_is_backbone_first_and_then_joint(make_model: Model) -> None:
-    model = make_model()
-    first, second = RECIPES["mixed"](model, 0.0)
-    assert first.modules == (model.encoder, model.heads[-1])
-    torch.testing.assert_close(first.loss_at(0)(LOGITS, LABELS), cross_entropy(LOGITS[2], LABELS))
-    (joint,) = RECIPES["joint"](model, 0.0)
-    torch.testing.assert_close(second.loss_at(0)(LOGITS, LABELS), joint.loss_at(0)(LOGITS, LABELS))
-    assert second.modules == (model,)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_stage_has_the_published_loss(make_model: Model, recipe: str) -> None:
+    model, losses = make_model(), [cross_entropy(z, LABELS) for z in LOGITS]
+    for stage, (even, odd, whole) in zip(RECIPES[recipe](model, 0.0), STAGES[recipe], strict=True):
+        for step in range(4):
+            expected = (odd if step % 2 else even)(losses)
+            torch.testing.assert_close(stage.loss_at(step)(LOGITS, LABELS), expected)
+        assert (stage.modules == (model,)) == whole
 
 
 @pytest.mark.parametrize(

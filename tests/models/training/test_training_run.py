@@ -20,6 +20,7 @@ from models.training.job import TrainConfig
 from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import FROZEN, RECIPES, freeze_all_but
 from models.training.training_run import TrainingRun
+from serve.rules.traits import Task
 
 Rows = Callable[..., list[EncodedRow]]
 Model = Callable[..., MultiExitModel]
@@ -91,55 +92,55 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(
     assert differing(once, finish(start(make_model(), make_rows(), "joint", other))) != []
 
 
-# Recipe frozen starts from a classifier and has tests of its own.
+# Recipe frozen starts from a classifier and has its own tests.
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name != FROZEN])
 def test_training_teaches_every_exit_a_learnable_task(
     make_model: Model, make_rows: Rows, recipe: str
 ) -> None:
-    rows = make_rows(48)
-    model = make_model()
+    rows, model = make_rows(48), make_model()
     finish(start(model, rows, recipe, CONFIG.model_copy(update={"epochs": 15, "lr": 3e-3})))
-    model.eval()
-    for row in rows[:10]:
-        ids = torch.tensor([row.ids])
-        labels = [z.argmax().item() for z in model(ids, torch.ones_like(ids))]
-        assert labels == [row.label] * 3
+    found = predict(model, rows)
+    assert (found.logits.argmax(axis=-1) == found.gold).all()
 
 
-def test_training_teaches_every_exit_to_tag_words(make_model: Model, make_rows: Rows) -> None:
-    # The word of the label, at place 1, is to be tagged with it; fillers have tag 0.
-    rows = [
-        EncodedRow(
-            row.ids,
-            row.types,
-            [IGNORED, 1 + row.label, *[0] * (len(row.ids) - 3), IGNORED],
-            [False, *[True] * (len(row.ids) - 2), False],
-        )
-        for row in make_rows(48)
-    ]
-    model = make_model(task="token", labels=("O", "B-bad", "B-good"))
-    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 10, "lr": 3e-3})))
-    outcome = predict(model, rows)
-    assert all(f.metrics["entity_f1"] == 1 for f in exit_figures(outcome))
+def tagged(row: EncodedRow) -> EncodedRow:
+    """Tag the second token, which decides the label, with the label; other words have tag 0."""
+    fillers = len(row.ids) - 3
+    tags = [IGNORED, 1 + row.label, *[0] * fillers, IGNORED]
+    return replace(row, label=tags, in_text=[False, *[True] * (fillers + 1), False])
 
 
-def test_training_teaches_every_exit_a_number(make_model: Model, make_rows: Rows) -> None:
-    rows = [replace(row, label=4.0 * row.label - 1) for row in make_rows(48)]
-    model = make_model(task="regression", labels=("score",))
-    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 20, "lr": 3e-3})))
-    outcome = predict(model, rows)
-    assert np.abs(outcome.logits[:, :, 0] - outcome.gold).max() < 0.5
-
-
-def test_training_teaches_every_exit_labels_that_may_go_together(
-    make_model: Model, make_rows: Rows
+@pytest.mark.parametrize(
+    ("task", "labels", "change", "epochs"),
+    [
+        ("token", ("O", "B-bad", "B-good"), tagged, 10),
+        ("regression", ("score",), lambda row: replace(row, label=4.0 * row.label - 1), 20),
+        (
+            "multi_label",
+            ("good", "long"),
+            lambda row: replace(row, label=(float(row.label), float(len(row.ids) > 5))),
+            40,
+        ),
+    ],
+)
+def test_training_teaches_every_exit_the_other_tasks(
+    make_model: Model,
+    make_rows: Rows,
+    task: Task,
+    labels: tuple[str, ...],
+    change: Callable[[EncodedRow], EncodedRow],
+    epochs: int,
 ) -> None:
-    rows = [
-        replace(row, label=(float(row.label), float(len(row.ids) > 5))) for row in make_rows(48)
-    ]
-    model = make_model(task="multi_label", labels=("good", "long"))
-    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": 40, "lr": 3e-3})))
-    assert exit_figures(predict(model, rows))[-1].metrics["micro_f1"] > 0.95
+    rows, model = [change(row) for row in make_rows(48)], make_model(task=task, labels=labels)
+    finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": epochs, "lr": 3e-3})))
+    metric = {"token": "entity_f1", "regression": "pearson", "multi_label": "micro_f1"}[task]
+    found = predict(model, rows)
+    figures = exit_figures(found)
+    assert figures[-1].metrics[metric] > 0.95
+    if task == "token":
+        assert all(each.metrics[metric] == 1 for each in figures)
+    if task == "regression":
+        assert np.abs(found.logits[:, :, 0] - found.gold).max() < 0.5
 
 
 def test_steps_count_epochs_stages_and_batches(make_model: Model, make_rows: Rows) -> None:
@@ -153,6 +154,7 @@ def test_rate_rises_over_six_percent_and_falls_to_nothing() -> None:
     assert max(shares) == shares[5] == 1
     assert shares[5:] == sorted(shares[5:], reverse=True)
     assert shares[99] == pytest.approx(1 / 94)
+    assert rate_factor(0, 1) == 1
 
 
 def test_first_step_moves_encoder_and_heads_by_their_warm_up_rates(
@@ -170,10 +172,6 @@ def test_first_step_moves_encoder_and_heads_by_their_warm_up_rates(
     assert moved["heads.2.classifier.weight"] == pytest.approx(3e-3 / 6, rel=1e-2)
 
 
-def test_one_step_run_learns_at_the_full_rate() -> None:
-    assert rate_factor(0, 1) == 1
-
-
 def test_heads_have_their_own_rate_and_vectors_do_not_decay(make_model: Model) -> None:
     model = make_model()
     groups = parameter_groups(model, weight_decay=0.1, head_lr_factor=3)
@@ -182,31 +180,20 @@ def test_heads_have_their_own_rate_and_vectors_do_not_decay(make_model: Model) -
     ]  # fmt: skip
     assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
     assert all(p.ndim > 1 for p in groups[0]["params"] + groups[2]["params"])
-
-
-def test_group_without_learning_parameters_is_left_out(make_model: Model) -> None:
-    model = make_model()
     freeze_all_but(model, [model.heads[0]])
     assert [g["factor"] for g in parameter_groups(model, 0.1, 3)] == [3, 3]
     assert not any(p.requires_grad for p in model.encoder.parameters())
 
 
-def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    Checkpoint(tmp_path / "run.ckpt", "one").save({"steps_done": 3})
-    with pytest.raises(TrainingFailed, match="is of a run with other settings or data"):
-        Checkpoint(tmp_path / "run.ckpt", "other").load()
-
-
-def test_missing_checkpoint_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TrainingFailed, match="there is nothing to resume"):
-        Checkpoint(tmp_path / "run.ckpt", "one").load()
-
-
-def test_failed_write_leaves_the_old_checkpoint(
+def test_checkpoint_is_of_one_run_and_survives_a_failed_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = Checkpoint(tmp_path / "run.ckpt", "one")
+    with pytest.raises(TrainingFailed, match="there is nothing to resume"):
+        checkpoint.load()
     checkpoint.save({"steps_done": 3})
+    with pytest.raises(TrainingFailed, match="is of a run with other settings or data"):
+        Checkpoint(tmp_path / "run.ckpt", "other").load()
 
     def broken(value: object, file: object) -> None:
         raise OSError("disk full")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tests.support.originals.system import WIDTH, Answer, Row, System
+from tests.support.originals.system import WIDTH, Answer, Row, System, first_exit
 from tests.support.originals.transformer import entropy, linear
 
 
@@ -28,9 +28,4 @@ class ElasticBert(System):
         return found
 
     def answer(self, row: Row, threshold: float) -> Answer:
-        depth = 0
-        for said in self.logits(row):
-            depth += 1
-            if entropy(said) < threshold:
-                break
-        return Answer(int(said.argmax()), said, depth)
+        return first_exit(self.logits(row), lambda _, logits: entropy(logits) < threshold)

@@ -1,4 +1,4 @@
-"""FastBERT in UER's names: its norm, its heads that attend, its segments that start at 1."""
+"""FastBERT with UER's names and norm, attention heads, and segments counted from 1."""
 
 import math
 from pathlib import Path
@@ -16,25 +16,20 @@ from tests.support.originals.system import (
     Answer,
     Row,
     System,
+    first_exit,
 )
-from tests.support.originals.transformer import UER, attention, entropy, layer, linear, norm
+from tests.support.originals.transformer import UER, attention, entropy, linear, norm
 
 NARROW = 16
-VOCABULARY = [
-    "[PAD]",
-    *(f"[unused{i}]" for i in range(1, 100)),
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    *WORDS,
-]
+UNUSED = [f"[unused{i}]" for i in range(1, 100)]
+VOCABULARY = ["[PAD]", *UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 class FastBert(System):
     """The package's file; `prefix` is empty in that of the script."""
 
     prefix = "kernel."
+    names = UER
     weights_file = "fastbert.bin"
 
     def sizes(self) -> dict[str, Any]:
@@ -57,8 +52,11 @@ class FastBert(System):
         self.draw.table(f"{place}.segment_embedding.weight", 3, WIDTH)
         self.draw.norm(f"{place}.layer_norm", WIDTH, "gamma", "beta")
         for index in range(self.depth):
-            self.draw_layer(f"{self.prefix}encoder.transformer.{index}", UER)
+            self.draw_layer(self.layer_name(index), UER)
         self.draw.linear(f"{self.prefix}target.nsp_linear_1", WIDTH, WIDTH)
+
+    def layer_name(self, index: int) -> str:
+        return f"{self.prefix}encoder.transformer.{index}"
 
     def draw_heads(self) -> None:
         for index in range(self.depth):
@@ -70,17 +68,12 @@ class FastBert(System):
             self.draw.linear(f"{place}.output_layer_2", NARROW, self.num_labels, spread=index + 1.0)
         del self.config["num_labels"]
 
-    def run_layers(self, row: Row) -> list[Tensor]:
+    def embed(self, row: Row) -> Tensor:
         place = f"{self.prefix}embedding"
         x = self.state[f"{place}.word_embedding.weight"][row.ids]
         x = x + self.state[f"{place}.position_embedding.weight"][: len(row.ids)]
         x = x + self.state[f"{place}.segment_embedding.weight"][row.types]
-        x = norm(self.state, f"{place}.layer_norm", x, UER)
-        found = []
-        for index in range(self.depth):
-            x = layer(self.state, f"{self.prefix}encoder.transformer.{index}", x, HEADS, UER)
-            found.append(x)
-        return found
+        return norm(self.state, f"{place}.layer_norm", x, UER)
 
     def logits(self, row: Row) -> list[Tensor]:
         return [self._classify(i, x) for i, x in enumerate(self.hidden_states(row))]
@@ -94,12 +87,8 @@ class FastBert(System):
         return linear(self.state, f"{place}.output_layer_2", x)
 
     def answer(self, row: Row, speed: float) -> Answer:
-        depth = 0
-        for said in self.logits(row):
-            depth += 1
-            if entropy(said) / math.log(self.num_labels) < speed:
-                break
-        return Answer(int(said.argmax()), said, depth)
+        most = math.log(self.num_labels)
+        return first_exit(self.logits(row), lambda _, logits: entropy(logits) / most < speed)
 
     def encode(self, text: str, other: str | None = None) -> Row:
         """Encode words that are in the vocabulary, as the package and the script do."""

@@ -11,6 +11,7 @@ from tests.support.originals.system import (
     RobertaBackbone,
     Row,
     System,
+    first_exit,
 )
 from tests.support.originals.transformer import entropy, linear
 
@@ -42,25 +43,23 @@ class Highway(System):
         return torch.tanh(linear(self.state, name, x[0]))
 
     def logits(self, row: Row) -> list[Tensor]:
-        """Return what the exits say that are worth having: ramps, the main head at the end."""
+        """Return the logits of Offramp's exits: all ramps but the last, then the main head."""
         states = self.hidden_states(row)
         return [*(self.ramp(i, x) for i, x in enumerate(states[:-1])), self.main(states[-1])]
 
 
 class DeeBert(Highway):
-    """Tests the last layer's ramp too, which nobody has trained."""
+    """Also tests the last layer's ramp, which is never trained."""
 
     def answer(self, row: Row, threshold: float) -> Answer:
-        for index, x in enumerate(self.hidden_states(row)):
-            said = self.ramp(index, x)
-            if entropy(said) < threshold:
-                return Answer(int(said.argmax()), said, index + 1)
-        said = self.main(x)
-        return Answer(int(said.argmax()), said, self.depth)
+        states = self.hidden_states(row)
+        logits = [*(self.ramp(i, x) for i, x in enumerate(states)), self.main(states[-1])]
+        found = first_exit(logits, lambda _, each: entropy(each) < threshold)
+        return found._replace(exit_layer=min(found.exit_layer, self.depth))
 
-    def mended(self, row: Row, threshold: float) -> Answer:
-        """Answer as Offramp says it should have been: without the last ramp."""
-        return answer_before_the_last(self, row, lambda i, x, said: entropy(said) < threshold)
+    def answer_without_last_ramp(self, row: Row, threshold: float) -> Answer:
+        """Answer as Offramp does: the main head is the last exit."""
+        return first_exit(self.logits(row), lambda _, logits: entropy(logits) < threshold)
 
 
 class DeeRoberta(RobertaBackbone, DeeBert):
@@ -92,13 +91,13 @@ class Berxit(Highway):
         return float(torch.sigmoid(linear(self.state, f"{self.place}.lte_classifier", features)))
 
     def answer(self, row: Row, threshold: float) -> Answer:
-        return answer_before_the_last(
-            self,
-            row,
-            (lambda i, x, said: self.uncertainty(i, x) < threshold)
-            if self.trained
-            else (lambda i, x, said: entropy(said) < threshold),
-        )
+        states = self.hidden_states(row)
+
+        def may_leave(index: int, logits: Tensor) -> bool:
+            unsure = self.uncertainty(index, states[index]) if self.trained else entropy(logits)
+            return unsure < threshold
+
+        return first_exit(self.logits(row), may_leave)
 
 
 class BerxitRoberta(RobertaBackbone, Berxit):
@@ -125,12 +124,3 @@ class BerxitDistilBert(DistilBertBackbone, Berxit):
 
     def uncertainty(self, index: int, x: Tensor) -> float:
         return self._predicted(x[0])
-
-
-def answer_before_the_last(system: Highway, row: Row, leaves: object) -> Answer:
-    for index, x in enumerate(system.hidden_states(row)):
-        said = system.ramp(index, x)
-        if index + 1 < system.depth and leaves(index, x, said):  # type: ignore[operator]
-            return Answer(int(said.argmax()), said, index + 1)
-    said = system.main(x)
-    return Answer(int(said.argmax()), said, system.depth)

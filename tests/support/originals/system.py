@@ -1,13 +1,24 @@
-"""What all originals have: a backbone's weights, its files, and answers."""
+"""The common part of the original systems: a backbone's weights, its files, and answers."""
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tests.support.originals.transformer import ALBERT, BERT, DISTILBERT, Names, embed, layer, norm
+from tests.support.originals.transformer import (
+    ALBERT,
+    BERT,
+    DISTILBERT,
+    Names,
+    embed,
+    layer,
+    linear,
+    norm,
+)
 from tests.support.originals.weights import Draw, State
 
 WIDTH, INNER, HEADS, POSITIONS = 32, 48, 4, 40
@@ -16,11 +27,19 @@ WORDS = [f"w{i}" for i in range(55)]
 
 
 class Answer(NamedTuple):
-    """What an original says of one text."""
+    """The original's answer to one text."""
 
     label: int
     logits: Tensor  # (labels,)
     exit_layer: int
+
+
+def first_exit(logits: Sequence[Tensor], may_leave: Callable[[int, Tensor], bool]) -> Answer:
+    """Return the answer of the first exit at which the text may leave, else of the last."""
+    for index, each in enumerate(logits):
+        if may_leave(index, each):
+            break
+    return Answer(int(each.argmax()), each, index + 1)
 
 
 class Row(NamedTuple):
@@ -39,8 +58,11 @@ class System:
     """
 
     prefix = "bert"
+    layers = "encoder.layer"
     depth = 3
     epsilon = 1e-12
+    names = BERT
+    vocabulary, positions, types = len(SPECIAL) + len(WORDS), POSITIONS, 2
     has_types = True
     weights_file = "pytorch_model.bin"
 
@@ -59,7 +81,7 @@ class System:
     def sizes(self) -> dict[str, Any]:
         """Return the part of `config.json` that describes the encoder."""
         return {
-            "vocab_size": len(SPECIAL) + len(WORDS),
+            "vocab_size": self.vocabulary,
             "hidden_size": WIDTH,
             "num_hidden_layers": self.depth,
             "num_attention_heads": HEADS,
@@ -71,9 +93,14 @@ class System:
         }
 
     def draw_backbone(self) -> None:
-        self.draw_embeddings(f"{self.prefix}.embeddings", len(SPECIAL) + len(WORDS), POSITIONS, 2)
+        place = f"{self.prefix}.embeddings"
+        self.draw_embeddings(place, self.vocabulary, self.positions, self.types)
         for index in range(self.depth):
-            self.draw_layer(f"{self.prefix}.encoder.layer.{index}", BERT)
+            self.draw_layer(self.layer_name(index), self.names)
+
+    def layer_name(self, index: int) -> str:
+        """Return the name of a layer."""
+        return f"{self.prefix}.{self.layers}.{index}"
 
     def draw_embeddings(
         self, place: str, vocabulary: int, positions: int, types: int, width: int = WIDTH
@@ -96,21 +123,29 @@ class System:
         raise NotImplementedError
 
     def hidden_states(self, row: Row) -> list[Tensor]:
-        """Return (tokens, width) after each layer; every text runs once, however often asked."""
+        """Return (tokens, width) after each layer; each text is run once."""
         key = (*row.ids, *row.types)
         if key not in self._seen:
             self._seen[key] = self.run_layers(row)
         return self._seen[key]
 
     def run_layers(self, row: Row) -> list[Tensor]:
-        names = Names(epsilon=self.epsilon)
-        x = embed(self.state, f"{self.prefix}.embeddings", row.ids, row.types)
-        x = norm(self.state, f"{self.prefix}.embeddings.LayerNorm", x, names)
-        found = []
+        names = replace(self.names, epsilon=self.epsilon)
+        x, found = self.embed(row), []
         for index in range(self.depth):
-            x = layer(self.state, f"{self.prefix}.encoder.layer.{index}", x, HEADS, names)
+            x = layer(self.state, self.layer_name(index), x, HEADS, names)
             found.append(x)
         return found
+
+    def embed(self, row: Row) -> Tensor:
+        x = embed(
+            self.state, f"{self.prefix}.embeddings", row.ids, row.types if self.types else None
+        )
+        return self.norm_embeddings(x)
+
+    def norm_embeddings(self, x: Tensor) -> Tensor:
+        names = replace(BERT, epsilon=self.epsilon)
+        return norm(self.state, f"{self.prefix}.embeddings.LayerNorm", x, names)
 
     def save(self, folder: Path) -> Path:
         """Write the folder as the original's script does."""
@@ -141,26 +176,18 @@ class RobertaBackbone(System):
 
     prefix = "roberta"
     epsilon = 1e-5
+    vocabulary, positions, types = 60, POSITIONS + 2, 1
     has_types = False
 
     def sizes(self) -> dict[str, Any]:
         changed = {"type_vocab_size": 1, "max_position_embeddings": POSITIONS + 2}
         return super().sizes() | changed | {"pad_token_id": 1, "vocab_size": 60}
 
-    def draw_backbone(self) -> None:
-        self.draw_embeddings("roberta.embeddings", 60, POSITIONS + 2, 1)
-        for index in range(self.depth):
-            self.draw_layer(f"roberta.encoder.layer.{index}", BERT)
-
-    def run_layers(self, row: Row) -> list[Tensor]:
-        names = Names(epsilon=self.epsilon)
-        x = embed(self.state, "roberta.embeddings", row.ids, [0] * len(row.ids), first=2)
-        x = norm(self.state, "roberta.embeddings.LayerNorm", x, names)
-        found = []
-        for index in range(self.depth):
-            x = layer(self.state, f"roberta.encoder.layer.{index}", x, HEADS, names)
-            found.append(x)
-        return found
+    def embed(self, row: Row) -> Tensor:
+        types = [0] * len(row.ids)
+        return self.norm_embeddings(
+            embed(self.state, "roberta.embeddings", row.ids, types, first=2)
+        )
 
     def save_tokenizer(self, folder: Path) -> None:
         letters = [chr(code) for code in range(ord("!"), ord("!") + 54)]
@@ -178,7 +205,9 @@ class AlbertBackbone(System):
 
     prefix = "albert"
     depth = 4
+    names = ALBERT
     EMBEDDING = 16
+    MAPPING = "albert.encoder.embedding_hidden_mapping_in"
 
     def sizes(self) -> dict[str, Any]:
         return super().sizes() | {
@@ -190,34 +219,30 @@ class AlbertBackbone(System):
         }
 
     def draw_backbone(self) -> None:
-        vocabulary = len(SPECIAL) + len(WORDS)
-        self.draw_embeddings("albert.embeddings", vocabulary, POSITIONS, 2, self.EMBEDDING)
-        self.draw.linear("albert.encoder.embedding_hidden_mapping_in", self.EMBEDDING, WIDTH)
-        self.draw_layer("albert.encoder.albert_layer_groups.0.albert_layers.0", ALBERT)
+        width = self.EMBEDDING
+        self.draw_embeddings("albert.embeddings", self.vocabulary, POSITIONS, 2, width)
+        self.draw.linear(self.MAPPING, width, WIDTH)
+        self.draw_layer(self.layer_name(0), ALBERT)
 
-    def run_layers(self, row: Row) -> list[Tensor]:
-        x = embed(self.state, "albert.embeddings", row.ids, row.types)
-        x = norm(self.state, "albert.embeddings.LayerNorm", x)
-        mapping = "albert.encoder.embedding_hidden_mapping_in"
-        x = x @ self.state[f"{mapping}.weight"].T + self.state[f"{mapping}.bias"]
-        found = []
-        for _ in range(self.depth):
-            x = layer(
-                self.state, "albert.encoder.albert_layer_groups.0.albert_layers.0", x, HEADS, ALBERT
-            )
-            found.append(x)
-        return found
+    def layer_name(self, index: int) -> str:
+        return "albert.encoder.albert_layer_groups.0.albert_layers.0"
+
+    def embed(self, row: Row) -> Tensor:
+        return linear(self.state, self.MAPPING, super().embed(row))
 
 
 class DistilBertBackbone(System):
     """No segments; other names."""
 
     prefix = "distilbert"
+    layers = "transformer.layer"
+    names = DISTILBERT
+    types = 0
     has_types = False
 
     def sizes(self) -> dict[str, Any]:
         return {
-            "vocab_size": len(SPECIAL) + len(WORDS),
+            "vocab_size": self.vocabulary,
             "dim": WIDTH,
             "n_layers": self.depth,
             "n_heads": HEADS,
@@ -225,21 +250,6 @@ class DistilBertBackbone(System):
             "max_position_embeddings": POSITIONS,
             "activation": "gelu",
         }
-
-    def draw_backbone(self) -> None:
-        self.draw_embeddings("distilbert.embeddings", len(SPECIAL) + len(WORDS), POSITIONS, 0)
-        for index in range(self.depth):
-            self.draw_layer(f"distilbert.transformer.layer.{index}", DISTILBERT)
-
-    def run_layers(self, row: Row) -> list[Tensor]:
-        x = embed(self.state, "distilbert.embeddings", row.ids, None)
-        x = norm(self.state, "distilbert.embeddings.LayerNorm", x)
-        found = []
-        for index in range(self.depth):
-            place = f"distilbert.transformer.layer.{index}"
-            x = layer(self.state, place, x, HEADS, DISTILBERT)
-            found.append(x)
-        return found
 
     def rows(self, count: int = 24, seed: int = 1) -> list[Row]:
         return [Row(row.ids, [0] * len(row.ids)) for row in super().rows(count, seed)]
