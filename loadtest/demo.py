@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.client import ApiError, Client, Json, LivePolicy
-from loadtest.exits import exits_in_metrics
-from loadtest.interruption import interrupt_on_signals, interrupted
-from loadtest.server import ServerFailed, ServerProcess, serve_bundle
+from loadtest.http.client import ApiError, Client, Json, LivePolicy
+from loadtest.http.console import complain, started
+from loadtest.http.exit_counts import exits_in_metrics
+from loadtest.http.interruption import interrupt_on_signals, interrupted
+from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
 from loadtest.tables import Moved, Shown, answers_table, moves_table, worded
-from loadtest.telling import complain, started
 
 TEXTS = (
     "The movie was awesome.",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from loadtest.client import Answer, Json
+from loadtest.http.client import Answer, Json
 
 
 class Shown(NamedTuple):

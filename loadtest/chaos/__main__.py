@@ -15,9 +15,9 @@ from pathlib import Path
 from rich.console import Console
 
 from loadtest.chaos.configs import write_config
-from loadtest.chaos.explaining import Event
-from loadtest.chaos.family import Family, NotSeen
+from loadtest.chaos.explanations import Event
 from loadtest.chaos.findings import findings_text, judge
+from loadtest.chaos.scenario import Pace, Scene
 from loadtest.chaos.scenarios import (
     Scenario,
     change_thresholds,
@@ -28,12 +28,12 @@ from loadtest.chaos.scenarios import (
     kill_replica,
     terminate,
 )
-from loadtest.chaos.scene import Pace, Scene
-from loadtest.client import ApiError
-from loadtest.interruption import interrupt_on_signals
-from loadtest.server import HOST, ServerFailed, ServerProcess, free_port, serve_bundle
-from loadtest.telling import complain, started
-from loadtest.traffic import TrafficFailed
+from loadtest.chaos.server_processes import Family, NotSeen
+from loadtest.http.client import ApiError
+from loadtest.http.console import complain, started
+from loadtest.http.interruption import interrupt_on_signals
+from loadtest.http.server_process import HOST, ServerFailed, ServerProcess, free_port, serve_bundle
+from loadtest.load.load_process import TrafficFailed
 
 SERVED: dict[Event, Scenario] = {
     "thresholds": change_thresholds,

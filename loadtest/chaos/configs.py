@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from loadtest.client import Json
+from loadtest.http.client import Json
 from serve.cluster.local_cluster import APP_NAME
 
 NUM_REPLICAS = 2

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from loadtest.chaos.explaining import why
-from loadtest.chaos.scene import Scene
-from loadtest.run_report.page import table
+from loadtest.chaos.explanations import why
+from loadtest.chaos.scenario import Scene
+from loadtest.load.report.page import table
 
 _MOST_UNEXPLAINED = 5
 

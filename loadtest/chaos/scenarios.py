@@ -11,10 +11,10 @@ from typing import TypeAlias
 import psutil
 
 from loadtest.chaos.configs import NUM_REPLICAS, write_config
-from loadtest.chaos.family import Part, wait_for
-from loadtest.chaos.scene import BEFORE_S, Scene
-from loadtest.client import ApiError, Client, Json, LivePolicy
-from loadtest.scrapes import Scrape
+from loadtest.chaos.scenario import BEFORE_S, Scene
+from loadtest.chaos.server_processes import Part, wait_for
+from loadtest.http.client import ApiError, Client, Json, LivePolicy
+from loadtest.http.metrics_page import Scrape
 
 _CHANGE_EVERY_S = 1.0
 

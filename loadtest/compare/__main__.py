@@ -18,17 +18,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.client import Json
 from loadtest.compare.contenders import Contender, Subject, contenders
 from loadtest.compare.cores import share_cores
-from loadtest.compare.load import Closed
+from loadtest.compare.loads import Closed
 from loadtest.compare.measure import Fixed, Saturated, Setting, WrongAnswers
 from loadtest.compare.rounds import Clock, Rounds
 from loadtest.compare.table import Line, table_text
-from loadtest.interruption import interrupt_on_signals
-from loadtest.server import ServerFailed
-from loadtest.telling import complain
-from loadtest.texts import Example, NoTexts, load_texts, made_up
+from loadtest.http.client import Json
+from loadtest.http.console import complain
+from loadtest.http.interruption import interrupt_on_signals
+from loadtest.http.server_process import ServerFailed
+from loadtest.load.texts import Example, NoTexts, load_texts, made_up
 from serve.bundle.loader import Bundle, load_bundle
 from serve.errors import OfframpError
 

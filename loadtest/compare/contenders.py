@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.client import Json
-from loadtest.one_graph import write_one_graph
+from loadtest.bench.one_graph import write_one_graph
+from loadtest.http.client import Json
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import Contender
 from loadtest.compare.cores import Cores, on
-from loadtest.compare.load import Closed, Loaded, arrive, saturate
-from loadtest.compare.wire import request_bytes
-from loadtest.processes import cost_of, own_cpu_s, session_of
-from loadtest.server import HOST, ServerProcess, free_port
-from loadtest.texts import Example
+from loadtest.compare.loads import Closed, Loaded, arrive, saturate
+from loadtest.http.processes import cost_of, own_cpu_s, session_of
+from loadtest.http.server_process import HOST, ServerProcess, free_port
+from loadtest.load.texts import Example
 
 _READY_S = 120.0
 _WARM_UP_S = 2.0

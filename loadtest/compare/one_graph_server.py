@@ -1,7 +1,7 @@
 """A contender: the whole model in ONNX Runtime, with dynamic batching, under FastAPI.
 
 `python -m loadtest.compare.one_graph_server BUNDLE GRAPH --port N --threads N`; the graph is made
-by `loadtest.one_graph` from the same bundle, so weights, kernels and precision are the same.
+by `loadtest.bench.one_graph` from the same bundle, so weights, kernels and precision are the same.
 """
 
 import argparse
@@ -12,8 +12,8 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from loadtest.compare.apps import serve
 from loadtest.compare.batching import Batcher, Ids
+from loadtest.compare.fastapi_server import serve
 from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from serve.runtime.ort_session import plain_options

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, pipeline
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from loadtest.compare.apps import serve
+from loadtest.compare.fastapi_server import serve
 from models.multi_exit import MultiExitModel
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.client import Json
 from loadtest.compare.measure import Fixed, Saturated
-from loadtest.run_report.page import table
+from loadtest.http.client import Json
+from loadtest.load.report.page import table
 
 
 @dataclass(frozen=True)

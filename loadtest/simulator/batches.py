@@ -6,8 +6,8 @@ rows leave at their exit and the batch shrinks, but no row joins until it is fin
 
 from collections.abc import Callable
 
+from loadtest.simulator.batch_former import Former
 from loadtest.simulator.device import Device
-from loadtest.simulator.forming import Former
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
 from serve.engine.scheduler import BatchLimits

@@ -14,8 +14,8 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from loadtest.simulator.arrivals import Bursts, Poisson
 from loadtest.simulator.contenders import COMPLETION, ENGINE, Scene
 from loadtest.simulator.device import PRESETS, Device, read_device
+from loadtest.simulator.errors import InvalidSimulation
 from loadtest.simulator.exits import ExitMix, read_mix
-from loadtest.simulator.faults import InvalidSimulation
 from loadtest.simulator.grid import as_document, measure
 from loadtest.simulator.lengths import Lengths, read_lengths
 from loadtest.simulator.tables import part_table, summary_table

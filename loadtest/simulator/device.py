@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 from serve.engine.cost_model import SegmentCost
 
 # What the server calls a segment's figures, in the order of SegmentCost, and their units.

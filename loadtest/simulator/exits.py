@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 
 # Of DeeBERT's requests, some are sure early and some never: the rest between thins out.
 _NEVER_SURE = 0.12

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from loadtest.server import free_port
+from loadtest.http.server_process import free_port
 from serve.rules import EXIT_RULE
 from tests.docs.forks import ready
 from tests.support.tiny import LABELS, WORDS, tiny_tokenizer

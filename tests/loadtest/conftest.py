@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.server import HOST, ServerProcess, free_port
+from loadtest.http.server_process import HOST, ServerProcess, free_port
 from tests.loadtest.fake_server import FakeServer
 
 StartFake = Callable[..., FakeServer]

@@ -6,17 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from loadtest import interruption
-from loadtest.client import Client
 from loadtest.demo import TEXTS, DemoFailed, demonstrate, run
+from loadtest.http import interruption
+from loadtest.http.client import Client
 from tests.loadtest.conftest import MakeChild, StartFake
 
 RUN = """
 import sys
 from rich.console import Console
 from loadtest.demo import run
-from loadtest.interruption import interrupt_on_signals
-from loadtest.server import ServerProcess
+from loadtest.http.interruption import interrupt_on_signals
+from loadtest.http.server_process import ServerProcess
 interrupt_on_signals()
 url, *command = sys.argv[1:]
 sys.exit(run(ServerProcess(command, url), Console()))

@@ -1,6 +1,6 @@
 import pytest
 
-from loadtest.client import Json
+from loadtest.http.client import Json
 from loadtest.tables import worded
 
 

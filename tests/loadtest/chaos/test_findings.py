@@ -1,11 +1,11 @@
 from pathlib import Path
 
-from loadtest.chaos.explaining import Event, why
-from loadtest.chaos.family import Family
+from loadtest.chaos.explanations import Event, why
 from loadtest.chaos.findings import findings_text, judge
+from loadtest.chaos.scenario import Pace, Scene
 from loadtest.chaos.scenarios import _check_versions
-from loadtest.chaos.scene import Pace, Scene
-from loadtest.client import Json
+from loadtest.chaos.server_processes import Family
+from loadtest.http.client import Json
 
 REFUSED = "no answer: [Errno 111] Connection refused"
 

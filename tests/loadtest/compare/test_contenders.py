@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from loadtest.bench.one_graph import write_one_graph
 from loadtest.compare.contenders import Subject, contenders
 from loadtest.compare.one_graph_server import WholeModel
 from loadtest.compare.pipeline_server import LastHeadOnly
-from loadtest.one_graph import write_one_graph
 from serve.bundle.loader import Bundle
 from tests.support.tiny import tiny_model
 

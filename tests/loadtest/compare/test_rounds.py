@@ -5,7 +5,7 @@ import pytest
 from loadtest.compare import rounds
 from loadtest.compare.contenders import Contender
 from loadtest.compare.cores import share_cores
-from loadtest.compare.load import Closed
+from loadtest.compare.loads import Closed
 from loadtest.compare.measure import Fixed, Saturated, Setting
 from loadtest.compare.rounds import Clock, Rounds
 from loadtest.compare.table import Line, table_text

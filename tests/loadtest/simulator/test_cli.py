@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from loadtest.simulator.__main__ import main
 from loadtest.simulator.cli import simulate
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(simulate)

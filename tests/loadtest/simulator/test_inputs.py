@@ -6,8 +6,8 @@ import pytest
 
 from loadtest.simulator.arrivals import Bursts, Poisson, Recorded
 from loadtest.simulator.device import PRESETS, gpu_like, read_device
+from loadtest.simulator.errors import InvalidSimulation
 from loadtest.simulator.exits import read_mix
-from loadtest.simulator.faults import InvalidSimulation
 from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.trace import read_trace
 from loadtest.simulator.workload import replayed

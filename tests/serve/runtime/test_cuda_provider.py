@@ -1,11 +1,11 @@
-"""The runner on a real GPU; `python -m loadtest.gpu_check` does more, on any bundle."""
+"""The runner on a real GPU; `python -m loadtest.bench.gpu` does more, on any bundle."""
 
 import numpy as np
 import pytest
 
-from loadtest.gpu_check.checks import TOLERANCE, check_invariance, check_parity
-from loadtest.gpu_check.facts import operators, strays
-from loadtest.gpu_check.subject import Place, Subject, load, random_ids, reference
+from loadtest.bench.gpu.checks import TOLERANCE, check_invariance, check_parity
+from loadtest.bench.gpu.facts import operators, strays
+from loadtest.bench.gpu.loaded_bundle import Place, Subject, load, random_ids, reference
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cuda_runner import CudaRunner

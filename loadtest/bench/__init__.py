@@ -1,0 +1,1 @@
+"""Benchmarks of segments, engine and GPU."""

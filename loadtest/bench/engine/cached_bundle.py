@@ -1,0 +1,80 @@
+"""The random model's bundle: built once, and again when settings or the exporter change."""
+
+import hashlib
+import json
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from loadtest.bench.engine import random_model
+from loadtest.bench.engine.settings import ModelSettings
+from loadtest.bench.errors import BenchFailed
+from serve.bundle import manifest
+from serve.bundle.loader import Bundle, load_bundle
+
+_PRECISIONS = "fp32,int8"
+# Their code or their version decides what is in a bundle.
+_OUR_PACKAGES = ("export", "models")
+_LIBRARIES = ("onnx-ir", "onnxscript", "torch", "transformers")
+
+Report = Callable[[str], None]
+
+
+def cached_bundle(settings: ModelSettings, cache: Path, report: Report) -> Bundle:
+    """Return the bundle, fp32 and int8, exported to the cache unless it lies there already.
+
+    Args:
+        settings: of the model.
+        cache: a folder for such bundles; the key of what each holds lies beside it.
+        report: told what is done meanwhile.
+
+    Raises:
+        BenchFailed: the model could not be written or exported.
+    """
+    folder, key_file = cache / settings.name, cache / f"{settings.name}.key"
+    key = key_of(settings)
+    if not (key_file.is_file() and key_file.read_text() == key):
+        key_file.unlink(missing_ok=True)
+        _build(settings, folder, report)
+        key_file.write_text(key)
+    report(f"{settings.name}: reading")
+    return load_bundle(folder)
+
+
+def key_of(settings: ModelSettings) -> str:
+    """Return a hash of everything that decides what is in the bundle."""
+    digest = hashlib.sha256(json.dumps([asdict(settings), _PRECISIONS]).encode())
+    for path in (Path(random_model.__file__), Path(manifest.__file__), *_sources()):
+        digest.update(path.read_bytes())
+    for library in _LIBRARIES:
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    for package in _OUR_PACKAGES:
+        found = find_spec(package)
+        for place in (found and found.submodule_search_locations) or ():
+            yield from sorted(Path(place).rglob("*.py"))
+
+
+def _build(settings: ModelSettings, folder: Path, report: Report) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{settings.name}-") as model:
+        report(f"{settings.name}: drawing weights")
+        _run(random_model.arguments(settings, Path(model)))
+        report(f"{settings.name}: exporting, a minute or two")
+        offramp = str(Path(sysconfig.get_path("scripts")) / "offramp")
+        wanted = ["--out", str(folder), "--precision", _PRECISIONS]
+        _run([offramp, "export", model, *wanted])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchFailed(f"the model for the bench cannot be made:\n{done.stderr.strip()[-2000:]}")

@@ -1,0 +1,84 @@
+"""A process that serves a bundle, answers requests of random lengths and says what memory it holds.
+
+    python -m loadtest.bench.engine.memory_probe BUNDLE PRECISION REQUESTS THREADS
+
+Prints one line of JSON. A process of its own, so that nothing else is in its memory.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from loadtest.bench.engine.loaded_bundle import shape_of
+from loadtest.bench.engine_driver import driving
+from loadtest.bench.rows import random_texts, rows_of
+from serve.bundle.loader import load_bundle
+from serve.bundle.manifest import Manifest
+from serve.engine.row import Row
+from serve.runtime.cpu_runner import CpuRunner
+
+_STATUS = Path("/proc/self/status")
+_IN_FLIGHT = 128
+_PER_BATCH = 500
+# Most leave at once, so that there is time for many; the others visit every segment.
+_DEEPER_SHARE = 0.03
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("precision")
+    parser.add_argument("requests", type=int)
+    parser.add_argument("threads", type=int)
+    wanted = parser.parse_args()
+    print(json.dumps(probe(wanted.bundle, wanted.precision, wanted.requests, wanted.threads)))
+
+
+def probe(folder: Path, precision: Any, requests: int, num_threads: int) -> dict[str, Any]:
+    """Return the resident memory, in MB, after loading, a tenth of the requests, and all."""
+    bundle = load_bundle(folder)
+    # Once, and first: what reading it takes for a while would be seen in what is measured.
+    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
+    chain = CpuRunner(bundle, precision, num_threads)
+    marks = sorted({requests // 10, requests // 2, requests})
+    resident = [(0, resident_mb())]
+    with driving(chain, shape_of(bundle.manifest)) as driver:
+        draw = np.random.default_rng(0)
+        for done, mark in pairwise([0, *marks]):
+            for rows in _batches(draw, mark - done, bundle.manifest, vocabulary):
+                driver.run(rows, _IN_FLIGHT)
+            resident.append((mark, resident_mb()))
+    weights = sum(path.stat().st_size for path in bundle.segment_paths(precision)) / 1e6
+    return {"weights_mb": weights, "resident_mb": resident, "peak_mb": resident_mb("VmHWM")}
+
+
+def resident_mb(field: str = "VmRSS") -> float:
+    """Return this process's resident memory, or its peak (`VmHWM`), in MB."""
+    lines = _STATUS.read_text().splitlines()
+    kibibytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+    return int(kibibytes) * 1024 / 1e6
+
+
+def _batches(
+    draw: np.random.Generator, num: int, manifest: Manifest, vocabulary: int
+) -> Iterator[list[Row]]:
+    """Yield rows of 1 token up to the model's limit, a few hundred at a time."""
+    exits, longest = manifest.exit_layers, manifest.max_tokens
+    for start in range(0, num, _PER_BATCH):
+        size = min(_PER_BATCH, num - start)
+        layers = np.full(size, exits[0])
+        deeper = draw.random(size) < _DEEPER_SHARE
+        layers[deeper] = draw.choice(exits, int(deeper.sum()))
+        texts = random_texts(draw.integers(1, longest + 1, size), vocabulary, seed=start)
+        yield rows_of(texts, layers.tolist())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`offramp bench`: segments beside one graph."""
