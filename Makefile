@@ -90,7 +90,7 @@ soak: $(INSTALLED) ## thousands of random schedules through the engine's core
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.load $(BUNDLE) $(ARGS)
 
-compare: $(MANIFEST) ## Offramp beside what people use instead (ten minutes, idle cores)
+compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
 	@$(BIN)/python -m loadtest.compare $(BUNDLE) --model $(MODEL_FOLDER) \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED)) $(ARGS)
 

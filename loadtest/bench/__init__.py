@@ -1,1 +1,1 @@
-"""Benchmarks of segments, engine and GPU."""
+"""Benchmarks of segments, of the engine, and on a GPU."""

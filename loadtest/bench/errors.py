@@ -1,9 +1,9 @@
-"""Why a benchmark stops."""
+"""The benchmarks' error."""
 
 from serve.errors import OfframpError
 
 
 class BenchFailed(OfframpError):
-    """The model for the bench cannot be made, or the engine did not do what it was told."""
+    """The benchmark's model cannot be made, or the engine gave a wrong answer."""
 
     code = "bench_failed"

@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine and the libraries."""
+"""The machine and the libraries that a figure depends on."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from serve.version import __version__
 
 
 def machine_facts(num_threads: int) -> dict[str, Any]:
-    """Return the machine as JSON data; call it before the machine is busy with the bench."""
+    """Return the machine as JSON data; call this before the benchmark loads the machine."""
     return {
         "cpu": _cpu_model(),
         "cores": available_threads(),

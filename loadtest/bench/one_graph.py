@@ -1,9 +1,10 @@
-"""The same model as one graph: what a server without early exit would run.
+"""Write the model as one graph, which is what a server without early exit runs.
 
-Made from a bundle's segments, so that it is compared at the same precision and with the same
-kernels: joined end to end, without choosing rows between them and without the inner heads.
+The bundle's segments are joined without their inner heads and without the choice of rows between
+them, so precision and kernels are the same.
 
-`python -m loadtest.bench.one_graph BUNDLE --out FOLDER` writes one per variant, for a GPU host.
+`python -m loadtest.bench.one_graph BUNDLE --out FOLDER` writes one graph per variant, for a GPU
+host that has no `onnx`.
 """
 
 import argparse
@@ -25,39 +26,29 @@ from serve.bundle.manifest import (
     Precision,
 )
 
+FILE_NAME = "one_graph.onnx"
 _SHARED = {INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS}
 
 
-def write_one_graph(
-    bundle: Bundle, precision: Precision, folder: Path, every_head: bool = False
-) -> Path:
-    """Write the model as one graph, weights beside it, and return its path."""
-    path = folder / "one_graph.onnx"
-    segments = [onnx.load(segment) for segment in bundle.segment_paths(precision)]
-    joined = join(segments, every_head)
+def write_one_graph(bundle: Bundle, precision: Precision, folder: Path) -> Path:
+    """Write the graph with its weights in a file beside it, and return the graph's path."""
+    path = folder / FILE_NAME
+    joined = join([onnx.load(segment) for segment in bundle.segment_paths(precision)])
     onnx.save_model(joined, path, save_as_external_data=True, location="weights")
     return path
 
 
-def join(segments: list[ModelProto], every_head: bool = False) -> ModelProto:
-    """Return embeddings, all layers and the last head as one graph; its output is the logits.
-
-    Args:
-        segments: first to last.
-        every_head: keep the inner heads too; the last one's logits are the first output.
-    """
+def join(segments: list[ModelProto]) -> ModelProto:
+    """Return embeddings, all layers and the last head as one graph; its output is the logits."""
     joined = ModelProto()
     joined.CopyFrom(segments[-1])
     joined.graph.CopyFrom(GraphProto(name="one_graph", input=segments[0].graph.input))
-    hidden = ""
-    logits: list[str] = []
+    hidden = logits = ""
     for index, segment in enumerate(segments):
         names = _append(joined.graph, segment.graph, f"{index}.", hidden)
-        hidden = names[HIDDEN_OUT]
-        logits.insert(0, names[LOGITS])
-    for name in logits if every_head else logits[:1]:
-        joined.graph.output.add().CopyFrom(segments[-1].graph.output[1])
-        joined.graph.output[-1].name = name
+        hidden, logits = names[HIDDEN_OUT], names[LOGITS]
+    joined.graph.output.add().CopyFrom(segments[-1].graph.output[1])
+    joined.graph.output[0].name = logits
     _drop_unused(joined.graph)
     _merge_equal(joined.graph)
     return joined
@@ -69,19 +60,19 @@ def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -
     Args:
         joined: the graph that grows.
         segment: the next segment.
-        prefix: what its names begin with.
-        hidden: the name of the hidden states it continues from; the rows are not chosen anew.
+        prefix: of all new names.
+        hidden: name of the hidden states that the segment reads, all rows of them.
     """
-    chosen = _compacted(segment)
+    compacted = _compacted(segment)
     produced = {output for node in segment.node for output in node.output}
     weights = {tensor.name for tensor in segment.initializer}
-    names = {"": "", chosen: hidden} | {name: name for name in _SHARED}
+    names = {"": "", compacted: hidden} | {name: name for name in _SHARED}
     names |= {name: prefix + name for name in (produced | weights) - names.keys()}
     for tensor in segment.initializer:
         joined.initializer.add().CopyFrom(tensor)
         joined.initializer[-1].name = names[tensor.name]
     for node in segment.node:
-        if HIDDEN in node.input or chosen in node.output:
+        if HIDDEN in node.input or compacted in node.output:
             continue
         copy = joined.node.add()
         copy.CopyFrom(node)
@@ -92,7 +83,7 @@ def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -
 
 
 def _compacted(segment: GraphProto) -> str:
-    """Return the name of the hidden states once rows are chosen and padding is cut, or ''."""
+    """Return the name of the hidden states after rows are chosen and padding is cut, or ''."""
     gathers = (node for node in segment.node if list(node.input) == [HIDDEN, KEEP])
     gathered = next((node.output[0] for node in gathers), None)
     cuts = (node for node in segment.node if gathered in node.input)
@@ -100,7 +91,7 @@ def _compacted(segment: GraphProto) -> str:
 
 
 def _drop_unused(graph: GraphProto) -> None:
-    """Remove the inner heads and whatever else does not lead to the output."""
+    """Remove the inner heads and everything else that does not lead to the output."""
     needed = {output.name for output in graph.output}
     kept: list[NodeProto] = []
     for node in reversed(graph.node):
@@ -140,10 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.one_graph")
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    wanted = parser.parse_args()
-    bundle = load_bundle(wanted.bundle)
+    options = parser.parse_args()
+    bundle = load_bundle(options.bundle)
     for precision in bundle.manifest.variants:
-        folder = wanted.out / precision
+        folder = options.out / precision
         folder.mkdir(parents=True, exist_ok=True)
         print(write_one_graph(bundle, precision, folder))
 

@@ -1,4 +1,4 @@
-"""Why a request may fail while a part of the server dies; what has no entry has no excuse."""
+"""Why a request may fail during an event. A failure without an entry here is a problem."""
 
 import re
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,39 +14,39 @@ Event: TypeAlias = Literal[
 ]
 
 
-class Excuse(NamedTuple):
-    """A failure that may happen in some events, and what it comes from."""
+class Explanation(NamedTuple):
+    """A failure that may happen during an event, and its cause."""
 
-    events: tuple[Event, ...]
+    event: Event
     pattern: re.Pattern[str]
     why: str
 
 
-EXCUSES = (
-    Excuse(
-        ("replica killed",),
+EXPLANATIONS = (
+    Explanation(
+        "replica killed",
         re.compile(r"no answer(?!.*refused)|50[03] "),
-        "it was in the replica that was killed, and its connection ended with it; nobody else "
-        "knows whether it had effects, so nobody asks another replica; classification has none, "
-        "so clients may ask again",
+        "the request was in the replica that was killed, and its connection ended; no other "
+        "replica gets it, because the server cannot know whether it had effects; classification "
+        "has none, so clients may send it again",
     ),
-    Excuse(
-        ("proxy killed",),
+    Explanation(
+        "proxy killed",
         re.compile(r"no answer|50[03] "),
-        "there was no proxy to connect to, or it died with the request: Ray Serve's controller "
-        "starts another; with several nodes there are several proxies and a load balancer",
+        "there was no proxy, or the proxy died with the request: Ray Serve's controller starts "
+        "another; a cluster has a proxy on every node and a load balancer in front",
     ),
-    Excuse(
-        ("SIGTERM",),
+    Explanation(
+        "SIGTERM",
         re.compile(r"refused|\[Errno 111\]|503 (?!without JSON)|Connection reset|closed"),
-        "the server was ending: what was in flight was answered, what came later was refused",
+        "the server was ending: requests in flight were answered, later ones were refused",
     ),
 )
 
 
 def why(event: Event, message: str) -> str | None:
-    """Return what explains this failure during this event; None if nothing does."""
-    for excuse in EXCUSES:
-        if event in excuse.events and excuse.pattern.search(message):
-            return excuse.why
+    """Return the explanation of this failure during this event, if there is one."""
+    for explanation in EXPLANATIONS:
+        if event == explanation.event and explanation.pattern.search(message):
+            return explanation.why
     return None

@@ -1,4 +1,4 @@
-"""The processes of a running server: who is who, and that none is left at the end."""
+"""The processes of a running server, by role, and those left at its end."""
 
 import signal
 import time
@@ -10,17 +10,17 @@ import psutil
 
 from loadtest.http.processes import session_of
 
-Part: TypeAlias = Literal["ServeReplica", "ServeController", "ProxyActor"]
+Role: TypeAlias = Literal["ServeReplica", "ServeController", "ProxyActor"]
 
 _POLL_S = 0.1
 
 
 class NotSeen(Exception):
-    """Something that was to happen did not, in time."""
+    """An expected event did not happen in time."""
 
 
-class Family:
-    """A server's processes, and all that it has ever been seen to start."""
+class ServerProcesses:
+    """A server's processes, with all that it has ever started."""
 
     def __init__(self, leader: int) -> None:
         """Take the process id of the server, which leads its session."""
@@ -28,42 +28,49 @@ class Family:
         self._known: dict[tuple[int, float], psutil.Process] = {}
 
     def look(self) -> list[psutil.Process]:
-        """Return what runs now, and remember it."""
+        """Return the processes that run now, and remember them."""
         found = session_of(self.leader)
         for process in found:
             with suppress(psutil.Error):
                 self._known[process.pid, process.create_time()] = process
         return found
 
-    def pids(self, part: Part) -> set[int]:
+    def pids(self, role: Role) -> set[int]:
         """Return the process ids of one kind of Ray Serve's actors."""
         found = set()
         for process in self.look():
             with suppress(psutil.Error):
-                if part in " ".join(process.cmdline()):
+                if role in " ".join(process.cmdline()):
                     found.add(process.pid)
         return found
 
-    def kill_one(self, part: Part) -> int:
-        """Kill one actor's process at once, as a crash would; return its process id."""
-        pid = min(self.pids(part))
+    def kill_one(self, role: Role) -> int:
+        """Kill one actor's process, as a crash would; return its process id."""
+        pid = min(self.pids(role))
         psutil.Process(pid).send_signal(signal.SIGKILL)
         return pid
 
     def left(self, patience_s: float = 10.0) -> list[psutil.Process]:
-        """Return what still runs of all that was ever seen; those that are ending get a while."""
+        """Return the known processes that still run after `patience_s`."""
         _, alive = psutil.wait_procs(list(self._known.values()), timeout=patience_s)
-        return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in alive if runs(process)]
 
 
-def wait_for(look: Callable[[], bool], what: str, timeout_s: float = 90.0) -> float:
-    """Wait until something is so, and return the seconds that took.
+def runs(process: psutil.Process) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 90.0) -> float:
+    """Wait until a condition holds, and return the seconds that took.
 
     Raises:
-        NotSeen: it was not so in time.
+        NotSeen: it did not hold in time.
     """
     began = time.monotonic()
-    while not look():
+    while not condition():
         if time.monotonic() - began > timeout_s:
             raise NotSeen(f"{what}: not within {timeout_s:g} s")
         time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""As little of an HTTP client as asks a question: the load should cost next to nothing."""
+"""A minimal HTTP client, so that the load costs next to nothing."""
 
 import asyncio
 import json
@@ -10,35 +10,28 @@ from loadtest.http.client import Json
 _TIMEOUT_S = 60.0
 
 
-class Answered(NamedTuple):
-    """One request.
-
-    Attributes:
-        place: of its text.
-        latency_s: from when it was due, or sent, to the last byte of its answer.
-        status: HTTP status; 0 where there was none.
-        body: the answer, unread.
-    """
+class TimedAnswer(NamedTuple):
+    """The answer to one request."""
 
     place: int
-    latency_s: float
-    status: int
-    body: bytes
+    latency_s: float  # from when it was due, or sent, to the last byte of its answer
+    status: int  # HTTP status; 0 without an answer
+    body: bytes  # unparsed; the error if there is no answer
 
 
-class Wire:
-    """One connection, kept alive; one request at a time."""
+class Connection:
+    """One kept-alive connection with one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
     async def open(cls, port: int) -> Self:
-        """Connect to this port of the loopback device."""
+        """Connect to this port of 127.0.0.1."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def ask(self, request: bytes, place: int, since_s: float) -> Answered:
-        """Send a request and wait for its answer; never raises for what the server does."""
+    async def send(self, request: bytes, place: int, since_s: float) -> TimedAnswer:
+        """Send a request and wait for its answer; a failure is an answer with status 0."""
         status, body = 0, b""
         try:
             self._writer.write(request)
@@ -46,7 +39,7 @@ class Wire:
                 status, body = await self._answer()
         except (OSError, EOFError, ValueError, TimeoutError) as error:
             body = repr(error).encode()
-        return Answered(place, time.perf_counter() - since_s, status, body)
+        return TimedAnswer(place, time.perf_counter() - since_s, status, body)
 
     async def _answer(self) -> tuple[int, bytes]:
         head = await self._reader.readuntil(b"\r\n\r\n")
@@ -58,7 +51,7 @@ class Wire:
         raise ValueError("the answer has no Content-Length")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 

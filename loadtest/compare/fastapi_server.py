@@ -1,12 +1,15 @@
-"""What the other contenders have in common: a small FastAPI app under uvicorn."""
+"""The common part of the other contenders: a small FastAPI app under uvicorn."""
 
+import argparse
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+# Returns the label of one text and the label's probability.
 Classify: TypeAlias = Callable[[str], Awaitable[tuple[str, float]]]
 
 
@@ -17,20 +20,30 @@ class Question(BaseModel):
 
 
 class Result(BaseModel):
-    """Its label, with the label's probability."""
+    """A label and its probability."""
 
     label: str
     score: float
 
 
 class Reply(BaseModel):
-    """As much of Offramp's reply as a model without early exit has to say."""
+    """The part of Offramp's reply that a model without early exit has."""
 
     results: list[Result]
 
 
+def server_options(module: str, *files: str) -> argparse.Namespace:
+    """Read the command line of a contender's module: files, `--port` and `--threads`."""
+    parser = argparse.ArgumentParser(prog=f"python -m loadtest.compare.{module}")
+    for name in files:
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    return parser.parse_args()
+
+
 def serve(classify: Classify, port: int) -> None:
-    """Serve one model on the loopback device until SIGTERM."""
+    """Serve one model on 127.0.0.1 until SIGTERM."""
     app = FastAPI()
 
     @app.get("/health/ready")

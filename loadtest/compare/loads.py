@@ -1,4 +1,4 @@
-"""The two loads that every contender gets: as much as it can bear, and as much as all can bear."""
+"""The two loads that every contender gets: a saturating one and a fixed rate."""
 
 import asyncio
 import random
@@ -7,97 +7,83 @@ from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
 
-from loadtest.compare.connection import Answered, Wire
-from loadtest.load.arrivals import Timetable
+from loadtest.compare.connection import Connection, TimedAnswer
+from loadtest.load.arrivals import due_times
 
 _MOST_OUTSTANDING = 256
 
 
-class Closed(NamedTuple):
-    """Clients that ask as soon as they are answered.
-
-    Attributes:
-        clients: how many.
-        seconds: how long at least; but every text is asked about once in any case.
-        limit_s: how long at most.
-    """
+class ClosedLoop(NamedTuple):
+    """Clients that send the next request when the last is answered."""
 
     clients: int
-    seconds: float
-    limit_s: float
+    seconds: float  # how long at least; every text is sent once in any case
+    limit_s: float  # how long at most
 
 
 class Loaded(NamedTuple):
-    """What a load gave.
+    """The answers to a load."""
 
-    Attributes:
-        answers: in order of their end.
-        seconds: from the first request to the last answer.
-        late_s: how long after it was due the latest was sent (open loop).
-    """
-
-    answers: list[Answered]
-    seconds: float
-    late_s: float = 0.0
+    answers: list[TimedAnswer]  # in order of their end
+    seconds: float  # from the first request to the last answer
+    late_s: float = 0.0  # longest delay between due and sent (open loop)
 
 
-async def saturate(port: int, requests: Sequence[bytes], load: Closed) -> Loaded:
-    """Ask in a closed loop, the texts in turn."""
+async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Loaded:
+    """Send the requests in turn, in a closed loop."""
     began_s = time.perf_counter()
     places = count()
-    answers: list[Answered] = []
+    answers: list[TimedAnswer] = []
+
+    def goes_on() -> bool:
+        passed_s = time.perf_counter() - began_s
+        unfinished = passed_s < load.seconds or len(answers) < len(requests)
+        return passed_s <= load.limit_s and unfinished
 
     async def client() -> None:
-        wire = await Wire.open(port)
-        while _goes_on(time.perf_counter() - began_s, len(answers), len(requests), load):
+        connection = await Connection.open(port)
+        while goes_on():
             place = next(places) % len(requests)
-            answers.append(await wire.ask(requests[place], place, time.perf_counter()))
+            answers.append(await connection.send(requests[place], place, time.perf_counter()))
             if not answers[-1].status:
                 break
-        wire.close()
+        connection.close()
 
     await asyncio.gather(*(client() for _ in range(load.clients)))
     return Loaded(answers, time.perf_counter() - began_s)
 
 
-def _goes_on(passed_s: float, num_answers: int, num_texts: int, load: Closed) -> bool:
-    if passed_s > load.limit_s:
-        return False
-    return passed_s < load.seconds or num_answers < num_texts
-
-
 async def arrive(port: int, requests: Sequence[bytes], per_second: float, seconds: float) -> Loaded:
-    """Ask in an open loop, Poisson, the same arrivals for every contender.
+    """Send requests in an open loop with Poisson arrivals, the same for every contender.
 
     A request that is due while 256 are outstanding is an answer without a status.
     """
     began_s = time.perf_counter()
-    due = Timetable("poisson", per_second, began_s, random.Random(0))
-    idle: list[Wire] = []
-    answers: list[Answered] = []
+    idle: list[Connection] = []
+    answers: list[TimedAnswer] = []
     late_s = 0.0
 
-    async def ask(place: int, due_s: float) -> None:
-        wire = idle.pop() if idle else await Wire.open(port)
-        answers.append(await wire.ask(requests[place], place, due_s))
+    async def send(place: int, due_s: float) -> None:
+        connection = idle.pop() if idle else await Connection.open(port)
+        answers.append(await connection.send(requests[place], place, due_s))
         if answers[-1].status:
-            idle.append(wire)
+            idle.append(connection)
 
-    async with asyncio.TaskGroup() as asked:
+    async with asyncio.TaskGroup() as group:
         outstanding: set[asyncio.Task[None]] = set()
-        for number in count():
-            due_s = due.next()
+        due = due_times("poisson", per_second, began_s, random.Random(0))
+        for number, due_s in enumerate(due):
             if due_s - began_s > seconds:
                 break
             await asyncio.sleep(due_s - time.perf_counter())
             late_s = max(late_s, time.perf_counter() - due_s)
             place = number % len(requests)
             if len(outstanding) >= _MOST_OUTSTANDING:
-                answers.append(Answered(place, 0.0, 0, b"too many outstanding"))
+                answers.append(TimedAnswer(place, 0.0, 0, b"too many outstanding"))
                 continue
-            task = asked.create_task(ask(place, due_s))
+            task = group.create_task(send(place, due_s))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
-    for wire in idle:
-        wire.close()
+    for connection in idle:
+        connection.close()
     return Loaded(answers, time.perf_counter() - began_s, late_s)

@@ -1,4 +1,4 @@
-"""A client of the HTTP API, as much of it as the demonstration and the load test need."""
+"""A small client of the HTTP API."""
 
 import json
 import urllib.error
@@ -13,7 +13,7 @@ class ApiError(Exception):
 
 
 class Answer(NamedTuple):
-    """What the server says about one text."""
+    """The server's answer for one text."""
 
     model: str
     label: str
@@ -33,16 +33,16 @@ class LivePolicy(NamedTuple):
 
 
 class Client:
-    """Talks to one server; every failure is an `ApiError`."""
+    """A client of one server; every failure is an `ApiError`."""
 
     def __init__(self, url: str, timeout_s: float = 30.0) -> None:
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
-        # A proxy from the environment would be asked for 127.0.0.1.
+        # Without this, a proxy named in the environment would get requests for 127.0.0.1.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ready(self) -> bool:
-        """Whether the server says that it is ready; False also when nothing listens."""
+        """Whether /health/ready says so; False also when nothing listens."""
         try:
             self._call("GET", "/health/ready")
         except ApiError:
@@ -50,7 +50,7 @@ class Client:
         return True
 
     def classify(self, text: str, rule: Json | None = None) -> Answer:
-        """Classify one text, under the policy's default rule if there is none here."""
+        """Classify one text; without a rule, the policy's default applies."""
         body = {"inputs": text} | ({"exit": rule} if rule else {})
         reply = self._json("POST", "/v1/classify", body)
         (result,) = reply["results"]
@@ -66,7 +66,7 @@ class Client:
         )
 
     def models(self) -> list[Json]:
-        """Return what is served: names, labels, exits and more."""
+        """Return the served models: names, labels, exits and more."""
         served: list[Json] = self._json("GET", "/v1/models")["models"]
         return served
 
@@ -76,13 +76,13 @@ class Client:
         return LivePolicy(reply["version"], reply["policy"])
 
     def replace_policy(self, model: str, new: LivePolicy) -> LivePolicy:
-        """Replace the policy that has `new.version`; the reply names the next version."""
+        """Replace the policy of version `new.version`; return it with its new version."""
         body = {"policy": new.document, "version": new.version}
         reply = self._json("PUT", f"/v1/models/{model}/policy", body)
         return LivePolicy(reply["version"], reply["policy"])
 
     def metrics(self) -> str:
-        """Return /metrics, which covers every replica."""
+        """Return the text of /metrics, which covers every replica."""
         return self._call("GET", "/metrics").decode()
 
     def _json(self, method: str, path: str, body: Json | None = None) -> Json:

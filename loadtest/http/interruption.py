@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run the same way, and never between starting a child and noting it."""
+"""SIGINT and SIGTERM both raise `KeyboardInterrupt`, except while a child process is started."""
 
 import signal
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _received: list[int] = []
 def interrupt_on_signals() -> None:
     """Let both signals raise `KeyboardInterrupt`, so that `with` blocks clean up. Main thread.
 
-    SIGINT too: a shell's background job inherits it ignored.
+    SIGINT needs this too, because a shell's background job inherits it ignored.
     """
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
@@ -21,8 +21,8 @@ def interrupt_on_signals() -> None:
 def interrupted() -> bool:
     """Whether one of the signals has come.
 
-    Python drops an exception that a handler happens to raise inside a finalizer; what then goes
-    wrong, with the server told to stop as well, is no failure of its own.
+    Python drops an exception that a handler raises inside a finalizer. The error that follows,
+    with the server stopped as well, is not a failure of the command.
     """
     return bool(_received)
 
@@ -36,12 +36,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def held_back() -> Iterator[None]:
     """Let SIGINT and SIGTERM wait until the block has ended. Main thread.
 
-    Unlike a blocked signal mask, a handler is not inherited by a child started meanwhile.
+    A child started in the block does not inherit these handlers, unlike a blocked signal mask.
     """
-    pending: list[tuple[int, FrameType | None]] = []
+    pending: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
-        signal.signal(number, lambda received, frame: pending.append((received, frame)))
+        signal.signal(number, lambda received, frame: pending.append(received))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What processes cost: processor time and memory, children included."""
+"""Processor time and memory of processes, children included."""
 
 import os
 from collections.abc import Iterable
@@ -9,23 +9,18 @@ import psutil
 
 
 class Cost(NamedTuple):
-    """What processes have used by now.
+    """What processes have used so far."""
 
-    Attributes:
-        cpu_s: user and system time by process, since each began.
-        memory_mb: proportional set size, where shared pages count once; of all together.
-    """
-
-    cpu_s: dict[tuple[int, float], float]
-    memory_mb: float
+    cpu_s: dict[tuple[int, float], float]  # user and system time since its start, by process
+    memory_mb: float  # proportional set size of all together, in which shared pages count once
 
     def cpu_since(self, before: "Cost") -> float:
-        """Return processor seconds used since, by processes that still run."""
+        """Return the processor seconds since `before` of processes that still run."""
         return sum(now - before.cpu_s.get(key, 0.0) for key, now in self.cpu_s.items())
 
 
 def session_of(leader: int) -> list[psutil.Process]:
-    """Return the processes of a session, and the children that have left it."""
+    """Return the processes of a session, and their children in other sessions."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
@@ -38,11 +33,11 @@ def session_of(leader: int) -> list[psutil.Process]:
 
 
 def cost_of(processes: Iterable[psutil.Process], memory: bool = True) -> Cost:
-    """Read what these processes have used; those that are gone count nothing.
+    """Read what these processes have used; a process that is gone counts nothing.
 
     Args:
-        processes: which.
-        memory: read memory too; that takes milliseconds for each process.
+        processes: to read.
+        memory: read memory too, which takes milliseconds for each process.
     """
     cpu_s: dict[tuple[int, float], float] = {}
     memory_bytes = 0

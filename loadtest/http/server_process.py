@@ -1,4 +1,4 @@
-"""A server of one's own: `offramp serve` as a child process that never outlives its block."""
+"""`offramp serve` as a child process that never outlives its block."""
 
 import os
 import signal
@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from loadtest.http.client import Client
 from loadtest.http.interruption import held_back
 
 HOST = "127.0.0.1"
+OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 _LOG_LINES = 40
 _POLL_S = 0.2
 _STOP_S = 60.0
@@ -27,7 +28,7 @@ class ServerFailed(Exception):
 
 
 class ServerProcess:
-    """A child process that listens on `url`; leaving the block ends it, whatever happened."""
+    """A child process that listens on `url`; the end of the block ends it in any case."""
 
     def __init__(self, command: Sequence[str], url: str) -> None:
         self.url = url
@@ -37,15 +38,7 @@ class ServerProcess:
     def __enter__(self) -> Self:
         with held_back():
             self._log = tempfile.TemporaryFile()
-            # A session of its own: Ctrl-C reaches this process only, which then stops the child.
-            self._process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                start_new_session=True,
-            )
+            self._process = start_in_session(self.command, self._log)
         return self
 
     def __exit__(
@@ -60,7 +53,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, which is its session's too; None while it does not run."""
+        """The child's process id, which is also its session's; None while it does not run."""
         return self._process.pid if self._process else None
 
     def wait_until_ready(self, timeout_s: float, tick: Callable[[float], None]) -> float:
@@ -71,7 +64,7 @@ class ServerProcess:
             tick: called with the seconds waited, several times a second.
 
         Raises:
-            ServerFailed: it ended, or was not ready in time.
+            ServerFailed: the server ended, or was not ready in time.
         """
         began = time.monotonic()
         client = Client(self.url, timeout_s=5.0)
@@ -87,10 +80,10 @@ class ServerProcess:
         return time.monotonic() - began
 
     def stop(self) -> None:
-        """End the server with SIGTERM and verify that nothing of it is left.
+        """End the server with SIGTERM and check that none of its processes is left.
 
         Raises:
-            ServerFailed: it ended with an error, or something of it had to be killed.
+            ServerFailed: the server ended with an error, or a process had to be killed.
         """
         if self._process is None:
             return
@@ -108,7 +101,7 @@ class ServerProcess:
             raise ServerFailed(f"the server ended with status {code}:\n{self.last_lines()}")
 
     def last_lines(self) -> str:
-        """Return the end of what the server has printed."""
+        """Return the end of the server's output."""
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-_LOG_LINES:])
@@ -123,21 +116,32 @@ class ServerProcess:
         return True
 
 
+def start_in_session(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that Ctrl-C reaches this process only."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+
+
 def serve_bundle(bundle: Path, *options: str) -> ServerProcess:
-    """Return a server, not yet started, for one bundle on a free port of the loopback device.
+    """Return a server for one bundle on a free port of 127.0.0.1, not yet started.
 
     Args:
-        bundle: what to serve.
-        options: more words for `offramp serve`.
+        bundle: to serve.
+        options: more arguments for `offramp serve`.
     """
     port = free_port()
-    offramp = str(Path(sysconfig.get_path("scripts")) / "offramp")
-    command = [offramp, "serve", str(bundle), "--host", HOST, "--port", str(port), *options]
+    command = [OFFRAMP, "serve", str(bundle), "--host", HOST, "--port", str(port), *options]
     return ServerProcess(command, f"http://{HOST}:{port}")
 
 
 def free_port() -> int:
-    """Return a port of the loopback device that nothing listens on now."""
+    """Return a port of 127.0.0.1 on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -145,7 +149,7 @@ def free_port() -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int | None:
-    """Ask a process to end and return its exit status; None if it does not."""
+    """Send SIGTERM and return the exit status; None if the process does not end."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(_STOP_S)
@@ -154,7 +158,7 @@ def _end(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def _kill_session(session: int) -> int:
-    """Kill what is left of a session; return how many processes that were."""
+    """Kill the processes that are left of a session; return how many there were."""
     left = [pid for pid, of in _running() if of == session]
     for pid in left:
         with suppress(ProcessLookupError):

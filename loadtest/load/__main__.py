@@ -1,6 +1,6 @@
-"""`python -m loadtest.load BUNDLE`: start a server, load it, report what was found, stop it.
+"""`python -m loadtest.load BUNDLE`: start a server, load it, report, stop it.
 
-With `--host` the load goes to a server that runs already. The report is a folder: report.md,
+With `--host` the load goes to a server that already runs. The report is a folder: report.md,
 report.json and pictures.
 """
 
@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,17 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from loadtest.http.client import ApiError, Json
-from loadtest.http.console import complain, started
-from loadtest.http.interruption import interrupt_on_signals
+from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.server_process import ServerFailed, serve_bundle
-from loadtest.load.console_report import show
 from loadtest.load.figures import Figures, problems
-from loadtest.load.options import (
-    add_arrival_options,
-    add_asking_options,
-    add_shape_options,
-    share_among_users,
-)
+from loadtest.load.options import add_options, set_rate_per_user
 from loadtest.load.report import write_report
 from loadtest.load.texts import NoTexts, load_texts
 
@@ -43,32 +37,28 @@ class _Target(NamedTuple):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a load test; 0 only if every request was answered and the exits add up."""
-    options = _options(arguments)
-    console = Console()
-    interrupt_on_signals()
-    try:
-        with _target(options, console) as target:
-            figures = _attack_with_progress(target, options, console)
-        show(figures, console)
-        path = write_report(figures, _facts(options, arguments), options.out)
-    except (ApiError, ServerFailed) as error:
-        complain(console, f"the load test failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted")
-        return 130
-    console.print(f"the report is {path}", highlight=False)
+    words = sys.argv[1:] if arguments is None else arguments
+    options, console = _options(words), Console()
+    work = partial(_run, options, words, console)
+    return run_command("load test", console, work, (ApiError, ServerFailed))
+
+
+def _run(options: argparse.Namespace, words: list[str], console: Console) -> int:
+    with _target(options, console) as target:
+        figures = _load(target, options, console)
+    path, summary = write_report(figures, _facts(options, words), options.out)
+    print_text(console, f"\n{summary}\n\nthe report is {path}")
     found = problems(figures, exclusive=options.host is None)
     for problem in found:
-        complain(console, f"failed: {problem}")
+        print_error(console, f"failed: {problem}")
     return 1 if found else 0
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
+def _options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m loadtest.load", description=__doc__)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("bundle", nargs="?", type=Path, help="bundle to serve for the test")
-    target.add_argument("--host", metavar="URL", help="server that runs already")
+    target.add_argument("--host", metavar="URL", help="a server that already runs")
     parser.add_argument(
         "--users", type=int, help="simulated clients (8; the first step of a ramp: 1)"
     )
@@ -81,9 +71,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--no-metrics", action="store_true", help="do not read /metrics before and after"
     )
     parser.add_argument("--out", type=Path, help="folder for the report (build/loadtest/<time>)")
-    for add in (add_asking_options, add_arrival_options, add_shape_options):
-        add(parser)
-    options = parser.parse_args(arguments)
+    add_options(parser)
+    options = parser.parse_args(words)
     try:
         _complete(options)
     except (NoTexts, ValueError) as error:
@@ -92,9 +81,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _complete(options: argparse.Namespace) -> None:
-    """Fill in what depends on other options, and refuse what cannot work."""
-    ramp = options.shape == "ramp"
-    options.users = options.users or (1 if ramp else 8)
+    """Set the defaults that depend on other options, and check the options together."""
+    options.users = options.users or (1 if options.shape == "ramp" else 8)
     options.num_users = options.users
     options.seconds = options.seconds or _SECONDS.get(options.shape, 60.0)
     if options.out is None:
@@ -102,7 +90,7 @@ def _complete(options: argparse.Namespace) -> None:
         options.out = Path("build") / "loadtest" / stamp
     if options.texts:
         load_texts(Path(options.texts), options.column)
-    share_among_users(options)
+    set_rate_per_user(options)
 
 
 @contextmanager
@@ -115,19 +103,18 @@ def _target(options: argparse.Namespace, console: Console) -> Iterator[_Target]:
         yield _Target(server.url, server.pid)
 
 
-def _attack_with_progress(
-    target: _Target, options: argparse.Namespace, console: Console
-) -> Figures:
-    from loadtest.load.locust_runner import Swarm
+def _load(target: _Target, options: argparse.Namespace, console: Console) -> Figures:
+    # Importing Locust patches the standard library for gevent.
+    from loadtest.load.locust_runner import LocustRunner
 
     ramp = options.shape == "ramp"
-    length = "until it is saturated" if ramp else f"for {options.seconds:g} s"
+    length = "until the server is saturated" if ramp else f"for {options.seconds:g} s"
     console.print(f"{options.users} users {length}, {_arrivals(options)}", highlight=False)
-    swarm = Swarm(target.url, options, target.pid)
+    runner = LocustRunner(target.url, options, target.pid)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} s, {task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None if ramp else options.seconds)
-        return swarm.attack(
+        return runner.run(
             lambda passed_s, per_second: progress.update(
                 task, completed=passed_s, description=f"{per_second:.0f} requests/s"
             ),
@@ -135,22 +122,17 @@ def _attack_with_progress(
 
 
 def _arrivals(options: argparse.Namespace) -> str:
-    rate = f" at {options.rate:g} requests/s" if options.rate else ""
-    return (
-        f"{options.arrivals} arrivals{rate}"
-        if options.arrivals != "closed"
-        else (f"closed loop{rate}")
-    )
+    kind = "closed loop" if options.arrivals == "closed" else f"{options.arrivals} arrivals"
+    return f"{kind} at {options.rate:g} requests/s" if options.rate else kind
 
 
-def _facts(options: argparse.Namespace, arguments: list[str] | None) -> Json:
+def _facts(options: argparse.Namespace, words: list[str]) -> Json:
     """Return what a reader must know to repeat the run."""
-    words = sys.argv[1:] if arguments is None else arguments
     return {
         "date": datetime.datetime.now().isoformat(timespec="seconds"),
         "command": f"python -m loadtest.load {shlex.join(words)}",
         "load": f"{options.shape}, {options.users} users, {_arrivals(options)}",
-        "texts": f"{options.texts or 'made-up sentences'}",
+        "texts": options.texts or "made-up sentences",
         "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}",
         "load of the machine before": f"{os.getloadavg()[1]:.1f} (mean of five minutes)",
     }

@@ -1,8 +1,8 @@
 """`python -m loadtest.load.coordinated_omission BUNDLE`: what a closed loop does not see.
 
-The same server at the same rate, once asked by users who wait for their answers and pause, once by
-arrivals that know nothing of each other. In the middle of each run the server stands still for a
-moment. The users then stand still too, and ask nobody how long it would have taken.
+The same server gets the same rate of requests, once in a closed loop and once in an open loop. In
+the middle of each run the server stands still for a moment. The users of the closed loop stand
+still too, so most of the waiting is never measured.
 """
 
 import argparse
@@ -10,18 +10,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 
-from loadtest.http.client import Json
-from loadtest.http.console import complain, started
-from loadtest.http.interruption import interrupt_on_signals
+from loadtest.http.console import print_text, run_command, started
 from loadtest.http.processes import session_of
 from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
-from loadtest.load.load_process import Traffic, TrafficFailed
-from loadtest.load.report.page import table
+from loadtest.load.load_process import LoadFailed, LoadProcess
+from loadtest.load.markdown import table
 
 _USERS = 4
 _BEFORE_S = 5.0
@@ -29,21 +28,9 @@ _BEFORE_S = 5.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run both and print the table."""
-    options = _options(arguments)
-    console = Console()
-    interrupt_on_signals()
-    try:
-        with started(serve_bundle(options.bundle, "--standalone"), console) as server:
-            rows = [_row(server, options, arrivals) for arrivals in ("closed", "poisson")]
-    except (ServerFailed, TrafficFailed) as error:
-        complain(console, f"the demonstration failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted")
-        return 130
-    head = ("asked by", "requests", "p50 ms", "p95 ms", "p99 ms", "longest ms")
-    console.print(table(head, rows), highlight=False, markup=False, soft_wrap=True)
-    return 0
+    options, console = _options(arguments), Console()
+    work = partial(_compare, options, console)
+    return run_command("demonstration", console, work, (ServerFailed, LoadFailed))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -58,23 +45,27 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _compare(options: argparse.Namespace, console: Console) -> int:
+    with started(serve_bundle(options.bundle, "--standalone"), console) as server:
+        rows = [_row(server, options, arrivals) for arrivals in ("closed", "poisson")]
+    head = ("requests from", "requests", "p50 ms", "p95 ms", "p99 ms", "longest ms")
+    print_text(console, table(head, rows))
+    return 0
+
+
 def _row(server: ServerProcess, options: argparse.Namespace, arrivals: str) -> list[object]:
     words = ["--arrivals", arrivals, "--rate", f"{options.rate:g}", "--users", str(_USERS)]
     words += ["--weights", "default=1"]
-    with Traffic(server.url, options.seconds, words, options.out / arrivals) as traffic:
-        while not traffic.sending:
+    with LoadProcess(server.url, options.seconds, words, options.out / arrivals) as load:
+        while not load.sending:
             time.sleep(0.1)
         time.sleep(_BEFORE_S)
         with standing_still(server):
             time.sleep(options.still)
-        found = traffic.report()
+        found = load.report()
     name = f"{_USERS} users in a closed loop" if arrivals == "closed" else "an open loop (Poisson)"
-    return [name, found["total"]["requests"], *_times(found)]
-
-
-def _times(found: Json) -> list[float]:
     times = found["client"]["due_to_answer"]
-    return [times[name] for name in ("p50", "p95", "p99", "max")]
+    return [name, found["total"]["requests"], *(times[n] for n in ("p50", "p95", "p99", "max"))]
 
 
 @contextmanager

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from loadtest.http.exit_counts import ExitCounts
-from loadtest.http.metrics_page import Scrape
+from loadtest.http.metrics_page import MetricsPage
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
 
 
-@dataclass(frozen=True)
-class Latency:
-    """One kind of request: how many, how many failed, how long the answered ones took."""
+class Latency(NamedTuple):
+    """The requests of one kind; times are those of answered requests."""
 
     kind: str
     requests: int
@@ -25,25 +25,18 @@ class Latency:
     per_second: float
 
 
-class Spent(NamedTuple):
-    """What a run has cost.
+class RunCost(NamedTuple):
+    """What a run has cost."""
 
-    Attributes:
-        server_cpu_s: of all the server's processes; None where they are not ours to see.
-        server_memory_mb: at the end.
-        server_memory_before_mb: at the beginning.
-        generator_cpu_s: of the process that made the load.
-    """
-
+    generator_cpu_s: float = 0.0  # of the process that made the load
+    # Of the server's processes; None if they were not started here.
     server_cpu_s: float | None = None
-    server_memory_mb: float | None = None
-    generator_cpu_s: float = 0.0
-    server_memory_before_mb: float | None = None
+    server_memory_before_mb: float | None = None  # at the beginning
+    server_memory_mb: float | None = None  # at the end
 
 
-@dataclass(frozen=True)
-class Ramped:
-    """What a ramp found."""
+class RampResult(NamedTuple):
+    """The steps of a ramp, its knee, and why it ended."""
 
     steps: tuple[Step, ...]
     knee: Step | None
@@ -52,76 +45,74 @@ class Ramped:
 
 @dataclass(frozen=True)
 class Figures:
-    """A whole run.
+    """A whole run."""
 
-    Attributes:
-        kinds: by kind of request.
-        total: all kinds together.
-        seconds: how long requests were sent.
-        errors: message -> how often; also of users that raised.
-        seen: exits in the answers.
-        counted: exits by which the server's counters moved meanwhile.
-        metered: whether the server's counters were read.
-        began_at: when it began, in seconds since the epoch.
-        samples: every request.
-        users: (seconds since the beginning, how many).
-        moved: how far the server's metrics moved.
-        spent: what it cost.
-        ramped: of a ramp.
-    """
+    samples: Samples  # every request
+    seconds: float  # how long requests were sent
+    began_at: float = 0.0  # in seconds since the epoch
+    # Message -> how often, of users that raised.
+    raised: dict[str, int] = field(default_factory=dict)
+    users: Sequence[tuple[float, int]] = ()  # (seconds since the beginning, how many)
+    # How much the server's metrics grew; None if they were not read.
+    metrics: MetricsPage | None = None
+    cost: RunCost = field(default_factory=RunCost)  # processor time and memory
+    ramp: RampResult | None = None
 
-    kinds: tuple[Latency, ...]
-    total: Latency
-    seconds: float = 0.0
-    errors: dict[str, int] = field(default_factory=dict)
-    seen: ExitCounts = field(default_factory=ExitCounts)
-    counted: ExitCounts = field(default_factory=ExitCounts)
-    metered: bool = True
-    began_at: float = 0.0
-    samples: Samples = field(default_factory=Samples)
-    users: Sequence[tuple[float, int]] = ()
-    moved: Scrape = field(default_factory=lambda: Scrape({}))
-    spent: Spent = field(default_factory=Spent)
-    ramped: Ramped | None = None
+    @cached_property
+    def errors(self) -> dict[str, int]:
+        """Message -> how often."""
+        return dict(self.samples.errors) | self.raised
 
+    @cached_property
+    def seen(self) -> ExitCounts:
+        """Exits that the answers named."""
+        return self.samples.seen
 
-def latencies(samples: Samples, seconds: float) -> tuple[tuple[Latency, ...], Latency]:
-    """Return figures by kind of request, and of all together."""
-    kinds = np.array(samples.kinds, dtype=object)
-    names = sorted(set(samples.kinds))
-    every = np.ones(len(kinds), dtype=bool)
-    found = [_latency(name, samples, kinds == name, seconds) for name in names]
-    return tuple(found), _latency("all", samples, every, seconds)
+    @cached_property
+    def counted(self) -> ExitCounts | None:
+        """Exits that the server counted; None if its metrics were not read."""
+        return self.metrics.exits() if self.metrics else None
 
+    @cached_property
+    def kinds(self) -> tuple[Latency, ...]:
+        """Figures by kind of request."""
+        return tuple(self._latency(kind) for kind in sorted(set(self.samples.kinds)))
 
-def _latency(kind: str, samples: Samples, of_kind: np.ndarray, seconds: float) -> Latency:
-    failed = samples.failures
-    answered = samples.column("latency_ms")[of_kind & ~failed]
-    p50, p95, p99 = np.quantile(answered, (0.5, 0.95, 0.99)) if len(answered) else (0.0,) * 3
-    return Latency(
-        kind=kind,
-        requests=int(of_kind.sum()),
-        failures=int((of_kind & failed).sum()),
-        p50_ms=float(p50),
-        p95_ms=float(p95),
-        p99_ms=float(p99),
-        per_second=len(answered) / seconds if seconds else 0.0,
-    )
+    @cached_property
+    def total(self) -> Latency:
+        """Figures of all requests together."""
+        return self._latency("all")
+
+    def _latency(self, kind: str) -> Latency:
+        kinds = np.array(self.samples.kinds, dtype=object)
+        of_kind = np.ones(len(kinds), dtype=bool) if kind == "all" else kinds == kind
+        failed = self.samples.failures
+        answered = self.samples.column("latency_ms")[of_kind & ~failed]
+        p50, p95, p99 = np.quantile(answered, (0.5, 0.95, 0.99)) if len(answered) else (0.0,) * 3
+        return Latency(
+            kind=kind,
+            requests=int(of_kind.sum()),
+            failures=int((of_kind & failed).sum()),
+            p50_ms=float(p50),
+            p95_ms=float(p95),
+            p99_ms=float(p99),
+            per_second=len(answered) / self.seconds if self.seconds else 0.0,
+        )
 
 
 def problems(figures: Figures, exclusive: bool) -> list[str]:
-    """Return what makes the run a failure, in words; nothing if it was a success.
+    """Return what makes the run a failure; empty if it was a success.
 
     Args:
-        figures: the run. A ramp goes on until something fails, so there that is no problem.
-        exclusive: nobody else used the server, so its counters must equal the answers seen.
+        figures: the run. A ramp goes on until requests fail, so its failures are no problem.
+        exclusive: there were no other clients, so the server's counters must equal the answers.
     """
     found = []
     if not figures.total.requests:
         found.append("no request was answered")
-    if figures.errors and not figures.ramped:
+    if figures.errors and not figures.ramp:
         found.append(f"{figures.total.failures} of {figures.total.requests} requests failed")
-    if not figures.metered:
+    if figures.counted is None:
         return found
     missing = figures.seen - figures.counted
     surplus = figures.counted - figures.seen

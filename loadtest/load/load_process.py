@@ -1,4 +1,4 @@
-"""Locust in a process of its own, beside whatever happens to the server meanwhile."""
+"""A load test in a process of its own."""
 
 import json
 import subprocess
@@ -11,16 +11,17 @@ from typing import Self
 
 from loadtest.http.client import Json
 from loadtest.http.interruption import held_back
+from loadtest.http.server_process import start_in_session
 
 _FINISH_S = 60.0
 
 
-class TrafficFailed(Exception):
-    """The load test itself did not run; the message has its output."""
+class LoadFailed(Exception):
+    """The load test wrote no report; the message has its output."""
 
 
-class Traffic:
-    """A load test that runs while its block does; `report` waits for its end."""
+class LoadProcess:
+    """A load test that runs during its block; `report` waits for its end."""
 
     def __init__(self, url: str, seconds: float, words: Sequence[str], folder: Path) -> None:
         """Prepare.
@@ -29,7 +30,7 @@ class Traffic:
             url: of the server.
             seconds: length of the load test.
             words: more options for `loadtest.load`.
-            folder: for its report, and what it prints.
+            folder: for its report and its output.
         """
         self._limit_s = seconds + _FINISH_S
         self._report = folder / "report.json"
@@ -42,13 +43,7 @@ class Traffic:
 
     def __enter__(self) -> Self:
         with held_back(), self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = start_in_session(self._command, log)
         return self
 
     def __exit__(
@@ -70,11 +65,11 @@ class Traffic:
         """Wait for the end and return report.json.
 
         Raises:
-            TrafficFailed: there is none.
+            LoadFailed: there is no report.
         """
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(self._limit_s)
         if not self._report.is_file():
-            raise TrafficFailed(f"the load test gave no report:\n{self._log.read_text()[-2000:]}")
+            raise LoadFailed(f"the load test gave no report:\n{self._log.read_text()[-2000:]}")
         found: Json = json.loads(self._report.read_text())
         return found

@@ -1,7 +1,7 @@
 """A headless Locust run inside this process.
 
-Importing Locust patches the standard library for gevent: only commands that do nothing else
-import this.
+Importing Locust patches the standard library for gevent, so only a process that does nothing else
+imports this module.
 """
 
 import time
@@ -18,14 +18,11 @@ from locust.env import Environment
 from locust.runners import LocalRunner
 
 from loadtest.http.client import ApiError, Client
-from loadtest.http.exit_counts import ExitCounts, exits_in_metrics
-from loadtest.http.metrics_page import Scrape
+from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.processes import Cost, cost_of, own_cpu_s, session_of
-from loadtest.load.figures import Figures, Ramped, Spent, latencies
-from loadtest.load.plans import Ramp
-from loadtest.load.request_log import Asked
+from loadtest.load.figures import Figures, RunCost
+from loadtest.load.request_log import LoggedRequest
 from loadtest.load.samples import Samples
-from loadtest.load.saturation import knee
 from loadtest.load.shapes import ChosenShape
 from loadtest.load.users import weighted
 
@@ -33,11 +30,11 @@ Tick: TypeAlias = Callable[[float, float], None]
 
 _TICK_S = 0.5
 _FINISH_S = 30.0  # for requests that are under way at the end
-_SETTLE_S = 5.0  # for counters that trail the answers
+_SETTLE_S = 5.0  # the server's counters may trail its answers
 
 
-class Swarm:
-    """Users of one server, and what they found."""
+class LocustRunner:
+    """Runs the users against one server and collects what they find."""
 
     def __init__(self, url: str, options: Namespace, server_pid: int | None = None) -> None:
         """Prepare.
@@ -45,39 +42,45 @@ class Swarm:
         Args:
             url: of the server.
             options: those of `loadtest.load.options`, with `users` and `seconds`.
-            server_pid: leader of the session of the server's processes, if they are here.
+            server_pid: leader of the session of the server's processes, if they run here.
         """
         self._client = Client(url)
         self._pid = server_pid
-        self.samples = Samples(labels=_labels(self._client))
+        self._samples = Samples(labels=_labels(self._client))
         self._metered = not options.no_metrics
         self._users: list[tuple[float, int]] = []
         self._shape = ChosenShape()
         self._environment = self._prepare(url, options)
-        self._began_s, self._began_at = time.perf_counter(), time.time()
+        self._began_s = time.perf_counter()
 
-    def attack(self, tick: Tick) -> Figures:
+    def run(self, tick: Tick) -> Figures:
         """Load the server and return what was found.
 
         Args:
             tick: called now and then with the seconds passed and the requests per second.
         """
-        page = self._client.metrics() if self._metered else ""
-        cost, own_s, self._began_at = self._cost(), own_cpu_s(), time.time()
+        before = MetricsPage.of(self._client.metrics()) if self._metered else None
+        cost, own_s, began_at = self._cost(), own_cpu_s(), time.time()
         runner = self._environment.create_local_runner()
         self._shape.runner = runner
         self._began_s = time.perf_counter()
         runner.start_shape()
-        # Kept: when the shape ends the run, Locust ends its greenlet before it forgets it.
+        # Locust forgets the greenlet when the shape ends the run.
         seconds = self._watch(runner, runner.shape_greenlet, tick)
-        spent = Spent(generator_cpu_s=own_cpu_s() - own_s)
+        spent = RunCost(own_cpu_s() - own_s)
         if cost is not None and (after := self._cost()) is not None:
-            spent = spent._replace(
-                server_cpu_s=after.cpu_since(cost),
-                server_memory_mb=after.memory_mb,
-                server_memory_before_mb=cost.memory_mb,
-            )
-        return self._figures(runner, page, seconds, spent)
+            memory_mb = cost.memory_mb, after.memory_mb
+            spent = RunCost(spent.generator_cpu_s, after.cpu_since(cost), *memory_mb)
+        return Figures(
+            samples=self._samples,
+            seconds=seconds,
+            began_at=began_at,
+            raised={error["msg"]: error["count"] for error in runner.exceptions.values()},
+            users=self._users,
+            metrics=self._metrics_since(before) if before else None,
+            cost=spent,
+            ramp=self._shape.ramp_result(),
+        )
 
     def _prepare(self, url: str, options: Namespace) -> Environment:
         parsed = get_parser().parse_args(["--headless"])
@@ -94,10 +97,10 @@ class Swarm:
         return environment
 
     def _note(
-        self, name: str, response_time: float, context: dict[str, Asked], **_: object
+        self, name: str, response_time: float, context: dict[str, LoggedRequest], **_: object
     ) -> None:
         began_s = time.perf_counter() - self._began_s - response_time / 1e3
-        self.samples.add(name, max(0.0, began_s), response_time, context["asked"])
+        self._samples.add(name, max(0.0, began_s), response_time, context["logged"])
 
     def _watch(self, runner: LocalRunner, shape: Greenlet, tick: Tick) -> float:
         """Wait until the shape has ended the run; return how long requests were sent."""
@@ -107,53 +110,24 @@ class Swarm:
             self._users.append((passed_s, runner.user_count))
             tick(passed_s, runner.stats.total.current_rps)
             gevent.sleep(_TICK_S)
-        return max((*self.samples.began_s[-1:], _TICK_S))
+        return max((*self._samples.began_s[-1:], _TICK_S))
 
     def _cost(self) -> Cost | None:
         return None if self._pid is None else cost_of(session_of(self._pid))
 
-    def _figures(self, runner: LocalRunner, page: str, seconds: float, spent: Spent) -> Figures:
-        seen = self.samples.seen
-        counted, moved = self._counted_since(page, seen)
-        kinds, total = latencies(self.samples, seconds)
-        raised = {error["msg"]: error["count"] for error in runner.exceptions.values()}
-        plan = self._shape.plan
-        ramped = None
-        if isinstance(plan, Ramp):
-            ramped = Ramped(tuple(plan.steps), knee(plan.steps, plan.limits), plan.reason)
-        return Figures(
-            kinds=kinds,
-            total=total,
-            seconds=seconds,
-            errors=dict(self.samples.errors) | raised,
-            seen=seen,
-            counted=counted,
-            metered=self._metered,
-            began_at=self._began_at,
-            samples=self.samples,
-            users=self._users,
-            moved=moved,
-            spent=spent,
-            ramped=ramped,
-        )
-
-    def _counted_since(self, page: str, seen: ExitCounts) -> tuple[ExitCounts, Scrape]:
-        """Return what the server has counted since, which may trail its answers a little."""
-        if not self._metered:
-            return ExitCounts(), Scrape({})
-        before, scraped = exits_in_metrics(page), Scrape.of(page)
-        deadline = time.monotonic() + _SETTLE_S
+    def _metrics_since(self, before: MetricsPage) -> MetricsPage:
+        """Return how much the metrics have grown, once every answer is counted."""
+        seen, deadline = self._samples.seen, time.monotonic() + _SETTLE_S
         while True:
-            now = self._client.metrics()
-            counted = exits_in_metrics(now) - before
-            if counted >= seen or time.monotonic() > deadline:
-                return counted, Scrape.of(now).since(scraped)
+            grown = MetricsPage.of(self._client.metrics()).since(before)
+            if grown.exits() >= seen or time.monotonic() > deadline:
+                return grown
             gevent.sleep(_TICK_S)
 
 
 def _labels(client: Client) -> tuple[str, ...]:
-    """Return the only model's labels, or none where that is not to be had."""
-    with suppress(ApiError, LookupError, TypeError):
+    """Return the labels of the only model; none if there are several models or no answer."""
+    with suppress(ApiError, LookupError, TypeError, ValueError):
         (model,) = client.models()
         return tuple(model["labels"])
     return ()

@@ -1,4 +1,4 @@
-"""How the number of users changes over a run, as plain arithmetic of the time that has passed."""
+"""How the number of users changes over a run, as arithmetic of the time passed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from loadtest.load.saturation import Limits, Reading, Step, saturated, step_betw
 
 Read: TypeAlias = Callable[[], Reading]
 
-_SPIKE = (0.4, 0.6)  # where it begins and ends, as shares of the run
-_SETTLE = 0.25  # of a step, before it is measured
+_SPIKE = (0.4, 0.6)  # begin and end, as shares of the run
+_SETTLE = 0.25  # share of a step before it is measured
 
 
 class Plan(Protocol):
@@ -22,7 +22,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class Steady:
-    """The same all the time; forever if `seconds` is None."""
+    """A constant number of users; without an end if `seconds` is None."""
 
     users: int
     seconds: float | None
@@ -48,27 +48,16 @@ class Spike:
 
 @dataclass
 class Ramp:
-    """More and more users, until the server is saturated.
+    """More and more users, until the server is saturated."""
 
-    Attributes:
-        users: of the first step.
-        growth: load of a step over the last one's.
-        step_s: length of a step; the first quarter of each is not measured.
-        limits: when it has seen enough.
-        read: what has been counted so far.
-        rate_per_user: in an open loop.
-        steps: those that are over.
-        reason: why it has ended.
-    """
-
-    users: int
-    growth: float
-    step_s: float
-    limits: Limits
-    read: Read
-    rate_per_user: float | None = None
+    users: int  # of the current step
+    growth: float  # load of a step over the last one's
+    step_s: float  # length of a step; the first quarter of each is not measured
+    limits: Limits  # when the ramp ends
+    read: Read  # returns what has been counted so far
+    rate_per_user: float | None = None  # in an open loop
     steps: list[Step] = field(default_factory=list)
-    reason: str | None = None
+    reason: str | None = None  # why the ramp has ended
     _began_s: float = 0.0
     _first: Reading | None = None
 

@@ -1,27 +1,20 @@
-"""A ramp's steps in words and as a table of plain text (which is Markdown too)."""
+"""A ramp's steps as a Markdown table."""
 
-from collections.abc import Sequence
+from loadtest.load.figures import RampResult
+from loadtest.load.markdown import percent, table
 
-from loadtest.load.saturation import Step
+_HEAD = ("users", "offered/s", "answered/s", "p50 ms", "p99 ms", "failed", "")
 
 
-def steps_text(steps: Sequence[Step], knee: Step | None, reason: str | None) -> str:
-    """Return the steps as a table, with why the ramp ended and where its knee is."""
-    lines = [
-        "| users | offered/s | answered/s | p50 ms | p99 ms | failed | |",
-        "|---:|---:|---:|---:|---:|---:|---|",
+def ramp_table(ramp: RampResult) -> str:
+    """Return the steps with the knee marked, and why the ramp ended."""
+    rows = [
+        [
+            *(step.users, step.offered, step.per_second, step.p50_ms, step.p99_ms),
+            percent(step.failed),
+            "knee" if step == ramp.knee else "",
+        ]
+        for step in ramp.steps
     ]
-    for step in steps:
-        offered = "-" if step.offered is None else f"{step.offered:.0f}"
-        cells = (
-            str(step.users),
-            offered,
-            f"{step.per_second:.1f}",
-            f"{step.p50_ms:.0f}",
-            f"{step.p99_ms:.0f}",
-            f"{step.failed:.1%}",
-            "knee" if step == knee else "",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    ended = f"\nThe ramp ended because {reason}." if reason else "\nThe ramp was cut short."
-    return "\n".join([*lines, ended])
+    ended = f"The ramp ended because {ramp.reason}." if ramp.reason else "The ramp was cut short."
+    return f"{table(_HEAD, rows)}\n\n{ended}"

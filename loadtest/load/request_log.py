@@ -1,4 +1,4 @@
-"""What was asked and what became of it: the part of a request that Locust does not know."""
+"""One request of a load test and its outcome."""
 
 import json
 from collections.abc import Mapping
@@ -8,50 +8,40 @@ from typing import Any
 from loadtest.http.client import Json
 from loadtest.load.texts import Example
 
-# A server that is busy, starting or ending. What it refuses for good is not sent again.
-_PASSING = (0, 429, 500, 502, 503, 504)
+# A server that is busy, starting or ending. Other refusals are final.
+_TRANSIENT = (0, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one try gave.
+    """The outcome of one try."""
 
-    Attributes:
-        status: HTTP status; 0 where there was no answer.
-        problem: why it counts as a failure; empty where it does not.
-        reply: the answer.
-        retry_after_s: what the server says about coming back.
-    """
-
-    status: int
-    problem: str = ""
+    status: int  # HTTP status; 0 without an answer
+    problem: str = ""  # why the try failed; empty if it did not
     reply: Json | None = None
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # the server's Retry-After
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later; classification is safe to send again."""
+        return self.status in _TRANSIENT
 
 
 @dataclass(slots=True)
-class Asked:
-    """One request of a load test, its tries taken together.
-
-    Attributes:
-        examples: what was asked about.
-        late_ms: how long after it was due the request was sent.
-        outcome: of the last try.
-        earlier: the problems of the tries before it.
-        sent: False where too many others were waiting.
-    """
+class LoggedRequest:
+    """One request with all its tries."""
 
     examples: list[Example]
-    late_ms: float
-    outcome: Outcome | None = None
-    earlier: list[str] = field(default_factory=list)
-    sent: bool = True
+    late_ms: float  # how long after it was due it was sent
+    outcome: Outcome | None = None  # of the last try
+    earlier: list[str] = field(default_factory=list)  # the problems of the tries before the last
+    sent: bool = True  # False if too many other requests were waiting
 
 
-def problem_of(
+def outcome_of(
     status: int, content: bytes, headers: Mapping[str, Any] | None, num_texts: int
 ) -> Outcome:
-    """Judge a response: anything but an answer to every text is a problem, in words."""
+    """Judge a response: every text must have a result."""
     try:
         reply = json.loads(content)
     except ValueError:
@@ -63,11 +53,6 @@ def problem_of(
     if num_results != num_texts:
         return Outcome(status, f"{num_results} results for {num_texts} texts")
     return Outcome(status, reply=reply)
-
-
-def worth_a_retry(outcome: Outcome) -> bool:
-    """Tell whether the same request may fare better: classification is safe to send again."""
-    return outcome.status in _PASSING
 
 
 def _seconds(headers: Mapping[str, Any] | None) -> float | None:

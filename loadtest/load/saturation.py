@@ -1,10 +1,10 @@
-"""Where a server is saturated: the steps of a ramp, when it has seen enough, and its knee."""
+"""The steps of a ramp, when the server is saturated, and the ramp's knee."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# Steps that add less than this bring nothing any more; one alone may have been unlucky.
+# A ramp ends when so many steps together have gained less than this.
 _LEAST_GAIN = 0.05
 _PATIENCE = 2
 # The knee is the smallest load with this share of the best throughput.
@@ -12,49 +12,28 @@ _KNEE_SHARE = 0.9
 
 
 class Reading(NamedTuple):
-    """What Locust has counted so far.
+    """What Locust has counted so far."""
 
-    Attributes:
-        at_s: when, by any clock.
-        requests: all, failed ones too.
-        failures: those that failed.
-        times: milliseconds, rounded as Locust does -> how many took so long.
-    """
-
-    at_s: float
-    requests: int
+    at_s: float  # when, by any clock
+    requests: int  # all, failed ones included
     failures: int
-    times: Mapping[int, int]
+    times: Mapping[int, int]  # milliseconds, rounded as Locust does -> number of requests
 
 
 @dataclass(frozen=True)
 class Step:
-    """One load, held for a while.
-
-    Attributes:
-        users: how many.
-        offered: requests per second that were to come; None in a closed loop.
-        per_second: answered without failure.
-        failed: share of the requests.
-    """
+    """One load, held for a while."""
 
     users: int
-    offered: float | None
-    per_second: float
-    p50_ms: float
-    p99_ms: float
-    failed: float
+    offered: float | None  # requests per second that were due; None in a closed loop
+    per_second: float  # answered without failure
+    p50_ms: float  # median latency
+    p99_ms: float  # 99th percentile
+    failed: float  # share of the requests
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When a ramp has seen enough.
-
-    Attributes:
-        p99_ms: highest p99 that is worth going on.
-        failed: highest share of failures.
-        users: highest load.
-    """
+class Limits(NamedTuple):
+    """A ramp ends above these: p99, share of failures, number of users."""
 
     p99_ms: float
     failed: float
@@ -78,7 +57,7 @@ def step_between(users: int, offered: float | None, first: Reading, last: Readin
 
 
 def saturated(steps: Sequence[Step], limits: Limits) -> str | None:
-    """Return why a ramp should end after these steps, or None if it should go on."""
+    """Return why a ramp ends after these steps, or None if it goes on."""
     last = steps[-1]
     if last.failed > limits.failed:
         return f"{last.failed:.1%} of the requests failed"

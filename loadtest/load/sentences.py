@@ -1,26 +1,16 @@
-"""Sentences as long as those of SST-2, from a vocabulary of our own."""
+"""Made-up sentences as long as those of SST-2."""
 
 import random
 from collections.abc import Iterator
 from itertools import chain, islice
 
-# Words per sentence in SST-2 dev: (longest of the bin, sentences), bins of four words.
-_BIN_WORDS = 4
-_LENGTHS = (
-    (4, 8),
-    (8, 79),
-    (12, 123),
-    (16, 144),
-    (20, 138),
-    (24, 129),
-    (28, 105),
-    (32, 77),
-    (36, 40),
-    (40, 16),
-    (44, 10),
-    (48, 3),
-)
+import numpy as np
 
+from loadtest.simulator.lengths import LogNormal
+
+# Tokens of the longest sentence in SST-2 dev, [CLS] and [SEP] included.
+_LONGEST = 55
+_SPECIAL_TOKENS = 2
 _SUBJECTS = (
     "the film",
     "the plot",
@@ -39,11 +29,10 @@ _JOINS = (", and", ", but", ", while", ", because", "; still ,")
 
 
 def make_sentences(num: int, seed: int) -> tuple[str, ...]:
-    """Return sentences with the lengths of SST-2 dev; the same seed gives the same ones."""
+    """Return sentences with as many tokens as those of SST-2; always the same for a seed."""
     draw = random.Random(seed)
-    longest, weights = zip(*_LENGTHS, strict=True)
-    bins = draw.choices(longest, weights, k=num)
-    return tuple(_sentence(draw, end - draw.randrange(_BIN_WORDS)) for end in bins)
+    lengths = LogNormal(longest=_LONGEST).draw(num, np.random.default_rng(seed))
+    return tuple(_sentence(draw, int(length) - _SPECIAL_TOKENS) for length in lengths)
 
 
 def _sentence(draw: random.Random, num_words: int) -> str:

@@ -1,22 +1,23 @@
-"""The load's shape for Locust: it asks once a second how many users there should be."""
+"""The load's shape for Locust, which asks once a second how many users there should be."""
 
 import time
 from typing import Any, ClassVar
 
 from locust import LoadTestShape
 
-from loadtest.load.options import share_among_users
+from loadtest.load.figures import RampResult
+from loadtest.load.options import set_rate_per_user
 from loadtest.load.plans import Plan, Ramp, Spike, Steady
-from loadtest.load.ramp_table import steps_text
+from loadtest.load.ramp_table import ramp_table
 from loadtest.load.saturation import Limits, Reading, knee
 
 _DEFAULT_SECONDS = 60.0
 
 
 class ChosenShape(LoadTestShape):
-    """What `--shape` names, with Locust's own number of users and run time.
+    """The shape that `--shape` names, with Locust's own number of users and run time.
 
-    Locust ignores its run time where there is a shape, so this one minds it.
+    Locust ignores its run time if there is a shape, so this class ends the run.
     """
 
     use_common_options: ClassVar[bool] = True
@@ -35,9 +36,17 @@ class ChosenShape(LoadTestShape):
             self.plan = self._planned()
         users = self.plan.users_at(self.get_run_time())
         if users is None:
-            self._tell()
+            if ramp := self.ramp_result():
+                print(ramp_table(ramp), flush=True)
             return None
         return users, self._options.spawn_rate or float(max(users, self.get_current_user_count()))
+
+    def ramp_result(self) -> RampResult | None:
+        """Return the steps so far, if the shape is a ramp."""
+        plan = self.plan
+        if not isinstance(plan, Ramp):
+            return None
+        return RampResult(tuple(plan.steps), knee(plan.steps, plan.limits), plan.reason)
 
     @property
     def _options(self) -> Any:
@@ -46,7 +55,7 @@ class ChosenShape(LoadTestShape):
 
     def _planned(self) -> Plan:
         options = self._options
-        share_among_users(options)
+        set_rate_per_user(options)
         users, seconds = options.num_users or 1, options.run_time
         if options.shape == "ramp":
             limits = Limits(options.limit_p99_ms, options.limit_failures, options.most_users)
@@ -61,8 +70,3 @@ class ChosenShape(LoadTestShape):
         total = self.runner.stats.total
         times = dict(total.response_times)
         return Reading(time.monotonic(), total.num_requests, total.num_failures, times)
-
-    def _tell(self) -> None:
-        if isinstance(self.plan, Ramp):
-            found = knee(self.plan.steps, self.plan.limits)
-            print(steps_text(self.plan.steps, found, self.plan.reason), flush=True)

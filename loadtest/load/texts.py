@@ -1,8 +1,8 @@
-"""What a load test asks about: the lines of a file, or sentences of its own making.
+"""The texts of a load test: the lines of a file, or made-up sentences.
 
-A file is plain text, one text per line; or, with a header row and tabs in it, a table. Of a table
-the text is the column `--column` names, or `text`, `sentence` or `text_a`; `text_b` is the second
-text of a pair, `label` (a name, or a number into the model's labels) the right answer.
+A file is plain text with one text per line, or a table: a header row and tabs. In a table the text
+is in the column that `--column` names, or in `text`, `sentence` or `text_a`. `text_b` is the second
+text of a pair. `label` is the right answer: a name, or a number into the model's labels.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,13 @@ _NUM_MADE_UP = 2000
 
 
 class Example(NamedTuple):
-    """A text as requests carry it, and the right answer where it is known."""
+    """A text as requests carry it, and its right label if that is known."""
 
     inputs: str | Json
     label: str | None = None
 
     def right(self, label: str, labels: Sequence[str]) -> bool:
-        """Tell whether this label is the right one.
-
-        Args:
-            label: what the server said.
-            labels: the model's, in order; labels that are numbers point into it.
-        """
+        """Tell whether the server's label is right; `labels` are the model's, in order."""
         wanted = self.label
         if wanted is not None and wanted.isdecimal() and int(wanted) < len(labels):
             wanted = labels[int(wanted)]
@@ -37,7 +32,7 @@ class Example(NamedTuple):
 
 
 class NoTexts(Exception):
-    """The file holds nothing that could be sent; the message says why."""
+    """The file has no texts; the message says why."""
 
 
 def made_up() -> tuple[Example, ...]:

@@ -1,7 +1,7 @@
-"""The best batch that the waiting requests allow, for contenders that are not the engine.
+"""The best batch that the waiting requests allow, for contenders other than the engine.
 
-They get every advantage: the true cost of the device, the same bounds on rows and tokens as the
-engine, and its own choice of the oldest request's company (`serve.engine.batch_selection`).
+They get every advantage: the device's true cost, the engine's bounds on rows and tokens, and the
+engine's own choice of the rows that start together (`serve.engine.batch_selection`).
 """
 
 import math
@@ -17,7 +17,7 @@ from serve.engine.scheduler import BatchLimits
 from serve.engine.waiting_queue import LOOKAHEAD
 
 
-class Former:
+class BatchFormer:
     """Waiting requests, by priority and age, and the batches made of them."""
 
     def __init__(self, work: Workload, limits: BatchLimits, cost: SegmentCost) -> None:
@@ -25,13 +25,13 @@ class Former:
 
         Args:
             work: the requests.
-            limits: bounds on rows and on padded tokens, as the engine's.
-            cost: what a batch costs from its first segment to its last.
+            limits: bounds on rows and on padded tokens.
+            cost: of a batch from its first segment to its last.
         """
         self._tokens = work.tokens.tolist()
         self._arrival_s = work.arrival_s.tolist()
         self._deadline_s = work.deadline_s.tolist()
-        self._hurried = min(self._deadline_s) < math.inf
+        self._any_deadline = min(self._deadline_s) < math.inf
         self._priority = work.priority.tolist()
         self._bounds, self._cost = Bounds(limits.max_rows, limits.max_tokens), cost
         # Highest priority first.
@@ -42,11 +42,14 @@ class Former:
 
     @property
     def more(self) -> bool:
-        """Whether anybody waits or is still to come."""
+        """Whether requests are waiting or still to come."""
         return any(self._queues.values()) or self._next < len(self._arrival_s)
 
     def wait(self, now_s: float) -> float:
-        """Let everybody in who has come; if nobody waits, wait for the next. Return the time."""
+        """Queue the requests that have arrived, and return the time.
+
+        If no request waits, the time goes on to the next arrival.
+        """
         if not any(self._queues.values()):
             now_s = max(now_s, self._arrival_s[self._next])
         while self._next < len(self._arrival_s) and self._arrival_s[self._next] <= now_s:
@@ -55,31 +58,29 @@ class Former:
         return now_s
 
     def take(self, now_s: float, record: Record) -> list[int]:
-        """Return the next batch; requests that are too late to start are given up."""
-        if self._hurried:
-            self._give_up_late(now_s, record)
-        looked_at = list(islice(self._in_order(), LOOKAHEAD * self._bounds.max_rows))
-        if not looked_at:
+        """Return the next batch; requests whose deadline has passed are given up."""
+        if self._any_deadline:
+            self._drop_expired(now_s, record)
+        in_order = (request for queue in self._queues.values() for request in queue)
+        candidates = list(islice(in_order, LOOKAHEAD * self._bounds.max_rows))
+        if not candidates:
             return []
-        lengths = [self._tokens[i] for i in looked_at]
-        chosen = [looked_at[place] for place in company(lengths, self._cost, self._bounds)]
+        lengths = [self._tokens[i] for i in candidates]
+        chosen = [candidates[place] for place in company(lengths, self._cost, self._bounds)]
         for queue in self._queues.values():
             self._remove(queue, chosen)
         return chosen
 
-    def _in_order(self) -> Iterable[int]:
+    def _drop_expired(self, now_s: float, record: Record) -> None:
         for queue in self._queues.values():
-            yield from queue
-
-    def _give_up_late(self, now_s: float, record: Record) -> None:
-        for queue in self._queues.values():
-            late = {i for i in queue if self._deadline_s[i] <= now_s}
-            for request in late:
+            expired = {i for i in queue if self._deadline_s[i] <= now_s}
+            for request in expired:
                 record.give_up(request)
-            self._remove(queue, late)
+            self._remove(queue, expired)
 
     @staticmethod
     def _remove(queue: deque[int], gone: Iterable[int]) -> None:
+        """Remove these requests; most of them are near the queue's front."""
         wanted = set(gone)
         passed = []
         left = len(wanted)

@@ -1,10 +1,10 @@
-"""What is wrong with what the simulator was asked to do."""
+"""The simulator's error."""
 
 from serve.errors import OfframpError
 
 
 class InvalidSimulation(OfframpError):
-    """An option or an input file of the simulator that cannot be followed."""
+    """An option or an input file of the simulator is wrong."""
 
     status = 422
     code = "invalid_simulation"

@@ -1,1 +1,1 @@
-"""The engine's bars: what early exit costs and saves on a BERT-base-sized random model."""
+"""`offramp bench-engine`: the engine's bars on a model of BERT-base's size."""

@@ -1,18 +1,18 @@
 """Bar 5: answers per second when the segments cost nothing."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from loadtest.bench.engine.bars import Bar, at_least
-from loadtest.bench.engine.exit_mixes import uniform
+from loadtest.bench.engine.bars import Bar, Measured, Report, at_least
 from loadtest.bench.engine.free_segments import FreeSegments
-from loadtest.bench.engine.lengths import draw_lengths
 from loadtest.bench.engine.settings import Budget
-from loadtest.bench.engine_driver import driving
-from loadtest.bench.rows import random_texts, rows_of
+from loadtest.bench.engine_driver import driving, rows_of
+from loadtest.bench.inputs import random_texts
+from loadtest.simulator.exit_mixes import uniform
+from loadtest.simulator.lengths import sst2_lengths
 from serve.engine.core import EngineCore, ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
@@ -25,28 +25,28 @@ _IN_FLIGHT = 64
 _TURNS = 7
 
 
-def bookkeeping(budget: Budget, report: Callable[[str], None]) -> tuple[list[Bar], dict[str, Any]]:
+def bookkeeping(budget: Budget, report: Report) -> Measured:
     """Time the core alone, and the engine with its thread, fed by another thread.
 
-    With SST-2's lengths; once with all rows running through every segment, once with exits
-    uniform over layers 2 to 12. The fastest turn counts.
+    Texts are as long as those of SST-2. In one case all rows run through every segment, in the
+    other exits are uniform over layers 2 to 12. The fastest turn counts.
     """
     report("bookkeeping with segments that cost nothing")
-    lengths = draw_lengths(budget.bookkeeping_rows, seed=2)
+    lengths = sst2_lengths(budget.bookkeeping_rows, seed=2)
     texts = random_texts(lengths, 1000)
-    mixed = uniform(_SEGMENTS).assign(lengths).tolist()
+    mixed = uniform(2, _SEGMENTS, _SEGMENTS).assign(lengths).tolist()
     layers = {"to the last segment": [_SEGMENTS] * len(texts), "exits uniform 2 to 12": mixed}
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
     for case, wanted in layers.items():
         turns = [(_core_s(rows_of(texts, wanted)), _engine_s(rows_of(texts, wanted)))
                  for _ in range(_TURNS)]  # fmt: skip
-        # What else a machine does makes it slower, at times by a third for some seconds.
+        # Other work of the machine can slow it by a third for some seconds.
         rates = len(texts) / np.min(turns, axis=0)
-        for who, rate in zip(("core", "engine with its thread"), rates, strict=True):
-            bars.append(at_least(_WHAT, f"{who}, {case}", float(rate), _PER_SECOND, "answers/s"))
-        taken_s = [list(turn) for turn in zip(*turns, strict=True)]
-        figures.append({"case": case, "core_s": taken_s[0], "engine_s": taken_s[1]})
+        for part, rate in zip(("core", "engine with its thread"), rates, strict=True):
+            bars.append(at_least(_WHAT, f"{part}, {case}", float(rate), _PER_SECOND, "answers/s"))
+        core_s, engine_s = (list(taken_s) for taken_s in zip(*turns, strict=True))
+        figures.append({"case": case, "core_s": core_s, "engine_s": engine_s})
     return bars, {"bookkeeping": figures}
 
 

@@ -1,37 +1,36 @@
-"""The random model's bundle: built once, and again when settings or the exporter change."""
+"""The random model's bundle, built again only when settings or the exporter change."""
 
 import hashlib
 import json
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from loadtest.bench.engine import random_model
+from loadtest.bench.engine.bars import Report
 from loadtest.bench.engine.settings import ModelSettings
 from loadtest.bench.errors import BenchFailed
 from serve.bundle import manifest
 from serve.bundle.loader import Bundle, load_bundle
 
 _PRECISIONS = "fp32,int8"
-# Their code or their version decides what is in a bundle.
+# A bundle's content depends on their code or version.
 _OUR_PACKAGES = ("export", "models")
 _LIBRARIES = ("onnx-ir", "onnxscript", "torch", "transformers")
 
-Report = Callable[[str], None]
-
 
 def cached_bundle(settings: ModelSettings, cache: Path, report: Report) -> Bundle:
-    """Return the bundle, fp32 and int8, exported to the cache unless it lies there already.
+    """Return the bundle, fp32 and int8, exported to the cache unless it is there already.
 
     Args:
         settings: of the model.
-        cache: a folder for such bundles; the key of what each holds lies beside it.
-        report: told what is done meanwhile.
+        cache: a folder of such bundles, with a key file beside each.
+        report: called with the name of the current step.
 
     Raises:
         BenchFailed: the model could not be written or exported.
@@ -47,7 +46,7 @@ def cached_bundle(settings: ModelSettings, cache: Path, report: Report) -> Bundl
 
 
 def key_of(settings: ModelSettings) -> str:
-    """Return a hash of everything that decides what is in the bundle."""
+    """Return a hash of everything that the bundle's content depends on."""
     digest = hashlib.sha256(json.dumps([asdict(settings), _PRECISIONS]).encode())
     for path in (Path(random_model.__file__), Path(manifest.__file__), *_sources()):
         digest.update(path.read_bytes())
@@ -70,8 +69,7 @@ def _build(settings: ModelSettings, folder: Path, report: Report) -> None:
         _run(random_model.arguments(settings, Path(model)))
         report(f"{settings.name}: exporting, a minute or two")
         offramp = str(Path(sysconfig.get_path("scripts")) / "offramp")
-        wanted = ["--out", str(folder), "--precision", _PRECISIONS]
-        _run([offramp, "export", model, *wanted])
+        _run([offramp, "export", model, "--out", str(folder), "--precision", _PRECISIONS])
 
 
 def _run(command: list[str]) -> None:

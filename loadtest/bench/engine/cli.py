@@ -53,19 +53,17 @@ def bench_engine(
 
 
 def run(plan: "Plan", json_file: Path | None, strict: bool) -> None:
-    """Measure, print the tables, write the JSON.
+    """Measure, print the table, write the JSON.
 
     Raises:
         typer.Exit: with status 1, if a bar is missed and `strict`.
     """
     from loadtest.bench.engine.suite import measure
-    from loadtest.bench.engine.table import bars_table, heads_table
+    from loadtest.bench.engine.table import bars_table
 
     with _progress() as report:
         document = measure(plan, report)
     console = Console()
-    for precision in plan.precisions:
-        console.print(heads_table(document, precision))
     console.print(bars_table(document))
     missed = sum(not bar["met"] for bar in document["bars"])
     console.print(f"{len(document['bars']) - missed} bars met, {missed} missed", highlight=False)
@@ -77,7 +75,7 @@ def run(plan: "Plan", json_file: Path | None, strict: bool) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is being done: one changing line, or one line each in a log."""
+    """Show on stderr what is measured: one changing line, or a line each in a log."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda step: console.print(step, highlight=False, soft_wrap=True)

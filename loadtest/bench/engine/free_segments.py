@@ -1,4 +1,4 @@
-"""Segments that cost nothing, so that what is left is the engine's own bookkeeping."""
+"""Segments that cost nothing, so that only the engine's own bookkeeping takes time."""
 
 from collections.abc import Sequence
 

@@ -1,11 +1,11 @@
-"""Bar 7: what a process holds that serves, and whether it grows."""
+"""Bar 7: what a serving process holds in memory, and whether that grows."""
 
 import json
 import subprocess
 import sys
 from typing import Any
 
-from loadtest.bench.engine.bars import Bar, at_most
+from loadtest.bench.engine.bars import Bar, Measured, at_most
 from loadtest.bench.errors import BenchFailed
 from serve.bundle.loader import Bundle
 
@@ -15,7 +15,7 @@ _WEIGHTS, _BASE_MB = 1.3, 300.0
 _GROWTH = 1.03
 
 
-def memory(bundle: Bundle, requests: int, num_threads: int) -> tuple[list[Bar], dict[str, Any]]:
+def memory(bundle: Bundle, requests: int, num_threads: int) -> Measured:
     """Let a process of its own answer so many requests with the fp32 variant.
 
     Raises:

@@ -1,8 +1,6 @@
-"""A process that serves a bundle, answers requests of random lengths and says what memory it holds.
+"""A process that answers requests of random lengths and prints the memory it holds, as JSON.
 
-    python -m loadtest.bench.engine.memory_probe BUNDLE PRECISION REQUESTS THREADS
-
-Prints one line of JSON. A process of its own, so that nothing else is in its memory.
+python -m loadtest.bench.engine.memory_probe BUNDLE PRECISION REQUESTS THREADS
 """
 
 import argparse
@@ -13,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
-from loadtest.bench.engine.loaded_bundle import shape_of
-from loadtest.bench.engine_driver import driving
-from loadtest.bench.rows import random_texts, rows_of
+from loadtest.bench.engine_driver import driving, model_shape, rows_of
+from loadtest.bench.inputs import random_texts
+from loadtest.bench.loaded_bundle import vocabulary_size
 from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Manifest
 from serve.engine.row import Row
@@ -26,7 +23,7 @@ from serve.runtime.cpu_runner import CpuRunner
 _STATUS = Path("/proc/self/status")
 _IN_FLIGHT = 128
 _PER_BATCH = 500
-# Most leave at once, so that there is time for many; the others visit every segment.
+# Most rows leave at the first exit, to save time; the others visit every segment.
 _DEEPER_SHARE = 0.03
 
 
@@ -37,19 +34,19 @@ def main() -> None:
     parser.add_argument("precision")
     parser.add_argument("requests", type=int)
     parser.add_argument("threads", type=int)
-    wanted = parser.parse_args()
-    print(json.dumps(probe(wanted.bundle, wanted.precision, wanted.requests, wanted.threads)))
+    options = parser.parse_args()
+    print(json.dumps(probe(options.bundle, options.precision, options.requests, options.threads)))
 
 
 def probe(folder: Path, precision: Any, requests: int, num_threads: int) -> dict[str, Any]:
-    """Return the resident memory, in MB, after loading, a tenth of the requests, and all."""
+    """Return the resident memory, in MB, after loading, after some of the requests, and all."""
     bundle = load_bundle(folder)
-    # Once, and first: what reading it takes for a while would be seen in what is measured.
-    vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
+    # Read first, because reading the tokenizer takes memory for a while.
+    vocabulary = vocabulary_size(bundle)
     chain = CpuRunner(bundle, precision, num_threads)
     marks = sorted({requests // 10, requests // 2, requests})
     resident = [(0, resident_mb())]
-    with driving(chain, shape_of(bundle.manifest)) as driver:
+    with driving(chain, model_shape(bundle.manifest)) as driver:
         draw = np.random.default_rng(0)
         for done, mark in pairwise([0, *marks]):
             for rows in _batches(draw, mark - done, bundle.manifest, vocabulary):

@@ -1,7 +1,7 @@
 """Write a model with random weights, ready for `offramp export`.
 
-A process of its own (`python -m loadtest.bench.engine.random_model FOLDER SETTINGS`), so that
-neither PyTorch's memory nor its threads are in the one that measures.
+This runs as a process (`python -m loadtest.bench.engine.random_model FOLDER SETTINGS`), so that
+PyTorch's memory and threads are not in the process that measures.
 """
 
 import json
@@ -19,7 +19,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 def write(settings: ModelSettings, folder: Path) -> None:
     """Write weights, config and tokenizer.
 
-    A head is the first token's hidden state and a linear layer, behind a tanh pooler if the
+    A head reads the first token and is a linear layer, behind a tanh pooler if the
     settings ask for one.
     """
     import torch
@@ -35,7 +35,7 @@ def write(settings: ModelSettings, folder: Path) -> None:
         num_attention_heads=settings.heads,
         intermediate_size=4 * settings.width,
         max_position_embeddings=settings.max_tokens,
-        attn_implementation="sdpa",  # type: ignore[call-arg]  # one of its further settings
+        attn_implementation="sdpa",  # type: ignore[call-arg]  # a setting of the base class
     )
     head = HeadConfig(pooling="first", pooler=settings.pooler)
     exits = ExitConfig(exits=tuple(range(1, settings.layers + 1)), head=head)
@@ -44,7 +44,7 @@ def write(settings: ModelSettings, folder: Path) -> None:
 
 
 def word_pieces(size: int) -> Tokenizer:
-    """Return a WordPiece tokenizer with so many entries, whose words mean nothing."""
+    """Return a WordPiece tokenizer with `size` entries of made-up words."""
     words = (f"w{i}" for i in range(size - len(_SPECIAL)))
     vocabulary = {word: i for i, word in enumerate((*_SPECIAL, *words))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))

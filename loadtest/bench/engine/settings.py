@@ -1,81 +1,50 @@
-"""What the bench builds and how long it measures: frozen, and written beside the figures."""
+"""What the bench builds and how long it measures; both are written beside the figures."""
 
 from dataclasses import dataclass
 
-from loadtest.bench.inputs import Shape
+from loadtest.bench.inputs import SHAPES, Shape
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A BERT with random weights and an exit head after every layer.
-
-    Attributes:
-        name: of its bundle.
-        layers: how many.
-        width: of hidden states; the inner layer is four times as wide.
-        heads: of the attention.
-        vocabulary: word pieces.
-        max_tokens: the longest input.
-        pooler: whether each exit has a tanh pooler of its own. On one short text time is that of
-            reading weights, and a pooler has 8 % of a layer's, so it is off unless asked for.
-        seed: of the weights.
-    """
+    """A BERT with random weights and an exit head after every layer."""
 
     name: str = "bert-base"
     layers: int = 12
-    width: int = 768
+    width: int = 768  # of hidden states; the inner layer is four times as wide
     heads: int = 12
-    vocabulary: int = 30_522
+    vocabulary: int = 30_522  # word pieces
     max_tokens: int = 512
+    # Whether each exit has a tanh pooler of its own. For one short text, time is spent reading
+    # weights, and a pooler has 8 % of a layer's weights.
     pooler: bool = False
     seed: int = 0
 
 
 BERT_BASE = ModelSettings()
 BERT_BASE_POOLER = ModelSettings(name="bert-base-pooler", pooler=True)
-# The same graph, narrow enough that 100,000 long requests are a matter of minutes.
+# Narrow enough that 100,000 long requests take minutes.
 NARROW = ModelSettings(name="bert-narrow", width=64, heads=2)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is run; times are per precision.
+    """How much is run, per precision."""
 
-    Attributes:
-        shapes: of the batches that are run as segments and as one graph.
-        shape_s: time for each of them, at least: a machine may be slower for some seconds.
-        shape_turns: of each contender, at least: of large batches one turn takes seconds, and by a
-            tenth more or less.
-        leave_turns: lone requests per exit layer and length, at least.
-        leave_s: time for each length, at least, likewise.
-        rounds: turns of each contender under full load: many short ones, so that the machine is
-            undisturbed in some of each.
-        requests: how many each of them answers in a turn.
-        in_flight: requests that are sent and not yet answered, while there are so many.
-        bookkeeping_rows: answers per turn with segments that cost nothing.
-        lone_turns: lone requests through the engine and through the bare segments.
-        memory_requests: answered by the narrow model.
-        wide_memory_requests: answered by the model that everything else is measured on.
-    """
-
-    shapes: tuple[Shape, ...] = (
-        Shape(1, 8),
-        Shape(1, 32),
-        Shape(1, 128),
-        Shape(8, 32),
-        Shape(32, 32),
-    )
-    shape_s: float = 30.0
-    shape_turns: int = 15
-    leave_turns: int = 60
-    leave_s: float = 20.0
+    shapes: tuple[Shape, ...] = SHAPES  # of the batches that run as segments and as one graph
+    shape_s: float = 30.0  # least time for each shape
+    shape_turns: int = 15  # least turns of each contender; a turn of a large batch takes seconds
+    leave_turns: int = 60  # least lone requests per exit layer and length
+    leave_s: float = 20.0  # least time for each length
+    # Turns of each contender under full load; many short turns, so that some of them are
+    # undisturbed.
     rounds: int = 10
-    requests: int = 768
-    in_flight: int = 256
-    bookkeeping_rows: int = 20_000
-    lone_turns: int = 150
-    memory_requests: int = 100_000
-    wide_memory_requests: int = 2_000
+    requests: int = 768  # answered by a contender in a turn
+    in_flight: int = 256  # requests that are sent and not yet answered
+    bookkeeping_rows: int = 20_000  # answers per turn with segments that cost nothing
+    lone_turns: int = 150  # lone requests through the engine and through the bare segments
+    memory_requests: int = 100_000  # answered by the narrow model
+    wide_memory_requests: int = 2_000  # answered by the model that everything else is measured on
 
 
 QUICK = Budget(

@@ -1,4 +1,4 @@
-"""The bench's document as tables."""
+"""The bench's bars as a table."""
 
 from itertools import groupby
 from typing import Any
@@ -23,20 +23,6 @@ def bars_table(document: dict[str, Any]) -> Table:
         table.add_row(f"[bold]{what}[/]")
         for bar in bars:
             table.add_row(f"  {bar['case']}", *_cells(bar))
-    return table
-
-
-def heads_table(document: dict[str, Any], precision: str) -> Table:
-    """Return what cutting costs where nobody asks the exits before the last, and where all are."""
-    shapes = document["figures"][precision]["price_of_cutting"]
-    table = Table(title=f"{precision}: segments / one graph", box=SIMPLE_HEAD, title_justify="left")
-    table.add_column("rows x tokens", no_wrap=True)
-    for heading in ("one graph, ms", "last head alone", "every head"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for shape in shapes:
-        ratios = (shape["ratio"], shape["asked_ratio_to_one_graph_with_every_head"])
-        size = f"{shape['rows']} x {shape['tokens']}"
-        table.add_row(size, f"{shape['one_graph_ms']:.2f}", *(f"{ratio:.3f}" for ratio in ratios))
     return table
 
 

@@ -8,11 +8,18 @@ import traceback
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from loadtest.bench.gpu.checks import Finding, check_invariance, check_parity
-from loadtest.bench.gpu.facts import facts, operators, strays
-from loadtest.bench.gpu.loaded_bundle import Place, Subject, load, reference, variants
+from loadtest.bench.gpu.device_variant import (
+    NUM_THREADS,
+    DeviceVariant,
+    Place,
+    load,
+    reference,
+    variants,
+)
+from loadtest.bench.gpu.facts import device_facts, operators, strays
 from loadtest.bench.gpu.printing import (
     print_facts,
     print_finding,
@@ -22,7 +29,9 @@ from loadtest.bench.gpu.printing import (
     print_times,
 )
 from loadtest.bench.gpu.throughput import measure_throughput
-from loadtest.bench.gpu.timing import OneGraph, time_batch_sizes, time_shapes
+from loadtest.bench.gpu.timing import time_batch_sizes, time_shapes
+from loadtest.bench.machine import machine_facts
+from loadtest.bench.one_graph_session import OneGraph
 from serve.bundle.loader import Bundle, load_bundle
 from serve.errors import OfframpError
 from serve.runtime import cuda_provider as cuda
@@ -31,53 +40,47 @@ from serve.runtime.cpu_runner import CpuRunner
 _Problems = list[str]
 
 
-class Report(NamedTuple):
-    """The JSON document, and what was found wrong."""
-
-    document: dict[str, Any]
-    problems: list[str]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything, print it, and return 0 if nothing was wrong."""
-    wanted = _parser().parse_args(arguments)
-    # Whoever ends it in the middle has seen what was found until then, also in a file or a pipe.
+    options = _parser().parse_args(arguments)
+    # An interrupted run has printed all that it found, also to a file or a pipe.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
-        report = examine(load_bundle(wanted.bundle), wanted)
+        document = examine(load_bundle(options.bundle), options)
     except (OfframpError, OSError) as error:
-        print(f"gpu_check: FAILED: {error}")
+        print(f"gpu: FAILED: {error}")
         return 1
-    if report.problems:
-        print(f"gpu_check: FAILED: {'; '.join(report.problems)}")
+    if document["problems"]:
+        print(f"gpu: FAILED: {'; '.join(document['problems'])}")
         return 1
-    checked = " and ".join(report.document["variants"])
-    print(f"gpu_check: {checked} as it should be on {_name(report.document)}")
+    where = document["gpu"]["name"] if document["gpu"] else document["device"]
+    print(f"gpu: {' and '.join(document['variants'])} passed on {where}")
     return 0
 
 
-def examine(bundle: Bundle, wanted: argparse.Namespace) -> Report:
-    """Check and measure every variant that a GPU may run.
+def examine(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
+    """Check and measure every variant that a GPU may run; return the JSON document.
 
-    What fails in one of them is a problem of that one. The document is written after each step,
-    with what was found until then.
+    An error in one variant is a problem of that variant only. The document is written after each
+    step.
     """
-    if wanted.device == "cuda":
+    if options.device == "cuda":
         cuda.require()
-    place = Place(wanted.device, wanted.attention_kernels)
-    document: dict[str, Any] = {**facts(bundle, place), "variants": {}, "problems": []}
-    problems: _Problems = document["problems"]
-    save = partial(_write, document, wanted.json)
-    save()  # a file that cannot be written is said at once
+    place = Place(options.device, options.attention_kernels)
+    document: dict[str, Any] = {**device_facts(bundle, place), **machine_facts(NUM_THREADS)}
+    problems: _Problems = []
+    document |= {"variants": {}, "problems": problems}
+    save = partial(_write, document, options.json)
+    save()  # a file that cannot be written is an error before anything runs
     print_facts(document)
-    # Before there is anything on the device: it puts the process's memory in order.
+    # Loaded before anything is on the device: loading puts the process's memory in order.
     expected = reference(bundle)
     for precision in variants(bundle):
         print(f"\n== {precision}")
         found = document["variants"].setdefault(precision, {})
         try:
-            for wrong in _steps(load(bundle, precision, place), expected, wanted, found):
+            for wrong in _steps(load(bundle, precision, place), expected, options, found):
                 problems += [f"{precision}: {problem}" for problem in wrong]
                 save()
         except Exception as error:  # ONNX Runtime's errors have no common type
@@ -88,7 +91,7 @@ def examine(bundle: Bundle, wanted: argparse.Namespace) -> Report:
     if not document["variants"]:
         problems.append("the bundle has no variant for GPUs: export it with --precision fp32,fp16")
         save()
-    return Report(document, problems)
+    return document
 
 
 def _write(document: dict[str, Any], path: Path | None) -> None:
@@ -98,45 +101,45 @@ def _write(document: dict[str, Any], path: Path | None) -> None:
 
 
 def _steps(
-    subject: Subject, expected: CpuRunner, wanted: argparse.Namespace, found: dict[str, Any]
+    variant: DeviceVariant,
+    expected: CpuRunner,
+    options: argparse.Namespace,
+    found: dict[str, Any],
 ) -> Iterator[_Problems]:
-    """Yield after each step what is wrong with a variant, and leave in `found` what was found."""
-    assigned = found["operators"] = operators(subject)
+    """Add each step's findings to `found`, then yield what is wrong."""
+    assigned = found["operators"] = operators(variant)
     print_operators(assigned)
-    wrong = strays(assigned) if subject.place.device == "cuda" else []
+    wrong = strays(assigned) if variant.place.device == "cuda" else []
     yield [f"{kind} does not run on the GPU" for kind in wrong]
     findings = found["findings"] = []
     for check in (
-        lambda: check_parity(subject, expected),
-        lambda: check_invariance(subject, wanted.rows),
+        lambda: check_parity(variant, expected),
+        lambda: check_invariance(variant, options.rows),
     ):
         finding = check()
         print_finding(finding)
         findings.append(finding._asdict())
         yield _wrong(finding)
-    if wanted.seconds:
-        yield from _measured(subject, wanted, found)
+    if options.seconds:
+        yield from _measured(variant, options, found)
 
 
 def _measured(
-    subject: Subject, wanted: argparse.Namespace, found: dict[str, Any]
+    variant: DeviceVariant, options: argparse.Namespace, found: dict[str, Any]
 ) -> Iterator[_Problems]:
     one_graph = None
-    path = wanted.one_graph and wanted.one_graph / subject.precision / "one_graph.onnx"
+    path = options.one_graph and options.one_graph / variant.precision / "one_graph.onnx"
     if path and path.is_file():
-        one_graph = OneGraph(path, subject.place.opener())
-    times = time_shapes(subject, one_graph, wanted.seconds)
-    found["times"] = [time._asdict() for time in times]
-    print_times(times)
-    yield []
-    sizes = time_batch_sizes(subject, wanted.seconds)
-    found["batch_sizes"] = [size._asdict() for size in sizes]
-    print_sizes(sizes)
-    yield []
-    rates = measure_throughput(subject, wanted.seconds)
-    found["throughput"] = [rate._asdict() for rate in rates]
-    print_throughput(rates)
-    yield []
+        one_graph = OneGraph(variant.place.opener()(path))
+    for name, measure, show in (
+        ("times", partial(time_shapes, variant, one_graph), print_times),
+        ("batch_sizes", partial(time_batch_sizes, variant), print_sizes),
+        ("throughput", partial(measure_throughput, variant), print_throughput),
+    ):
+        figures: Any = measure(options.seconds)
+        found[name] = [figure._asdict() for figure in figures]
+        show(figures)
+        yield []
 
 
 def _wrong(finding: Finding) -> _Problems:
@@ -149,22 +152,15 @@ def _wrong(finding: Finding) -> _Problems:
     ]
 
 
-def _name(document: dict[str, Any]) -> str:
-    told = document["gpu"]
-    return told["name"] if told else document["device"]
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.gpu", description=__doc__)
     parser.add_argument("bundle", type=Path, help="a bundle with fp32, fp16 or both")
     parser.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the same code without"
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the code without a GPU"
     )
-    parser.add_argument("--json", type=Path, help="write everything there")
+    parser.add_argument("--json", type=Path, help="write everything to this file")
     parser.add_argument(
-        "--one-graph",
-        type=Path,
-        help="folder from `python -m loadtest.bench.one_graph`",
+        "--one-graph", type=Path, help="folder from `python -m loadtest.bench.one_graph`"
     )
     parser.add_argument(
         "--seconds", type=float, default=1.0, help="for each figure; 0 for the checks alone"
@@ -173,10 +169,9 @@ def _parser() -> argparse.ArgumentParser:
         "--attention-kernels",
         type=int,
         default=cuda.ATTENTION_KERNELS,
-        help="which ones attention may use on CUDA, as ONNX Runtime's sdpa_kernel; 0 for its own "
-        "choice",
+        help="kernels for attention on CUDA, as ONNX Runtime's sdpa_kernel; 0 for its own choice",
     )
-    parser.add_argument("--rows", type=int, default=400, help="texts in the check of company")
+    parser.add_argument("--rows", type=int, default=400, help="texts in the check of invariance")
     return parser
 
 

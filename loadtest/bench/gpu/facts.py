@@ -1,7 +1,5 @@
-"""What the checks ran on, and which of a bundle's operators really run on the device."""
+"""The GPU that a run is on, and which operators of a bundle run on it."""
 
-import os
-import platform
 import shutil
 import subprocess
 from collections import Counter
@@ -9,13 +7,12 @@ from typing import Any
 
 import onnxruntime as ort
 
-from loadtest.bench.gpu.loaded_bundle import NUM_THREADS, Place, Subject
+from loadtest.bench.gpu.device_variant import NUM_THREADS, DeviceVariant, Place
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.ort_session import session_options
-from serve.version import __version__
 
-# What a layer's time goes into; small operators on shapes may well run on the CPU.
+# The operators that take a layer's time; small operators on shapes may run on the CPU.
 _HEAVY = {"MatMul", "Attention", "MultiHeadAttention", "Gemm", "BiasGelu", "FastGelu"}
 _HEAVY |= {"LayerNormalization", "SkipLayerNormalization", "FusedMatMul"}
 _QUERY = "name,driver_version,memory.total,compute_cap,clocks.max.sm"
@@ -23,18 +20,14 @@ _WAIT_S = 30
 _WARNINGS = 2
 
 
-def facts(bundle: Bundle, place: Place) -> dict[str, Any]:
-    """Return versions, and the device if it tells about itself."""
+def device_facts(bundle: Bundle, place: Place) -> dict[str, Any]:
+    """Return the bundle, the device, and what nvidia-smi says of it."""
     return {
         "bundle": bundle.name,
         "device": place.device,
         "gpu": gpu() if place.device == "cuda" else None,
         "attention_kernels": place.attention_kernels,
-        "onnxruntime": ort.__version__,
         "cuda_of_build": ort.cuda_version,
-        "offramp": __version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
 
 
@@ -45,29 +38,28 @@ def gpu() -> dict[str, str] | None:
         return None
     arguments = [command, f"--query-gpu={_QUERY}", "--format=csv,noheader"]
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             arguments, capture_output=True, text=True, check=True, timeout=_WAIT_S
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    if not said.strip():
+    if not output.strip():
         return None
-    values = [value.strip() for value in said.splitlines()[0].split(",")]
+    values = [value.strip() for value in output.splitlines()[0].split(",")]
     return dict(zip(_QUERY.split(","), values, strict=True))
 
 
-def operators(subject: Subject) -> dict[str, dict[str, int]]:
-    """Return, per execution provider, how many operators of each kind it was given.
+def operators(variant: DeviceVariant) -> dict[str, dict[str, int]]:
+    """Return how many operators of each kind each execution provider was given.
 
-    ONNX Runtime then warns on stderr of copies between host and device within a graph, which are
-    put in later.
+    ONNX Runtime warns on stderr of the copies between host and device that it adds to a graph.
     """
     options = session_options(NUM_THREADS)
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     options.log_severity_level = _WARNINGS
-    open_session = subject.place.opener(options)
+    open_session = variant.place.opener(options)
     found: dict[str, Counter[str]] = {}
-    for path in subject.bundle.segment_paths(subject.precision):
+    for path in variant.bundle.segment_paths(variant.precision):
         for part in open_session(path).get_provider_graph_assignment_info():
             kinds = found.setdefault(part.ep_name, Counter())
             kinds.update(node.op_type for node in part.get_nodes())
@@ -75,6 +67,6 @@ def operators(subject: Subject) -> dict[str, dict[str, int]]:
 
 
 def strays(assigned: dict[str, dict[str, int]]) -> list[str]:
-    """Return which of `operators` should run on the GPU and do not."""
+    """Return the operators that should run on the GPU and do not."""
     elsewhere = {k for p, kinds in assigned.items() if p != cuda.PROVIDER for k in kinds}
     return sorted(elsewhere & _HEAVY)

@@ -1,1 +1,1 @@
-"""`offramp bench`: segments beside one graph."""
+"""`offramp bench`: a bundle's segments beside the same model as one graph."""

@@ -1,4 +1,4 @@
-"""A load test's report: a folder with words, numbers and pictures."""
+"""The load test's report: a folder with a page, a JSON document and pictures."""
 
 import json
 from pathlib import Path
@@ -6,26 +6,25 @@ from pathlib import Path
 from loadtest.http.client import Json
 from loadtest.load.figures import Figures
 from loadtest.load.report.document import document
-from loadtest.load.report.page import page
+from loadtest.load.report.page import page, summary
 from loadtest.load.report.timeline import timeline
 
 
-def write_report(figures: Figures, facts: Json, folder: Path) -> Path:
-    """Write report.md, report.json and the pictures; return report.md's path.
+def write_report(figures: Figures, facts: Json, folder: Path) -> tuple[Path, str]:
+    """Write report.md, report.json and the pictures; return report.md's path and a summary.
 
     Args:
         figures: the run.
-        facts: what was run, for the reader: command, date, server, machine.
-        folder: made if it is not there.
+        facts: what was run: command, date, server, machine.
+        folder: made if it does not exist.
     """
-    # Draws, and so is slow to import.
+    # Slow to import.
     from loadtest.load.report.pictures import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    line = timeline(figures.samples, figures.users, figures.seconds)
-    pictures = draw(line, figures, folder)
+    pictures = draw(timeline(figures.samples, figures.users, figures.seconds), figures, folder)
     found = {"run": facts, **document(figures)}
     (folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
     path = folder / "report.md"
-    path.write_text(page(found, pictures))
-    return path
+    path.write_text(page(found, figures.ramp, pictures))
+    return path, summary(found, figures.ramp)

@@ -1,6 +1,7 @@
 """A run's figures as JSON."""
 
 import math
+from collections import Counter
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -9,32 +10,33 @@ import numpy as np
 
 from loadtest.http.client import Json
 from loadtest.http.exit_counts import mean_layer
-from loadtest.http.metrics_page import Scrape, Spread
-from loadtest.load.figures import Figures
-from loadtest.load.samples import Samples
+from loadtest.http.metrics_page import MetricsPage, Spread
+from loadtest.load.figures import Figures, RampResult
+from loadtest.load.samples import SERVER_TIMES, Samples
 
 _STAGES = ("tokenize", "queue", "segment", "judge")
 
 
 def document(figures: Figures) -> Json:
-    """Return everything that the report says, without NaN."""
+    """Return the content of the report, with null for NaN."""
+    samples = figures.samples
     found = {
         "began_at": figures.began_at,
         "seconds": figures.seconds,
-        "total": asdict(figures.total),
-        "kinds": [asdict(kind) for kind in figures.kinds],
+        "total": figures.total._asdict(),
+        "kinds": [kind._asdict() for kind in figures.kinds],
         "errors": figures.errors,
-        "not_sent": figures.samples.not_sent,
-        "retried": dict(figures.samples.retried),
-        "first_tries_failed": figures.samples.first_failed,
-        "first_failure_s": figures.samples.first_failure_s,
-        "longest_gap_s": figures.samples.longest_gap_s,
-        "accuracy": figures.samples.accuracy,
+        "not_sent": samples.not_sent,
+        "retried": dict(samples.retried),
+        "first_tries_failed": samples.first_failed,
+        "first_failure_s": samples.first_failure_s,
+        "longest_gap_s": samples.longest_gap_s,
+        "accuracy": samples.accuracy,
         "exits": _exits(figures),
-        "client": _client(figures.samples),
-        "server": _server(figures.moved),
+        "client": _client(samples),
+        "server": _server(figures.metrics or MetricsPage({})),
         "cost": _cost(figures),
-        "ramp": _ramp(figures),
+        "ramp": _ramp(figures.ramp) if figures.ramp else None,
         "drift": _drift(figures),
     }
     return _without_nan(found)
@@ -42,15 +44,16 @@ def document(figures: Figures) -> Json:
 
 def _exits(figures: Figures) -> Json:
     seen, depth = figures.seen, figures.samples.layers
-    by_layer = {layer: 0 for layer in range(1, depth + 1)}
-    for leaving, count in seen.items():
-        by_layer[leaving.layer] = by_layer.get(leaving.layer, 0) + count
+    by_layer, by_reason = dict.fromkeys(range(1, depth + 1), 0), Counter[str]()
+    for exit_, count in seen.items():
+        by_layer[exit_.layer] = by_layer.get(exit_.layer, 0) + count
+        by_reason[exit_.reason] += count
     mean = mean_layer(seen)
     return {
         "answers": seen.total(),
-        "counted_by_server": figures.counted.total() if figures.metered else None,
+        "counted_by_server": None if figures.counted is None else figures.counted.total(),
         "by_layer": by_layer,
-        "by_reason": _by_reason(figures),
+        "by_reason": dict(by_reason),
         "mean_layer": mean,
         "layers": depth,
         "layers_saved": 1 - mean / depth if depth else math.nan,
@@ -58,24 +61,15 @@ def _exits(figures: Figures) -> Json:
     }
 
 
-def _by_reason(figures: Figures) -> dict[str, int]:
-    reasons: dict[str, int] = {}
-    for leaving, count in figures.seen.items():
-        reasons[leaving.reason] = reasons.get(leaving.reason, 0) + count
-    return reasons
-
-
 def _client(samples: Samples) -> Json:
     """Return the client's times beside the server's for the same requests, in ms."""
-    answered = ~samples.failures
     columns = {
         "due_to_sent": samples.column("late_ms"),
         "due_to_answer": samples.column("latency_ms"),
-        "server_queue": np.array(samples.server_ms[0]),
-        "server_compute": np.array(samples.server_ms[1]),
-        "server_total": np.array(samples.server_ms[2]),
     }
-    return {name: _quantiles(column[answered]) for name, column in columns.items()}
+    for name, column in zip(SERVER_TIMES, samples.server_ms, strict=True):
+        columns[f"server_{name.removesuffix('_ms')}"] = np.array(column)
+    return {name: _quantiles(column[~samples.failures]) for name, column in columns.items()}
 
 
 def _quantiles(column: np.ndarray[Any, Any]) -> dict[str, float]:
@@ -86,23 +80,20 @@ def _quantiles(column: np.ndarray[Any, Any]) -> dict[str, float]:
     return {"mean": float(known.mean()), "p50": p50, "p95": p95, "p99": p99, "max": most}
 
 
-def _server(moved: Scrape) -> Json:
+def _server(metrics: MetricsPage) -> Json:
     """Return the server's own counts and times over the run, in ms."""
-    run = moved.total("offramp_layers_run_total")
-    saved = moved.total("offramp_layers_saved_total")
-    tokens = moved.total("offramp_batch_tokens_total")
-    padding = moved.total("offramp_padding_tokens_total")
-    stages = {
-        stage: _ms(moved.spread("offramp_stage_duration_seconds", stage=stage)) for stage in _STAGES
-    }
+    run = metrics.total("offramp_layers_run_total")
+    saved = metrics.total("offramp_layers_saved_total")
+    tokens = metrics.total("offramp_batch_tokens_total")
+    padding = metrics.total("offramp_padding_tokens_total")
+    stages = {s: _ms(metrics.spread("offramp_stage_duration_seconds", stage=s)) for s in _STAGES}
+    rejected = metrics.by("offramp_rejected_total", "code")
     return {
-        "requests_by_code": moved.by("offramp_requests_total", "code", route="/v1/classify"),
-        "rejected_by_code": {
-            code: n for code, n in moved.by("offramp_rejected_total", "code").items() if n
-        },
-        "http": _ms(moved.spread("offramp_request_duration_seconds", route="/v1/classify")),
+        "requests_by_code": metrics.by("offramp_requests_total", "code", route="/v1/classify"),
+        "rejected_by_code": {code: n for code, n in rejected.items() if n},
+        "http": _ms(metrics.spread("offramp_request_duration_seconds", route="/v1/classify")),
         "stages": stages,
-        "rows_per_batch": moved.spread("offramp_batch_rows").mean,
+        "rows_per_batch": metrics.spread("offramp_batch_rows").mean,
         "layers_saved": saved / (run + saved) if run + saved else math.nan,
         "padding": padding / (tokens + padding) if tokens + padding else math.nan,
     }
@@ -114,32 +105,26 @@ def _ms(spread: Spread) -> Json:
 
 
 def _cost(figures: Figures) -> Json:
-    spent, requests = figures.spent, max(figures.total.requests, 1)
-    server_s, generator_s = spent.server_cpu_s, spent.generator_cpu_s
+    cost, requests = figures.cost, max(figures.total.requests, 1)
+    server_s, generator_s = cost.server_cpu_s, cost.generator_cpu_s
     return {
-        "server_cpu_s": server_s,
+        **cost._asdict(),
         "server_cpu_s_per_1000": None if server_s is None else 1e3 * server_s / requests,
-        "server_memory_before_mb": spent.server_memory_before_mb,
-        "server_memory_mb": spent.server_memory_mb,
-        "generator_cpu_s": generator_s,
         "generator_cpu_s_per_1000": 1e3 * generator_s / requests,
         "generator_cores": generator_s / figures.seconds if figures.seconds else math.nan,
     }
 
 
-def _ramp(figures: Figures) -> Json | None:
-    if figures.ramped is None:
-        return None
-    found = figures.ramped
+def _ramp(ramp: RampResult) -> Json:
     return {
-        "steps": [asdict(step) for step in found.steps],
-        "knee": asdict(found.knee) if found.knee else None,
-        "reason": found.reason,
+        "steps": [asdict(step) for step in ramp.steps],
+        "knee": asdict(ramp.knee) if ramp.knee else None,
+        "reason": ramp.reason,
     }
 
 
 def _drift(figures: Figures) -> Json:
-    """Return the first and the last third of the run: what a soak test looks at."""
+    """Return the first and the last third of the run, for a soak test."""
     began = figures.samples.column("began_s")
     answered = ~figures.samples.failures
     latency = figures.samples.column("latency_ms")

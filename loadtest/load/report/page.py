@@ -1,42 +1,53 @@
 """A run's figures as a page of Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from loadtest.http.client import Json
-from loadtest.load.ramp_table import steps_text
-from loadtest.load.saturation import Step
+from loadtest.load.figures import RampResult
+from loadtest.load.markdown import percent, shown, table
+from loadtest.load.ramp_table import ramp_table
 
 _MOST_ERRORS = 20
 
 
-def page(found: Json, pictures: Sequence[tuple[str, Path]]) -> str:
+def page(found: Json, ramp: RampResult | None, pictures: Sequence[tuple[str, Path]]) -> str:
     """Return report.md.
 
     Args:
         found: the JSON document, with `run`.
+        ramp: of a ramp.
         pictures: (title, file beside the page).
     """
-    sections = [
+    return _sections(
         f"# Load test of {found['run'].get('date', '')}".strip(),
-        _lines(f"* {name}: {value}" for name, value in found["run"].items()),
-        "## Requests\n\nTimes are those of answered requests, from when they were due (open loop) "
-        "or sent (closed loop).\n\n" + _kinds(found),
-        _errors(found),
-        _ramp(found["ramp"]),
-        "## Where texts left\n\n" + _exits(found),
+        "\n".join(f"* {name}: {value}" for name, value in found["run"].items()),
+        summary(found, ramp),
         "## Where the time went\n\n" + _times(found),
         "## What it cost\n\n" + _cost(found["cost"]),
         "## First and last third of the run\n\n" + _drift(found["drift"]),
-        _lines(f"![{title}]({path.name})\n" for title, path in pictures),
-    ]
+        "\n".join(f"![{title}]({path.name})\n" for title, path in pictures),
+    )
+
+
+def summary(found: Json, ramp: RampResult | None) -> str:
+    """Return the part of the page that is also printed: requests, failures, ramp and exits."""
+    return _sections(
+        "## Requests\n\nTimes are those of answered requests, from when they were due (open loop) "
+        "or sent (closed loop).\n\n" + _kinds(found),
+        _errors(found),
+        "## The ramp\n\n" + ramp_table(ramp) if ramp else "",
+        "## Where texts left\n\n" + _exits(found),
+    ).rstrip()
+
+
+def _sections(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def _kinds(found: Json) -> str:
-    names = ("kind", "requests", "failures", "p50_ms", "p95_ms", "p99_ms", "per_second")
-    rows = [[kind[name] for name in names] for kind in (*found["kinds"], found["total"])]
+    rows = [list(kind.values()) for kind in (*found["kinds"], found["total"])]
     head = ("kind", "requests", "failed", "p50 ms", "p95 ms", "p99 ms", "answered/s")
     return table(head, rows)
 
@@ -55,30 +66,22 @@ def _errors(found: Json) -> str:
     return "\n\n".join(parts)
 
 
-def _ramp(ramp: Json | None) -> str:
-    if ramp is None:
-        return ""
-    steps = [Step(**step) for step in ramp["steps"]]
-    knee = Step(**ramp["knee"]) if ramp["knee"] else None
-    return "## The ramp\n\n" + steps_text(steps, knee, ramp["reason"])
-
-
 def _exits(found: Json) -> str:
     exits = found["exits"]
     answers = max(exits["answers"], 1)
     rows = [[layer, n, f"{n / answers:.1%}"] for layer, n in exits["by_layer"].items()]
-    said = [
+    facts = [
         f"mean exit layer {shown(exits['mean_layer'])} of {exits['layers']}",
         f"layers saved {percent(exits['layers_saved'])} "
         f"(the server says {percent(found['server']['layers_saved'])})",
         f"{exits['answers']} answers, {shown(exits['counted_by_server'])} counted by the server",
     ]
     if found["accuracy"] is not None:
-        said.append(f"accuracy {percent(found['accuracy'], 2)}")
+        facts.append(f"accuracy {percent(found['accuracy'], 2)}")
     versions = exits["by_policy_version"]
     if len(versions) > 1:
-        said.append(f"policy versions {min(versions)} to {max(versions)}")
-    return table(("layer", "answers", "share"), rows) + f"\n\n{'; '.join(said)}."
+        facts.append(f"policy versions {min(versions)} to {max(versions)}")
+    return table(("layer", "answers", "share"), rows) + f"\n\n{'; '.join(facts)}."
 
 
 def _times(found: Json) -> str:
@@ -98,7 +101,7 @@ def _times(found: Json) -> str:
     codes = ", ".join(f"{int(n)} x {code}" for code, n in server["requests_by_code"].items() if n)
     return table(("ms", "mean", "p50", "p99"), rows) + (
         f"\n\nQuantiles of /metrics are estimated within buckets. {batches}; "
-        f"HTTP statuses: {codes or 'not to be seen'}."
+        f"HTTP statuses: {codes or 'unknown'}."
     )
 
 
@@ -125,40 +128,3 @@ def _drift(drift: Json) -> str:
         ["last", drift["last_third_answers"], drift["last_third_p99_ms"]],
     ]
     return table(("third", "answers", "p99 ms"), rows)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a Markdown table; numbers to the right, None as a dash."""
-    body = [list(row) for row in rows]
-    marks = ["---:" if _numeric(body, place) else "---" for place in range(len(head))]
-    lines = [head, marks, *([shown(cell) for cell in row] for row in body)]
-    return _lines("| " + " | ".join(line) + " |" for line in lines)
-
-
-def shown(value: Any) -> str:
-    """Return a number in few digits, None as a dash, and words without a bar."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return (
-            f"{value:.0f}"
-            if abs(value) >= 100
-            else f"{value:.1f}"
-            if abs(value) >= 10
-            else (f"{value:.2f}")
-        )
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in percent."""
-    return "-" if share is None else f"{100 * share:.{digits}f} %"
-
-
-def _numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
-    cells = [row[place] for row in rows]
-    return all(cell is None or isinstance(cell, int | float) for cell in cells)
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from loadtest.load.figures import Figures, Ramped
+from loadtest.load.figures import Figures, RampResult
 from loadtest.load.report.timeline import Timeline
 
 _SIZE = (9.0, 3.6)
@@ -29,25 +29,23 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw(line: Timeline, figures: Figures, folder: Path) -> list[tuple[str, Path]]:
-    """Draw everything there is to see; return titles and files."""
-    pictures = [
+    """Draw all pictures of a run; return titles and files."""
+    over_time = [
         ("Throughput and users over time", "throughput.png", _throughput),
         ("Latency over time", "latency.png", _latency),
         ("Exit layers over time", "exits.png", _exits),
     ]
+    if figures.total.failures:
+        over_time.append(("Failures over time", "errors.png", _errors))
     drawn = []
     with mpl.rc_context(_STYLE):
-        for title, name, paint in pictures:
+        for title, name, paint in over_time:
             figure = _figure()
             paint(figure.add_subplot(), line)
             drawn.append((title, _save(figure, folder / name)))
-        if figures.total.failures:
+        if figures.ramp and figures.ramp.steps:
             figure = _figure()
-            _errors(figure.add_subplot(), line)
-            drawn.append(("Failures over time", _save(figure, folder / "errors.png")))
-        if figures.ramped and figures.ramped.steps:
-            figure = _figure()
-            _ramp(figure, figures.ramped)
+            _ramp(figure, figures.ramp)
             drawn.append(("The ramp", _save(figure, folder / "ramp.png")))
     return drawn
 
@@ -69,7 +67,7 @@ def _over_time(axes: Axes, line: Timeline, title: str) -> None:
 
 
 def _legend_above(axes: Axes, **options: Any) -> None:
-    """Put the legend beside the title, where no line can run through it."""
+    """Put the legend beside the title, outside the plot."""
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2, **options)
 
 
@@ -80,7 +78,7 @@ def _steps(axes: Axes, line: Timeline, values: np.ndarray, **style: Any) -> None
 
 def _throughput(axes: Axes, line: Timeline) -> None:
     _over_time(axes, line, "Requests and users")
-    _steps(axes, line, line.sent, color="#e09f3e", label="asked")
+    _steps(axes, line, line.sent, color="#e09f3e", label="sent")
     _steps(axes, line, line.answered, color="#33658a", label="answered")
     axes.set_ylabel("requests per second")
     axes.set_ylim(0, max(1.0, line.answered.max(), line.sent.max()) * 1.1)
@@ -106,14 +104,14 @@ def _latency(axes: Axes, line: Timeline) -> None:
 
 
 def _readable_log_axis(axes: Axes) -> None:
-    """Label ones, twos and fives, in milliseconds."""
+    """Label 1, 2, 5, 10, ... milliseconds."""
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
     axes.minorticks_off()
 
 
 def _exits(axes: Axes, line: Timeline) -> None:
-    """Draw the share of answers from each layer, stacked; the shallow ones below."""
+    """Draw the share of answers from each layer, stacked, the first layer at the bottom."""
     _over_time(axes, line, "Where texts left")
     layers = len(line.exits)
     totals = line.exits.sum(axis=0)
@@ -147,8 +145,8 @@ def _errors(axes: Axes, line: Timeline) -> None:
     axes.set_ylim(0, max(1.0, line.failed.max()) * 1.15)
 
 
-def _ramp(figure: Figure, found: Ramped) -> None:
-    """Draw throughput and p99 against load, the knee marked."""
+def _ramp(figure: Figure, found: RampResult) -> None:
+    """Draw throughput and latency against load, with the knee marked."""
     left, right = figure.subplots(1, 2)
     users = [step.users for step in found.steps]
     offered = [step.offered for step in found.steps]
@@ -158,12 +156,9 @@ def _ramp(figure: Figure, found: Ramped) -> None:
     left.set_title("Throughput")
     left.set_ylabel("answered requests per second")
     left.set_ylim(0, 1.1 * max(1.0, *(step.per_second for step in found.steps)))
-    right.plot(
-        load, [step.p50_ms for step in found.steps], "o-", color=_COLOURS["p50"], label="p50"
-    )
-    right.plot(
-        load, [step.p99_ms for step in found.steps], "o-", color=_COLOURS["p99"], label="p99"
-    )
+    for name in ("p50", "p99"):
+        times = [getattr(step, f"{name}_ms") for step in found.steps]
+        right.plot(load, times, "o-", color=_COLOURS[name], label=name)
     right.set_title("Latency")
     right.set_ylabel("milliseconds (logarithmic)")
     right.set_yscale("log")

@@ -1,4 +1,4 @@
-"""A run cut into equal bins of time: what the pictures show."""
+"""A run cut into equal bins of time, for the pictures."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,29 +12,19 @@ _MOST_BINS = 120
 
 
 class Timeline(NamedTuple):
-    """Figures by bin.
+    """Figures by bin."""
 
-    Attributes:
-        starts_s: (bins,) since the run began.
-        bin_s: how long a bin is.
-        sent: (bins,) requests per second that were due, or sent, then.
-        answered: (bins,) requests per second that were answered then.
-        failed: (bins,) failures per second, by when they were due or sent.
-        p50_ms: (bins,) of those due or sent then; NaN without an answer; so p95 and p99.
-        users: (bins,) mean number.
-        exits: (layers, bins) answers by exit layer.
-    """
-
-    starts_s: NDArray[np.float64]
-    bin_s: float
-    sent: NDArray[np.float64]
-    answered: NDArray[np.float64]
-    failed: NDArray[np.float64]
+    starts_s: NDArray[np.float64]  # (bins,) since the run began
+    bin_s: float  # length of a bin
+    sent: NDArray[np.float64]  # (bins,) requests per second that were due, or sent, in the bin
+    answered: NDArray[np.float64]  # (bins,) requests per second that were answered in the bin
+    failed: NDArray[np.float64]  # (bins,) failures per second, by when they were due or sent
+    # (bins,) of the requests due or sent in the bin; NaN without an answer.
     p50_ms: NDArray[np.float64]
-    p95_ms: NDArray[np.float64]
-    p99_ms: NDArray[np.float64]
-    users: NDArray[np.float64]
-    exits: NDArray[np.int64]
+    p95_ms: NDArray[np.float64]  # 95th percentile of the same
+    p99_ms: NDArray[np.float64]  # 99th percentile of the same
+    users: NDArray[np.float64]  # (bins,) mean number
+    exits: NDArray[np.int64]  # (layers, bins) answers by exit layer
 
 
 def timeline(samples: Samples, users: Sequence[tuple[float, int]], seconds: float) -> Timeline:
@@ -43,7 +33,7 @@ def timeline(samples: Samples, users: Sequence[tuple[float, int]], seconds: floa
     Args:
         samples: the requests, by when they began.
         users: (seconds since the run began, how many).
-        seconds: the run's length; the last answers may come later.
+        seconds: the run's length, without answers that come later.
     """
     began, failed = samples.column("began_s"), samples.failures
     ended = began + samples.column("latency_ms") / 1e3
@@ -93,6 +83,6 @@ def _users(users: Sequence[tuple[float, int]], num_bins: int, bin_s: float) -> N
 def _exits(samples: Samples, num_bins: int, bin_s: float) -> NDArray[np.int64]:
     counts = np.zeros((max(1, samples.layers), num_bins), dtype=np.int64)
     for second, exits in samples.exits.items():
-        for leaving, count in exits.items():
-            counts[leaving.layer - 1, min(int(second // bin_s), num_bins - 1)] += count
+        for exit_, count in exits.items():
+            counts[exit_.layer - 1, min(int(second // bin_s), num_bins - 1)] += count
     return counts

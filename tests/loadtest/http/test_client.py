@@ -18,22 +18,17 @@ def test_replaced_policy_has_the_next_version(start_fake: StartFake) -> None:
     assert client.policy("tiny") == new
 
 
-def test_refusal_carries_the_servers_message(start_fake: StartFake) -> None:
-    client = Client(start_fake("refuses everything").url)
-    with pytest.raises(ApiError, match="POST /v1/classify: 422 at most one text"):
-        client.classify("text")
-
-
-def test_reply_that_is_no_json_is_an_api_error(start_fake: StartFake) -> None:
-    client = Client(start_fake("speaks nonsense").url)
-    with pytest.raises(ApiError, match="no JSON"):
-        client.classify("text")
-
-
-def test_connection_that_ends_is_an_api_error(start_fake: StartFake) -> None:
-    client = Client(start_fake("hangs up").url)
-    with pytest.raises(ApiError, match="/v1/classify"):
-        client.classify("text")
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("refuses everything", "POST /v1/classify: 422 at most one text"),
+        ("speaks nonsense", "no JSON"),
+        ("hangs up", "/v1/classify"),
+    ],
+)
+def test_failure_is_an_api_error(start_fake: StartFake, fault: str, complaint: str) -> None:
+    with pytest.raises(ApiError, match=complaint):
+        Client(start_fake(fault).url).classify("text")
 
 
 def test_server_that_is_not_there_is_an_api_error() -> None:

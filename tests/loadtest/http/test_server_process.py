@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.http import server_process as server
+from loadtest.http import server_process
 from loadtest.http.client import Client
 from loadtest.http.server_process import ServerFailed, serve_bundle
 from tests.loadtest.conftest import MakeChild
 
 
 def ignore(_: float) -> None:
-    """Wait in silence."""
+    """Wait without output."""
 
 
 def test_server_is_ready_inside_its_block_and_gone_after_it(make_child: MakeChild) -> None:
@@ -19,12 +19,23 @@ def test_server_is_ready_inside_its_block_and_gone_after_it(make_child: MakeChil
     assert not Client(child.url).ready()
 
 
-def test_server_that_dies_is_reported_with_its_last_lines(make_child: MakeChild) -> None:
-    with (
-        pytest.raises(ServerFailed, match=r"ended before it was ready:\nno bundle here"),
-        make_child("fails to start") as child,
-    ):
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("fails to start", r"ended before it was ready:\nno bundle here"),
+        ("ends with an error", r"ended with status 1:\ncould not save"),
+        ("ignores SIGTERM", "1 processes of the server did not end"),
+        ("leaves a child", "1 processes of the server did not end"),
+    ],
+)
+def test_fault_is_a_failure_and_no_process_is_left(
+    make_child: MakeChild, monkeypatch: pytest.MonkeyPatch, fault: str, complaint: str
+) -> None:
+    if fault == "ignores SIGTERM":
+        monkeypatch.setattr(server_process, "_STOP_S", 0.0)
+    with pytest.raises(ServerFailed, match=complaint), make_child(fault) as child:
         child.wait_until_ready(30.0, ignore)
+    assert not Client(child.url).ready()
 
 
 def test_server_that_is_never_ready_is_given_up(make_child: MakeChild) -> None:
@@ -35,45 +46,16 @@ def test_server_that_is_never_ready_is_given_up(make_child: MakeChild) -> None:
         child.wait_until_ready(0.0, ignore)
 
 
-def test_block_that_raises_still_ends_its_server(make_child: MakeChild) -> None:
-    with pytest.raises(KeyboardInterrupt), make_child() as child:
-        child.wait_until_ready(30.0, ignore)
-        raise KeyboardInterrupt
-    assert not Client(child.url).ready()
-
-
-def test_error_in_the_block_is_not_hidden_by_one_at_the_end(make_child: MakeChild) -> None:
-    with pytest.raises(ZeroDivisionError), make_child("ends with an error") as child:
-        child.wait_until_ready(30.0, ignore)
-        raise ZeroDivisionError
-
-
-def test_server_that_ends_with_an_error_is_a_failure(make_child: MakeChild) -> None:
-    with (
-        pytest.raises(ServerFailed, match=r"ended with status 1:\ncould not save"),
-        make_child("ends with an error") as child,
-    ):
-        child.wait_until_ready(30.0, ignore)
-
-
-def test_server_that_ignores_sigterm_is_killed_and_a_failure(
-    make_child: MakeChild, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "faults"), [(KeyboardInterrupt, ()), (ZeroDivisionError, ("ends with an error",))]
+)
+def test_block_that_raises_ends_its_server_and_keeps_its_error(
+    make_child: MakeChild, error: type[BaseException], faults: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(server, "_STOP_S", 0.0)
-    with (
-        pytest.raises(ServerFailed, match="1 processes of the server did not end"),
-        make_child("ignores SIGTERM") as child,
-    ):
+    with pytest.raises(error), make_child(*faults) as child:
         child.wait_until_ready(30.0, ignore)
+        raise error
     assert not Client(child.url).ready()
-
-
-def test_process_that_the_server_leaves_behind_is_a_failure(make_child: MakeChild) -> None:
-    with (
-        pytest.raises(ServerFailed, match="1 processes of the server did not end"),
-        make_child("leaves a child") as child,
-    ):
-        child.wait_until_ready(30.0, ignore)
 
 
 def test_missing_bundle_is_reported_by_the_command_itself(tmp_path: Path) -> None:

@@ -1,35 +1,53 @@
 from collections import Counter
-from dataclasses import replace
+
+import pytest
 
 from loadtest.http.exit_counts import Exit
-from loadtest.load.figures import Figures, Latency, problems
-
-SEEN = Counter({Exit("tiny", 2, "confident"): 8, Exit("tiny", 6, "final"): 2})
-MORE = Counter({Exit("tiny", 6, "final"): 1})
-ALL = Latency("all", 10, 0, 5.0, 9.0, 9.0, 100.0)
-GOOD = Figures(kinds=(ALL,), total=ALL, seen=SEEN, counted=SEEN)
+from loadtest.http.metrics_page import MetricsPage
+from loadtest.load.figures import Figures, problems
+from loadtest.load.samples import Samples
+from tests.loadtest.load.test_samples import answered, failed
 
 
-def test_answered_and_counted_run_has_no_problem() -> None:
-    assert problems(GOOD, exclusive=True) == []
+def run(num_answers: int = 10, counted: int = 10, num_failed: int = 0) -> Figures:
+    """Return a run in which the server counted so many exits."""
+    samples = Samples()
+    for _ in range(num_answers):
+        samples.add("default", 0.0, 5.0, answered(layer=2))
+    for _ in range(num_failed):
+        samples.add("default", 0.0, 5.0, failed())
+    exit_ = {"model": "tiny", "layer": "2", "reason": "confident"}
+    values = {("offramp_exits_total", frozenset(exit_.items())): float(counted)}
+    return Figures(samples, 1.0, metrics=MetricsPage(values))
 
 
-def test_run_without_requests_is_a_failure() -> None:
-    empty = Figures(kinds=(), total=replace(ALL, requests=0))
-    assert problems(empty, exclusive=True) == ["no request was answered"]
+@pytest.mark.parametrize(
+    ("figures", "alone", "shared"),
+    [
+        (run(), None, None),
+        (run(0, 0), "no request was answered", "no request was answered"),
+        (run(10, 10, 1), "1 of 11 requests failed", "1 of 11 requests failed"),
+        (run(11, 10), *["the server did not count 1 exits that its answers name"] * 2),
+        (run(10, 11), "the server counted 1 exits that no answer names", None),
+    ],
+)
+def test_run_fails_for_these_reasons(
+    figures: Figures, alone: str | None, shared: str | None
+) -> None:
+    assert problems(figures, exclusive=True) == ([alone] if alone else [])
+    assert problems(figures, exclusive=False) == ([shared] if shared else [])
 
 
-def test_failed_request_is_a_failure() -> None:
-    failed = replace(GOOD, total=replace(ALL, failures=1), errors={"all: 500": 1})
-    assert problems(failed, exclusive=False) == ["1 of 10 requests failed"]
-
-
-def test_exit_that_the_server_did_not_count_is_a_failure() -> None:
-    found = problems(replace(GOOD, seen=SEEN + MORE), exclusive=False)
-    assert found == ["the server did not count 1 exits that its answers name"]
-
-
-def test_other_clients_exits_are_a_failure_only_without_other_clients() -> None:
-    surplus = replace(GOOD, counted=SEEN + MORE)
-    assert problems(surplus, exclusive=False) == []
-    assert problems(surplus, exclusive=True) == ["the server counted 1 exits that no answer names"]
+def test_kinds_add_up() -> None:
+    samples = Samples()
+    for place, kind in enumerate(("batch", "default", "default")):
+        samples.add(kind, 0.0, 10.0 * (place + 1), answered())
+    samples.add("batch", 0.0, 1.0, failed())
+    figures = Figures(samples, 2.0)
+    assert [(k.kind, k.requests, k.failures, k.p50_ms) for k in figures.kinds] == [
+        ("batch", 2, 1, 10.0),
+        ("default", 2, 0, 25.0),
+    ]
+    assert (figures.total.requests, figures.total.per_second) == (4, 1.5)
+    assert figures.seen == Counter({Exit("tiny", 2, "confident"): 3})
+    assert figures.counted is None

@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from loadtest.http.server_process import free_port
-from loadtest.load.options import share_among_users
+from loadtest.load.options import set_rate_per_user
 from tests.loadtest.conftest import StartFake
 from tests.support.patience import until
 
@@ -39,7 +39,7 @@ def test_locusts_own_command_runs_the_users(start_fake: StartFake) -> None:
 
 def test_every_user_has_its_share_of_the_rate() -> None:
     options = Namespace(arrivals="poisson", rate=20.0, num_users=4)
-    share_among_users(options)
+    set_rate_per_user(options)
     assert options.rate_per_user == 5.0
 
 

@@ -13,17 +13,12 @@ class Counter:
         return Reading(self.now_s, requests, 0, {5: requests})
 
 
-def test_steady_load_ends_with_its_time() -> None:
-    plan = Steady(8, 10.0)
-    assert (plan.users_at(0), plan.users_at(9.9), plan.users_at(10.0)) == (8, 8, None)
+def test_steady_load_ends_with_its_time_and_spike_is_the_middle_fifth() -> None:
+    steady, spike = Steady(8, 10.0), Spike(4, 10.0, factor=10.0)
+    assert [steady.users_at(s) for s in (0, 9.9, 10.0)] == [8, 8, None]
     assert Steady(8, None).users_at(1e6) == 8
-
-
-def test_spike_is_the_middle_fifth() -> None:
-    plan = Spike(4, 10.0, factor=10.0)
-    assert [plan.users_at(s) for s in (0, 3.9, 4.0, 5.9, 6.0, 9.9, 10.0)] == [
-        4, 4, 40, 40, 4, 4, None,
-    ]  # fmt: skip
+    assert [spike.users_at(s) for s in (0, 3.9, 4.0, 5.9, 6.0, 9.9)] == [4, 4, 40, 40, 4, 4]
+    assert spike.users_at(10.0) is None
 
 
 def test_ramp_doubles_until_throughput_no_longer_rises() -> None:

@@ -4,12 +4,12 @@ import numpy as np
 
 from loadtest.http.client import Json
 from loadtest.load.report.timeline import timeline
-from loadtest.load.request_log import Asked, Outcome
+from loadtest.load.request_log import LoggedRequest, Outcome
 from loadtest.load.samples import Samples
 from loadtest.load.texts import Example
 
 
-def asked(layer: int = 2, label: str | None = None, version: int = 1) -> Asked:
+def answered(layer: int = 2, label: str | None = None, version: int = 1) -> LoggedRequest:
     reply: Json = {
         "model": "tiny",
         "policy_version": version,
@@ -18,33 +18,27 @@ def asked(layer: int = 2, label: str | None = None, version: int = 1) -> Asked:
         ],
         "timing": {"queue_ms": 1.0, "compute_ms": 2.0, "total_ms": 4.0},
     }
-    return Asked([Example("text", label)], late_ms=0.5, outcome=Outcome(200, reply=reply))
+    return LoggedRequest([Example("text", label)], late_ms=0.5, outcome=Outcome(200, reply=reply))
 
 
-def failed() -> Asked:
-    return Asked([Example("text")], late_ms=0.0, outcome=Outcome(503, "503 busy"))
+def failed() -> LoggedRequest:
+    return LoggedRequest([Example("text")], late_ms=0.0, outcome=Outcome(503, "503 busy"))
 
 
-def test_answers_are_counted_by_layer_and_version() -> None:
-    samples = Samples()
-    samples.add("default", 0.1, 5.0, asked(layer=2, version=1))
-    samples.add("default", 1.2, 5.0, asked(layer=6, version=2))
-    assert sum(samples.seen.values()) == 2
-    assert samples.versions == {1: {2: 1}, 2: {6: 1}}
-    assert samples.layers == 6
-
-
-def test_accuracy_is_over_the_texts_whose_label_is_known() -> None:
+def test_answers_are_counted_by_layer_and_version_and_judged_by_known_labels() -> None:
     samples = Samples(labels=("negative", "positive"))
-    for label in ("1", "0", None):
-        samples.add("default", 0.0, 5.0, asked(label=label))
+    assert samples.accuracy is None
+    for label, layer, version in (("1", 2, 1), ("0", 6, 2), (None, 6, 2)):
+        samples.add("default", 0.1, 5.0, answered(layer, label, version))
     assert samples.accuracy == 0.5
-    assert Samples().accuracy is None
+    assert sum(samples.seen.values()) == 3
+    assert samples.versions == {1: {2: 1}, 2: {6: 2}}
+    assert samples.layers == 6
 
 
 def test_second_try_hides_no_first_failure() -> None:
     samples = Samples()
-    again = asked()
+    again = answered()
     again.earlier.append("503 busy")
     samples.add("default", 0.0, 300.0, again)
     samples.add("default", 4.0, 5.0, failed())
@@ -56,15 +50,15 @@ def test_second_try_hides_no_first_failure() -> None:
 
 def test_silence_at_the_end_counts() -> None:
     samples = Samples()
-    samples.add("default", 1.0, 0.0, asked())
+    samples.add("default", 1.0, 0.0, answered())
     samples.add("default", 9.0, 1.0, failed())
     assert samples.longest_gap_s == 8.0
 
 
 def test_timeline_puts_answers_where_they_ended_and_times_where_they_began() -> None:
     samples = Samples()
-    samples.add("default", 0.5, 2000.0, asked(layer=1))
-    samples.add("default", 2.6, 100.0, asked(layer=6))
+    samples.add("default", 0.5, 2000.0, answered(layer=1))
+    samples.add("default", 2.6, 100.0, answered(layer=6))
     samples.add("default", 2.7, 100.0, failed())
     line = timeline(samples, [(0.0, 1), (2.0, 5)], seconds=3.0)
     assert line.sent.tolist() == [1, 0, 2]
@@ -79,7 +73,7 @@ def test_timeline_puts_answers_where_they_ended_and_times_where_they_began() -> 
 
 def test_long_runs_have_wider_bins() -> None:
     samples = Samples()
-    samples.add("default", 3599.0, 1.0, asked())
+    samples.add("default", 3599.0, 1.0, answered())
     line = timeline(samples, [], seconds=3600.0)
     assert line.bin_s == 30.0
     assert len(line.starts_s) == 120

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from loadtest.load.saturation import Limits, Reading, Step, knee, saturated, step_between
 
 LIMITS = Limits(p99_ms=500.0, failed=0.01, users=64)
@@ -20,41 +22,28 @@ def test_step_counts_only_what_lies_between_two_readings() -> None:
     assert (found.p50_ms, found.p99_ms) == (10.0, 50.0)
 
 
-def test_ramp_goes_on_while_throughput_rises() -> None:
-    assert saturated(RISING[:1], LIMITS) is None
-    assert saturated(RISING, LIMITS) is None
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (RISING[:1], None),
+        (RISING, None),
+        ([*RISING, step(8, 140)], None),
+        (
+            [*RISING, step(8, 152), step(16, 155)],
+            "throughput no longer rises: 155/s at best after 150/s",
+        ),
+        ([*RISING, replace(step(8, 300), failed=0.02)], "2.0% of the requests failed"),
+        ([*RISING, replace(step(8, 300), p99_ms=700.0)], "p99 was 700 ms, above 500"),
+        ([step(64, 900)], "64 users are the most"),
+    ],
+)
+def test_ramp_ends_when_the_server_is_saturated(steps: list[Step], reason: str | None) -> None:
+    assert saturated(steps, LIMITS) == reason
 
 
-def test_one_step_without_gain_is_forgiven() -> None:
-    assert saturated([*RISING, step(8, 140)], LIMITS) is None
-
-
-def test_two_steps_without_gain_end_the_ramp() -> None:
-    reason = saturated([*RISING, step(8, 152), step(16, 155)], LIMITS)
-    assert reason == "throughput no longer rises: 155/s at best after 150/s"
-
-
-def test_failures_end_the_ramp() -> None:
-    assert saturated([*RISING, replace(step(8, 300), failed=0.02)], LIMITS) == (
-        "2.0% of the requests failed"
-    )
-
-
-def test_slowness_ends_the_ramp() -> None:
-    reason = saturated([*RISING, replace(step(8, 300), p99_ms=700.0)], LIMITS)
-    assert reason == "p99 was 700 ms, above 500"
-
-
-def test_most_users_end_the_ramp() -> None:
-    assert saturated([step(64, 900)], LIMITS) == "64 users are the most"
-
-
-def test_knee_is_the_smallest_load_with_nearly_the_best_throughput() -> None:
+def test_knee_is_the_smallest_load_within_the_limits_with_nearly_the_best_throughput() -> None:
     steps = [*RISING, step(8, 180), step(16, 190)]
     assert knee(steps, LIMITS) == steps[3]
-
-
-def test_knee_is_no_step_beyond_the_limits() -> None:
     broken = replace(step(8, 900), failed=0.5)
     assert knee([*RISING, broken], LIMITS) == RISING[2]
     assert knee([broken], LIMITS) is None

@@ -14,7 +14,7 @@ from loadtest.bench.engine.settings import Budget, ModelSettings
 from loadtest.bench.inputs import Shape
 from tests.conftest import InTurns
 
-TINY = ModelSettings(name="tiny", layers=3, width=32, heads=2, vocabulary=200, max_tokens=64)
+TINY = ModelSettings(name="tiny", layers=4, width=32, heads=2, vocabulary=200, max_tokens=64)
 HURRIED = Budget(
     shapes=(Shape(1, 4), Shape(2, 8)),
     shape_s=0,

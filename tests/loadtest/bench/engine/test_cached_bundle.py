@@ -12,7 +12,7 @@ from tests.loadtest.bench.engine.conftest import TINY
 
 def test_bundle_is_what_the_settings_say(cache: Path) -> None:
     manifest = cached_bundle(TINY, cache, print).manifest
-    assert manifest.exit_layers == (1, 2, 3)
+    assert manifest.exit_layers == (1, 2, 3, 4)
     assert (manifest.width, manifest.max_tokens) == (TINY.width, TINY.max_tokens)
     assert tuple(manifest.variants) == ("fp32", "int8")
     assert (manifest.head.pooling, manifest.head.pooler) == ("first", False)
@@ -30,14 +30,11 @@ def test_other_settings_and_other_code_have_other_keys(
     key = key_of(TINY)
     assert key == key_of(TINY)
     assert key != key_of(replace(TINY, seed=1))
+    names = {path.name for path in module._sources()}
+    assert {"bundle.py", "quantize.py", "multi_exit.py"} <= names
     (tmp_path / "new.py").write_text("changed = True")
     monkeypatch.setattr(module, "_sources", lambda: iter([tmp_path / "new.py"]))
     assert key != key_of(TINY)
-
-
-def test_the_exporter_and_the_models_are_in_the_key() -> None:
-    names = {path.name for path in module._sources()}
-    assert {"bundle.py", "quantize.py", "multi_exit.py"} <= names
 
 
 def test_model_that_cannot_be_made_leaves_no_key(

@@ -4,8 +4,8 @@ from itertools import chain
 import pytest
 
 from loadtest.bench.engine import throughput as module
-from loadtest.bench.engine.loaded_bundle import loaded
 from loadtest.bench.engine.throughput import throughput
+from loadtest.bench.loaded_bundle import load
 from serve.bundle.loader import Bundle
 from tests.loadtest.bench.engine.conftest import HURRIED
 
@@ -21,8 +21,8 @@ def test_each_contenders_fastest_turn_counts(
     whole = chain([0.1], whole_s)
     monkeypatch.setattr(module, "_whole_model_s", lambda *_: next(whole))
     monkeypatch.setattr(module, "_ours_s", lambda *_: next(ours))
-    with loaded(bundle, "fp32", 200, num_threads=1) as subject:
-        bars, figures = throughput(subject, replace(HURRIED, rounds=3), lambda step: None)
+    loaded = load(bundle, "fp32", num_threads=1)
+    bars, figures = throughput(loaded, replace(HURRIED, rounds=3), lambda step: None)
     assert [bar.value for bar in bars] == [2.0, 4.0]
     found = figures["throughput"]
     assert found["whole_model_s"] == whole_s

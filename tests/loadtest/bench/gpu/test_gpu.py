@@ -4,20 +4,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import numpy_helper
 
-from export.files import hashes
 from loadtest.bench import one_graph
 from loadtest.bench.gpu.__main__ import main
 from loadtest.bench.gpu.checks import check_invariance, check_parity
-from loadtest.bench.gpu.loaded_bundle import Place, Subject, load, reference
-from serve.bundle.loader import Bundle, load_bundle
+from loadtest.bench.gpu.device_variant import DeviceVariant, Place, load, reference
+from serve.bundle.loader import Bundle
 from serve.engine.runner import Step
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cuda_runner import CudaRunner
@@ -35,13 +31,13 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
-sys.argv = ["gpu_check", *{arguments!r}]
+sys.argv = ["gpu", *{arguments!r}]
 runpy.run_module("loadtest.bench.gpu", run_name="__main__")
 """
 
 
 @pytest.fixture(scope="module")
-def half(half_bundle: Bundle) -> Subject:
+def half(half_bundle: Bundle) -> DeviceVariant:
     return load(half_bundle, "fp16", Place("cpu"))
 
 
@@ -58,7 +54,7 @@ def test_a_bare_host_checks_and_measures_everything(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("gpu_check: fp32 and fp16 as it should be on cpu\n")
+    assert done.stdout.endswith("gpu: fp32 and fp16 passed on cpu\n")
     document = json.loads(report.read_text())
     assert list(document["variants"]) == ["fp32", "fp16"]
     for variant in document["variants"].values():
@@ -66,13 +62,6 @@ def test_a_bare_host_checks_and_measures_everything(
         assert all(time["one_graph_ms"] > 0 for time in variant["times"])
         assert [size["rows"] for size in variant["batch_sizes"]][-1] == 256
         assert len(variant["throughput"]) == 3
-
-
-def test_checks_alone_measure_nothing(
-    half_bundle: Bundle, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(half_bundle.folder), "--device", "cpu", "--seconds", "0", "--rows", "8"]) == 0
-    assert "rows/s" not in capsys.readouterr().out
 
 
 def test_what_was_found_is_kept_when_a_variant_fails(
@@ -93,12 +82,13 @@ def test_what_was_found_is_kept_when_a_variant_fails(
     arguments = [str(half_bundle.folder), "--device", "cpu", "--seconds", "0", "--rows", "8"]
     assert main([*arguments, "--json", str(report)]) == 1
     said = "fp16: RuntimeError: A cuDNN handle is required"
-    assert capsys.readouterr().out.endswith(f"gpu_check: FAILED: {said}\n")
+    assert capsys.readouterr().out.endswith(f"gpu: FAILED: {said}\n")
     document = json.loads(report.read_text())
     assert document["problems"] == [said]
-    assert len(document["variants"]["fp32"]["findings"]) == 2
-    assert list(document["variants"]["fp16"]) == ["operators", "findings"]
-    assert not document["variants"]["fp16"]["findings"]
+    whole, failed = document["variants"]["fp32"], document["variants"]["fp16"]
+    assert list(whole) == list(failed) == ["operators", "findings"], "no seconds, no times"
+    assert len(whole["findings"]) == 2
+    assert not failed["findings"]
 
 
 def test_what_was_measured_is_kept_when_the_next_measurement_fails(
@@ -122,7 +112,7 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_runs(
     report = str(tmp_path / "file" / "report.json")
     assert main([str(half_bundle.folder), "--device", "cpu", "--json", report]) == 1
     assert "==" not in (said := capsys.readouterr().out)
-    assert said.startswith("gpu_check: FAILED: ")
+    assert said.startswith("gpu: FAILED: ")
     assert report in said or str(tmp_path / "file") in said
 
 
@@ -131,19 +121,12 @@ def test_without_a_gpu_it_fails_and_says_why(
     half_bundle: Bundle, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(half_bundle.folder)]) == 1
-    assert capsys.readouterr().out.startswith("gpu_check: FAILED: CUDA cannot be used here: ")
+    assert capsys.readouterr().out.startswith("gpu: FAILED: CUDA cannot be used here: ")
 
 
-def test_a_weight_that_is_wrong_is_found(half_bundle: Bundle, tmp_path: Path) -> None:
-    folder = copytree(half_bundle.folder, tmp_path / "damaged")
-    _damage(folder / "segments/fp16/02.onnx")
-    damaged = _rehash(folder)
-    finding = check_parity(load(load_bundle(damaged), "fp16", Place("cpu")), reference(half_bundle))
-    assert finding.max_error > finding.tolerance
-    assert not finding.passed
-
-
-def test_company_that_matters_is_found(half: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_depend_on_the_batch_are_found(
+    half: DeviceVariant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = type(half.chain).start
 
     def leaky(*arguments: object) -> Step:
@@ -157,26 +140,16 @@ def test_company_that_matters_is_found(half: Subject, monkeypatch: pytest.Monkey
     assert not finding.passed
 
 
-def test_nan_is_no_parity(half: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrong", [np.nan, 0.2])
+def test_other_logits_are_no_parity(
+    half: DeviceVariant, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
     start = type(half.chain).start
 
     def broken(*arguments: object) -> Step:
         step = start(*arguments)  # type: ignore[arg-type]
-        return step._replace(logits=step.logits * np.nan)
+        return step._replace(logits=step.logits + np.float32(wrong))
 
+    assert check_parity(half, reference(half.bundle)).passed
     monkeypatch.setattr(type(half.chain), "start", broken)
     assert not check_parity(half, reference(half.bundle)).passed
-
-
-def _damage(path: Path) -> None:
-    model = onnx.load(path)
-    bias = next(t for t in model.graph.initializer if t.name.endswith("biases.half"))
-    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + np.float16(3), bias.name))
-    onnx.save(model, path)
-
-
-def _rehash(folder: Path) -> Path:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"] = hashes(folder)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder

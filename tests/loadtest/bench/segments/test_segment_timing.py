@@ -1,15 +1,15 @@
 """Times of the exits belong to the exits, in whatever order they were taken."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from loadtest.bench.inputs import Shape
-from loadtest.bench.one_graph_session import OneGraph
-from loadtest.bench.segments import segment_timing as race
-from loadtest.bench.segments.segment_timing import Contenders, Rounds
+from loadtest.bench.segments import segment_timing
+from loadtest.bench.segments.segment_timing import Rounds, time_segments
 
 
 class CountingChain:
@@ -35,51 +35,52 @@ class CountingChain:
         return self
 
 
-class CountingGraph(OneGraph):
+class CountingGraph:
     """A whole model that takes two seconds of a chain's clock."""
 
     def __init__(self, chain: CountingChain) -> None:
         self._chain = chain
 
-    def run(self, _feeds: Any) -> Any:
+    def run(self, _inputs: Any) -> Any:
         self._chain.now += 2
 
 
-def test_exits_are_timed_in_random_order_and_keep_their_places(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(race, "_settle", lambda: None)
-    monkeypatch.setattr(race, "_WARM_UP_S", 0)
-    chain: Any = CountingChain()
-    graph: Any = CountingGraph(chain)
-    contenders = Contenders([graph], [graph], chain, None, lambda: chain.now)
-    finding = race.race(contenders, Shape(2, 3), vocabulary=9, budget_s=0)
-    assert finding.exit_shares == (0.25, 0.5, 0.75, 1)
-    assert finding.ratio == 2
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_timing, "_settle", lambda: None)
+    monkeypatch.setattr(segment_timing, "_WARM_UP_S", 0)
+
+
+def loaded(chain: CountingChain, num_graphs: int) -> Any:
+    graphs = [CountingGraph(chain) for _ in range(num_graphs)]
+    return SimpleNamespace(chain=chain, one_graphs=graphs, clock=lambda: chain.now, vocabulary=9)
+
+
+def test_exits_are_timed_in_random_order_and_keep_their_places() -> None:
+    chain = CountingChain()
+    timing = time_segments(loaded(chain, 1), Shape(2, 3), budget_s=0)
+    assert timing.exit_shares == (0.25, 0.5, 0.75, 1)
+    assert timing.ratio == 2
+    assert timing.segments_ms == timing.each_segment_ms == 4000
     assert any(earlier > later for earlier, later in pairwise(chain.left))
     assert set(chain.left) == {0, 1, 2, 3}
 
 
 def test_contenders_take_turns_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "_settle", lambda: None)
-    monkeypatch.setattr(race, "_WARM_UP_S", 0)
-    chain: Any = CountingChain()
-    graphs: Any = [CountingGraph(chain) for _ in range(3)]
     turns = list[Any]()
 
-    def noting(timer: Any) -> race.Turn:
+    def noting(timer: Any) -> segment_timing.Turn:
         turns.append(timer)
         return np.ones((3, 4))
 
-    monkeypatch.setattr(race, "_turn", noting)
-    contenders = Contenders(graphs, graphs[:1], chain, None, lambda: 0)
+    monkeypatch.setattr(segment_timing, "_turn", noting)
     rounds = Rounds(("segments", "one_graph"), rest_every=3, fewest=7)
-    finding = race.race(contenders, Shape(1, 3), 9, 0, rounds)
+    timing = time_segments(loaded(CountingChain(), 3), Shape(1, 3), 0, rounds)
     goals = [timer for timer in set(turns) if turns.count(timer) == 7]
     assert len(goals) == 4, "segments, three settings of the one graph"
-    assert finding.turns == 7
+    assert timing.turns == 7
     rest = {timer: turns.count(timer) for timer in set(turns) if timer not in goals}
-    assert list(rest.values()) == [3] * 4, "leaving, asked, by the host, every head: every third"
+    assert list(rest.values()) == [3] * 2, "leaving, one call a segment: every third"
     in_order = [timer for timer in turns if timer in goals]
     orders = {tuple(map(id, in_order[at : at + 4])) for at in range(0, len(in_order), 4)}
     assert len(orders) > 1
@@ -89,17 +90,15 @@ def test_contenders_take_turns_in_random_order(monkeypatch: pytest.MonkeyPatch) 
 def test_a_slow_minute_slows_both() -> None:
     """Medians over all turns, divided, would be 0.2."""
 
-    def turns(*seconds: float) -> list[race.Turn]:
+    def turns(*seconds: float) -> list[segment_timing.Turn]:
         return [np.array([[0.5 * second, second]] * 3) for second in seconds]
 
     slow, quick, leaving = turns(2, 20, 20, 2, 2), turns(1, 10, 10, 10, 1), turns(*[70] * 5)
-    settings = {name: [quick] for name in ("asked", "by_host", "every_head")}
-    finding = race._finding(
+    graphs = [turns(*[30] * 5), quick]
+    timing = segment_timing._summary(
         Shape(1, 8),
-        settings
-        | {"segments": [slow], "leaving": [leaving], "one_graph": [turns(*[30] * 5), quick]},
+        {"segments": [slow], "leaving": [leaving], "each_segment": [slow], "one_graph": graphs},
     )
-    assert finding.ratio == 2
-    assert finding.price_of_cutting == 1
-    assert (finding.segments_ms, finding.one_graph_ms) == (2000, 10_000)
-    assert finding.exit_shares == (0.5, 1)
+    assert timing.ratio == 2
+    assert (timing.segments_ms, timing.one_graph_ms) == (2000, 10_000)
+    assert timing.exit_shares == (0.5, 1)

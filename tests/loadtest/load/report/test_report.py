@@ -1,41 +1,30 @@
 import json
 from pathlib import Path
 
-from loadtest.load.figures import Figures, Ramped, Spent, latencies
+from loadtest.load.figures import Figures, RampResult, RunCost
+from loadtest.load.markdown import table
 from loadtest.load.report import write_report
-from loadtest.load.report.page import shown, table
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
-from tests.loadtest.load.test_samples import asked, failed
+from tests.loadtest.load.test_samples import answered, failed
 
 PNG = b"\x89PNG"
 FACTS = {"date": "today", "command": "python -m loadtest.load"}
 STEPS = (Step(1, None, 50.0, 5.0, 9.0, 0.0), Step(2, None, 90.0, 6.0, 20.0, 0.0))
 
 
-def run(*, failing: bool = False, ramped: Ramped | None = None) -> Figures:
+def run(*, failing: bool = False, ramp: RampResult | None = None) -> Figures:
     samples = Samples(labels=("negative", "positive"))
     for number in range(200):
-        samples.add("default policy", number / 50, 5.0 + number % 7, asked(1 + number % 6, "1"))
+        samples.add("default policy", number / 50, 5.0 + number % 7, answered(1 + number % 6, "1"))
     if failing:
         samples.add("batch", 3.0, 1.0, failed())
-    kinds, total = latencies(samples, 4.0)
-    return Figures(
-        kinds,
-        total,
-        seconds=4.0,
-        errors=dict(samples.errors),
-        seen=samples.seen,
-        counted=samples.seen,
-        samples=samples,
-        users=[(0.0, 4)],
-        spent=Spent(server_cpu_s=3.0, server_memory_mb=150.0, generator_cpu_s=0.5),
-        ramped=ramped,
-    )
+    cost = RunCost(server_cpu_s=3.0, server_memory_mb=150.0, generator_cpu_s=0.5)
+    return Figures(samples, 4.0, users=[(0.0, 4)], cost=cost, ramp=ramp)
 
 
 def test_folder_has_words_numbers_and_pictures(tmp_path: Path) -> None:
-    path = write_report(run(), FACTS, tmp_path / "report")
+    path, summary = write_report(run(), FACTS, tmp_path / "report")
     words = path.read_text()
     found = json.loads((path.parent / "report.json").read_text())
     assert found["total"]["requests"] == 200
@@ -46,43 +35,30 @@ def test_folder_has_words_numbers_and_pictures(tmp_path: Path) -> None:
         assert f"({name})" in words
         assert (path.parent / name).read_bytes().startswith(PNG)
     assert "errors.png" not in words
+    assert summary in words
 
 
-def test_failures_are_listed_and_drawn(tmp_path: Path) -> None:
-    path = write_report(run(failing=True), FACTS, tmp_path)
-    assert "| 1 | batch: 503 busy |" in path.read_text()
-    assert (tmp_path / "errors.png").read_bytes().startswith(PNG)
-
-
-def test_ramp_has_its_steps_with_the_knee_marked(tmp_path: Path) -> None:
-    ramped = Ramped(STEPS, STEPS[1], "throughput no longer rises")
-    path = write_report(run(ramped=ramped), FACTS, tmp_path)
-    assert "| 2 | - | 90.0 | 6 | 20 | 0.0% | knee |" in path.read_text()
-    assert (tmp_path / "ramp.png").read_bytes().startswith(PNG)
+def test_failures_and_a_ramp_are_listed_and_drawn(tmp_path: Path) -> None:
+    ramp = RampResult(STEPS, STEPS[1], "throughput no longer rises")
+    path, summary = write_report(run(failing=True, ramp=ramp), FACTS, tmp_path)
+    for line in ("| 1 | batch: 503 busy |", "| 2 | - | 90.0 | 6.00 | 20.0 | 0.0 % | knee |"):
+        assert line in summary
+    for name in ("errors.png", "ramp.png"):
+        assert f"({name})" in path.read_text()
+        assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
 def test_run_without_an_answer_has_a_report_too(tmp_path: Path) -> None:
     samples = Samples()
     samples.add("batch", 0.0, 1.0, failed())
-    kinds, total = latencies(samples, 1.0)
-    figures = Figures(kinds, total, seconds=1.0, samples=samples)
-    path = write_report(figures, FACTS, tmp_path)
+    path, _ = write_report(Figures(samples, 1.0), FACTS, tmp_path)
     found = json.loads((path.parent / "report.json").read_text())
     assert found["exits"]["mean_layer"] is None
     assert found["client"]["due_to_answer"]["p99"] is None
 
 
-def test_bars_in_words_do_not_break_a_table() -> None:
-    assert table(("what", "times"), [["a|b\nc", 3]]) == (
-        "| what | times |\n| --- | ---: |\n| a\\|b c | 3 |"
-    )
-
-
-def test_numbers_are_short() -> None:
-    assert [shown(x) for x in (None, 0.1234, 12.34, 1234.5, 7)] == [
-        "-",
-        "0.12",
-        "12.3",
-        "1234",
-        "7",
-    ]
+def test_table_has_short_numbers_and_no_bars_in_words() -> None:
+    rows = [["a|b\nc", number] for number in (None, 0.1234, 12.34, 1234.5, 7)]
+    head, marks, *lines = table(("what", "times"), rows).split("\n")
+    assert (head, marks) == ("| what | times |", "| --- | ---: |")
+    assert lines == [f"| a\\|b c | {number} |" for number in ("-", "0.12", "12.3", "1234", "7")]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from loadtest.bench.engine.free_segments import FreeSegments
-from loadtest.bench.engine_driver import driving
+from loadtest.bench.engine_driver import driving, row_of, rows_of
 from loadtest.bench.errors import BenchFailed
-from loadtest.bench.rows import random_texts, rows_of
+from loadtest.bench.inputs import random_texts
 from serve.engine.core import ModelShape
 from serve.engine.row import Row
 from serve.engine.runner import Hidden, Ids, Step
@@ -56,7 +56,7 @@ def test_error_of_a_row_ends_the_bench() -> None:
 
 
 def test_row_that_leaves_elsewhere_ends_the_bench() -> None:
-    early = Row(*random_texts([5, 5], 10), NeverRule(max_layer=2))
+    early = row_of(random_texts([5], 10)[0], NeverRule(max_layer=2))
     with (
         pytest.raises(BenchFailed, match="left at layer 2 instead of 3"),
         driving(FreeSegments(3, 8), SHAPE) as driver,

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from loadtest.simulator.arrivals import Bursts
-from loadtest.simulator.contenders import COMPLETION, CONTENDERS, ENGINE, WHOLE, Scene
 from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record, figures
+from loadtest.simulator.scenario import COMPLETION, CONTENDERS, WHOLE, Scenario
 from loadtest.simulator.workload import Traffic
 from serve.engine.cost_model import SegmentCost
 from serve.engine.scheduler import BatchLimits
@@ -37,14 +37,14 @@ def test_a_lone_request_takes_the_sum_of_its_segments(
     assert record.busy_s == pytest.approx(segments * 120 * TICK_S)
 
 
-@pytest.mark.parametrize("contender", [COMPLETION, WHOLE, ENGINE])
+@contenders
 def test_saturated_throughput_is_a_full_batch_over_its_time(
     contender: str, device: Device, make_traffic: Make
 ) -> None:
-    scene = Scene(device, LIMITS, num_requests=800, seed=1, bound_times=5)
+    scenario = Scenario(device, LIMITS, num_requests=800, seed=1, bound_times=5)
     traffic = make_traffic(exits="never", lengths="20")
-    # All lengths equal and nobody leaves: full batches of 8 rows through 4 segments, no joining.
-    assert scene.capacity(contender, traffic) == pytest.approx(8 / (4 * (100 + 8 * 20)) / TICK_S)
+    # All lengths equal and no row leaves: full batches of 8 rows through 4 segments, no joining.
+    assert scenario.capacity(contender, traffic) == pytest.approx(8 / (4 * (100 + 8 * 20)) / TICK_S)
 
 
 def test_batches_shrink_as_rows_leave(device: Device, make_traffic: Make) -> None:
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_figures(
 ) -> None:
     traffic = make_traffic()
     first, again, other = (
-        Scene(device, LIMITS, 300, seed, 5).simulate(contender, traffic, 0.02 / TICK_S)
+        Scenario(device, LIMITS, 300, seed, 5).simulate(contender, traffic, 0.02 / TICK_S)
         for seed in (1, 1, 2)
     )
     assert first == again
@@ -119,19 +119,16 @@ def test_urgent_requests_wait_less(device: Device, make_traffic: Make) -> None:
 def test_the_highest_rate_within_the_bound_keeps_it_and_little_more_breaks_it(
     device: Device, make_traffic: Make
 ) -> None:
-    scene = Scene(device, LIMITS, num_requests=1000, seed=1, bound_times=5)
+    scenario = Scenario(device, LIMITS, num_requests=1000, seed=1, bound_times=5)
     traffic = make_traffic()
-    capacity = scene.capacity(COMPLETION, traffic)
-    rate = scene.sustainable(COMPLETION, traffic, capacity)
-    bound_ms = scene.bound_s(traffic.draw(1, 1000, 1)) * 1000
+    capacity = scenario.capacity(COMPLETION, traffic)
+    rate = scenario.sustainable(COMPLETION, traffic, capacity)
+    bound_ms = scenario.bound_s(traffic.draw(1, 1000, 1)) * 1000
     assert 0.1 * capacity < rate < capacity
-    assert scene.simulate(COMPLETION, traffic, rate).p99_ms <= bound_ms
-    assert scene.simulate(COMPLETION, traffic, rate + 0.011 * capacity).p99_ms > bound_ms
-
-
-def test_a_bound_that_no_rate_keeps_gives_rate_zero(device: Device, make_traffic: Make) -> None:
-    scene = Scene(device, LIMITS, num_requests=200, seed=1, bound_times=0.5)
-    assert scene.sustainable(WHOLE, make_traffic(), 0.02 / TICK_S) == 0
+    assert scenario.simulate(COMPLETION, traffic, rate).p99_ms <= bound_ms
+    assert scenario.simulate(COMPLETION, traffic, rate + 0.011 * capacity).p99_ms > bound_ms
+    hopeless = Scenario(device, LIMITS, num_requests=200, seed=1, bound_times=0.5)
+    assert hopeless.sustainable(WHOLE, traffic, 0.02 / TICK_S) == 0
 
 
 def test_a_lost_or_repeated_request_is_noticed(make_traffic: Make) -> None:

@@ -1,4 +1,4 @@
-"""After which segment each request leaves: pre-drawn, counted from 1 as exit layers are."""
+"""The exit layer of each request, counted from 1."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,17 @@ from numpy.typing import NDArray
 
 from loadtest.simulator.errors import InvalidSimulation
 
-# Of DeeBERT's requests, some are sure early and some never: the rest between thins out.
+# Share of requests that run to the last layer in a DeeBERT-like mix.
 _NEVER_SURE = 0.12
+_GOLDEN = 0.5 * (5**0.5 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ExitMix:
-    """How likely each exit layer is.
+    """How likely each exit layer is."""
 
-    Attributes:
-        name: as it was asked for.
-        weights: one per layer, from layer 1; they need not add up to 1.
-    """
-
-    name: str
-    weights: tuple[float, ...]
+    name: str  # as the command line spells it
+    weights: tuple[float, ...]  # one per layer, from layer 1; they need not add up to 1
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights)
@@ -42,8 +38,20 @@ class ExitMix:
         return float(self.shares @ np.arange(1, len(self.weights) + 1))
 
     def draw(self, num: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return exit layers."""
+        """Return random exit layers."""
         return rng.choice(len(self.weights), num, p=self.shares) + 1
+
+    def assign(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return an exit layer per request, spread evenly over short and long requests.
+
+        Multiples of the golden ratio lie evenly in every stretch of the requests sorted by length.
+        So the mean layer by tokens equals the mean layer by requests, without chance.
+        """
+        ranks = np.empty(len(lengths), np.int64)
+        ranks[np.argsort(lengths, kind="stable")] = np.arange(len(lengths))
+        quantiles = (ranks * _GOLDEN) % 1
+        layers = 1 + np.searchsorted(np.cumsum(self.shares), quantiles, side="right")
+        return np.minimum(layers, len(self.weights))
 
 
 def uniform(first: int, last: int, num_layers: int) -> ExitMix:
@@ -55,7 +63,7 @@ def uniform(first: int, last: int, num_layers: int) -> ExitMix:
 
 
 def deebert_like(mean: float, num_layers: int) -> ExitMix:
-    """Return a mix as DeeBERT's figures show it: many early, fewer and fewer later, some never.
+    """Return a mix like those in DeeBERT's figures: many leave early, a few run to the end.
 
     12 % run to the last layer; the others' weights fall (or rise) geometrically with the layer,
     at the ratio that gives the mean.
@@ -70,9 +78,10 @@ def deebert_like(mean: float, num_layers: int) -> ExitMix:
     low, high = 1e-6, 1e6
     for _ in range(100):
         ratio = (low * high) ** 0.5
-        low, high = (
-            (ratio, high) if _geometric(ratio, num_layers, name).mean < mean else (low, ratio)
-        )
+        if _geometric(ratio, num_layers, name).mean < mean:
+            low = ratio
+        else:
+            high = ratio
     return _geometric(high, num_layers, name)
 
 
