@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,9 @@ def test_all_contenders_take_part(bundle: Bundle, tmp_path: Path) -> None:
         "Offramp, int8, fast",
         "Offramp, int8, balanced, on Ray Serve",
     ]
-
-
-def test_without_checkpoint_or_ray_they_are_left_out(bundle: Bundle, tmp_path: Path) -> None:
-    names = [c.name for c in contenders(ServedModel(bundle, None, 1, tmp_path), ray=False)]
-    assert not any("pipeline" in name or "Ray" in name for name in names)
+    (tmp_path / "others").mkdir()
+    served = replace(served, checkpoint=None, folder=tmp_path / "others")
+    assert [contender.name for contender in contenders(served, ray=False)] == names[1:-1]
 
 
 def test_all_of_them_are_the_same_model(bundle: Bundle, tmp_path: Path) -> None:

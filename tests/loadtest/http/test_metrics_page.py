@@ -29,8 +29,10 @@ offramp_request_duration_seconds_sum{replica="a"} 2.5
 GROWN = MetricsPage.of(AFTER).since(MetricsPage.of(BEFORE))
 
 
-def test_replicas_are_added_up() -> None:
+def test_growth_is_that_of_all_replicas() -> None:
     assert MetricsPage.of(BEFORE).total("offramp_requests_total") == 15
+    assert GROWN.by("offramp_requests_total", "code") == {"200": 21, "429": 2}
+    assert GROWN.total("offramp_requests_total", code="200") == 21
 
 
 def test_exits_of_all_replicas_add_up() -> None:
@@ -54,18 +56,11 @@ def test_every_text_of_a_reply_counts() -> None:
     assert counts == {Exit("tiny", 1, "confident"): 1, Exit("tiny", 3, "confident"): 2}
 
 
-def test_difference_is_what_happened_meanwhile() -> None:
-    assert GROWN.by("offramp_requests_total", "code") == {"200": 21, "429": 2}
-    assert GROWN.total("offramp_requests_total", code="200") == 21
-
-
 def test_histogram_gives_mean_and_quantiles_within_buckets() -> None:
     spread = GROWN.spread("offramp_request_duration_seconds")
     assert (spread.count, spread.mean) == (10, 0.2)
     assert spread.p50 == 0.1
     assert math.isclose(spread.p99, 0.198)
-
-
-def test_what_was_not_measured_is_no_number() -> None:
-    assert math.isnan(GROWN.spread("offramp_batch_rows").mean)
-    assert math.isnan(GROWN.spread("offramp_batch_rows").p99)
+    unknown = GROWN.spread("offramp_batch_rows")
+    assert math.isnan(unknown.mean)
+    assert math.isnan(unknown.p99)
