@@ -88,9 +88,9 @@ soak: $(INSTALLED) ## thousands of random schedules through the engine's core
 	$(BIN)/pytest tests/serve/engine/test_schedules.py --hypothesis-profile soak $(ARGS)
 
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
-	@$(BIN)/python -m loadtest.run $(BUNDLE) $(ARGS)
+	@$(BIN)/python -m loadtest.load $(BUNDLE) $(ARGS)
 
-compare: $(MANIFEST) ## Offramp beside what people use instead (ten minutes, idle cores)
+compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
 	@$(BIN)/python -m loadtest.compare $(BUNDLE) --model $(MODEL_FOLDER) \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED)) $(ARGS)
 

@@ -1,25 +1,25 @@
 """What clients see while parts of a Ray Serve deployment die or change.
 
-Locust asks two replicas on this machine, in an open loop, while policies change, a replica or the
-controller is killed, and at last the server is told to end; then two behind Ray Serve's proxy, as
-on a cluster, while a new configuration or new code is deployed and the proxy is killed. Every
-failed request is reported, with and without a second try.
+Locust loads two replicas on this machine in an open loop. Meanwhile policies change, a replica or
+the controller is killed, and at last the server gets SIGTERM. Then it loads two replicas behind
+Ray Serve's proxy, as on a cluster, while a new configuration or new code is deployed and the proxy
+is killed. Every failed request is reported, with and without a second try.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from loadtest.chaos.configs import write_config
-from loadtest.chaos.explaining import Event
-from loadtest.chaos.family import Family, NotSeen
+from loadtest.chaos.explanations import Event
 from loadtest.chaos.findings import findings_text, judge
+from loadtest.chaos.scenario import Scenario
 from loadtest.chaos.scenarios import (
-    Scenario,
     change_thresholds,
     change_user_config,
     deploy_new_code,
@@ -28,47 +28,40 @@ from loadtest.chaos.scenarios import (
     kill_replica,
     terminate,
 )
-from loadtest.chaos.scene import Pace, Scene
-from loadtest.client import ApiError
-from loadtest.interruption import interrupt_on_signals
-from loadtest.server import HOST, ServerFailed, ServerProcess, free_port, serve_bundle
-from loadtest.telling import complain, started
-from loadtest.traffic import TrafficFailed
+from loadtest.chaos.server_processes import NotSeen, ServerProcesses
+from loadtest.http.client import ApiError
+from loadtest.http.console import print_error, print_text, run_command, started
+from loadtest.http.server_process import (
+    HOST,
+    ServerFailed,
+    ServerProcess,
+    free_port,
+    serve_bundle,
+)
+from loadtest.load.load_process import LoadFailed
 
-SERVED: dict[Event, Scenario] = {
+Play = Callable[[Scenario], None]
+
+SERVED: dict[Event, Play] = {
     "thresholds": change_thresholds,
     "replica killed": kill_replica,
     "controller killed": kill_controller,
     "SIGTERM": terminate,  # the last one
 }
 # Ray Serve notices a dead proxy after three health checks, ten seconds apart.
-SLOW_S: dict[Event, float] = {"proxy killed": 20.0}
-DEPLOYED: dict[Event, Callable[[Scene, Path, Path], None]] = {
-    "user_config": change_user_config,
-    "new code": deploy_new_code,
-    # `offramp serve` has none.
-    "proxy killed": lambda scene, config, bundle: kill_proxy(scene),
-}
+EXTRA_S: dict[Event, float] = {"proxy killed": 20.0}
+
+
+class LeftBehind(Exception):
+    """Processes of a server outlived it; they were killed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the scenarios; 0 only if nothing failed without an explanation."""
-    options = _options(arguments)
-    console = Console()
-    interrupt_on_signals()
-    scenes: list[Scene] = []
-    try:
-        _run_all(options, console, scenes)
-    except (ServerFailed, LeftBehind) as error:
-        complain(console, f"the chaos test failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted")
-        return 130
-    text = findings_text(scenes)
-    (options.out / "chaos.md").write_text(text)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-    return 1 if any(judge(scene) for scene in scenes) else 0
+    """Run the scenarios; 0 only if every failure has an explanation."""
+    options, console = _options(arguments), Console()
+    return run_command(
+        "chaos test", console, partial(_run_all, options, console), (ServerFailed, LeftBehind)
+    )
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -81,80 +74,75 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-class LeftBehind(Exception):
-    """Processes of a server outlived it; they were ended."""
-
-
-def _run_all(options: argparse.Namespace, console: Console, scenes: list[Scene]) -> None:
+def _run_all(options: argparse.Namespace, console: Console) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
-    served = {event: play for event, play in SERVED.items() if options.only in event}
-    if served:
-        server = serve_bundle(options.bundle, "--replicas", "2")
-        with _family(server, console) as family:
-            _play_all(served, options, (server, family, console), scenes)
-    config = options.out / "serve.json"
-    deployed = {
-        event: _deploying(play, config, options.bundle)
-        for event, play in DEPLOYED.items()
-        if options.only in event
+    config, bundle = options.out / "serve.json", options.bundle
+    deployed: dict[Event, Play] = {
+        "user_config": lambda scenario: change_user_config(scenario, config, bundle),
+        "new code": lambda scenario: deploy_new_code(scenario, config, bundle),
+        "proxy killed": kill_proxy,  # `offramp serve` has no proxy
     }
-    if deployed:
-        write_config(config, options.bundle, {})
-        server = _host(config)
-        with _family(server, console) as family:
-            _play_all(deployed, options, (server, family, console), scenes)
-
-
-def _deploying(play: Callable[[Scene, Path, Path], None], config: Path, bundle: Path) -> Scenario:
-    return lambda scene: play(scene, config, bundle)
+    write_config(config, bundle, {})
+    found = _play_all(SERVED, serve_bundle(bundle, "--replicas", "2"), options, console)
+    found += _play_all(deployed, _host(config), options, console)
+    text = findings_text(found)
+    (options.out / "chaos.md").write_text(text)
+    print_text(console, text)
+    return 1 if any(judge(scenario) for scenario in found) else 0
 
 
 def _play_all(
-    scenarios: dict[Event, Scenario],
+    plays: Mapping[Event, Play],
+    server: ServerProcess,
     options: argparse.Namespace,
-    stage: tuple[ServerProcess, Family, Console],
-    scenes: list[Scene],
-) -> None:
-    server, family, console = stage
-    pace = Pace(options.rate, options.seconds)
-    for event, play in scenarios.items():
-        slow = pace._replace(seconds=pace.seconds + SLOW_S.get(event, 0.0))
-        scene = Scene(event, server.url, family, slow, options.out)
-        scenes.append(scene)
-        try:
-            play(scene)
-        except (ApiError, NotSeen, TrafficFailed) as error:
-            scene.problems.append(str(error))
-        _tell(scene, console)
+    console: Console,
+) -> list[Scenario]:
+    """Play the chosen scenarios on one server."""
+    found: list[Scenario] = []
+    chosen = {event: play for event, play in plays.items() if options.only in event}
+    if not chosen:
+        return found
+    with _processes_of(server, console) as processes:
+        for event, play in chosen.items():
+            seconds = options.seconds + EXTRA_S.get(event, 0.0)
+            load = options.rate, seconds, options.out
+            scenario = Scenario(event, server.url, processes, *load)
+            found.append(scenario)
+            try:
+                play(scenario)
+            except (ApiError, NotSeen, LoadFailed) as error:
+                scenario.problems.append(str(error))
+            _print(scenario, console)
+    return found
 
 
-def _tell(scene: Scene, console: Console) -> None:
-    found: Sequence[str] = scene.notes
-    if scene.report:
-        failed = scene.report["first_tries_failed"], scene.report["total"]["failures"]
-        found = [f"{failed[0]} failed, {failed[1]} for good", *found]
-    console.print(f"{scene.event}: {'; '.join(found)}", highlight=False)
-    for problem in judge(scene):
-        complain(console, f"  {problem}")
+def _print(scenario: Scenario, console: Console) -> None:
+    notes = scenario.notes
+    if scenario.report:
+        failed = scenario.report["first_tries_failed"], scenario.report["total"]["failures"]
+        notes = [f"{failed[0]} failed, {failed[1]} for good", *notes]
+    print_text(console, f"{scenario.event}: {'; '.join(notes)}")
+    for problem in judge(scenario):
+        print_error(console, f"  {problem}")
 
 
 @contextmanager
-def _family(server: ServerProcess, console: Console) -> Iterator[Family]:
-    """Run a server for a block and see that none of its processes outlives it.
+def _processes_of(server: ServerProcess, console: Console) -> Iterator[ServerProcesses]:
+    """Run a server for a block and check that none of its processes outlives it.
 
     Raises:
         LeftBehind: one did.
     """
-    family = None
+    processes = None
     try:
         with started(server, console):
             assert server.pid is not None
-            family = Family(server.pid)
-            family.look()
-            yield family
-            family.look()
+            processes = ServerProcesses(server.pid)
+            processes.look()
+            yield processes
+            processes.look()
     finally:
-        left = family.left() if family else []
+        left = processes.left() if processes else []
         for process in left:
             process.kill()
     if left:

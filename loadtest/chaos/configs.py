@@ -1,9 +1,9 @@
-"""Serve configs for the host: the same application, changed in the two ways there are."""
+"""Serve configs for `loadtest.chaos.host`."""
 
 import json
 from pathlib import Path
 
-from loadtest.client import Json
+from loadtest.http.client import Json
 from serve.cluster.options import APP_NAME
 
 NUM_REPLICAS = 2
@@ -14,10 +14,10 @@ def write_config(path: Path, bundle: Path, policies: Json, max_inputs: int = 256
     """Write a config.
 
     Args:
-        path: where to.
-        bundle: what to serve.
-        policies: the deployment's `user_config`, by model: a change is applied in place.
-        max_inputs: an argument of the app: a change replaces every replica, as new code does.
+        path: of the file.
+        bundle: to serve.
+        policies: the deployment's `user_config`, by model; Ray Serve applies a change in place.
+        max_inputs: an argument of the app; a change replaces every replica, as new code does.
     """
     deployment = {
         "name": "Classifiers",

@@ -1,67 +1,70 @@
-"""Every failed request of a scenario, explained, and the table of all scenarios."""
+"""Explain every failed request of a scenario, and write the table of all scenarios."""
 
 from collections.abc import Iterator, Sequence
 
-from loadtest.chaos.explaining import why
-from loadtest.chaos.scene import Scene
-from loadtest.run_report.page import table
+from loadtest.chaos.explanations import why
+from loadtest.chaos.scenario import Scenario
+from loadtest.load.markdown import table
 
 _MOST_UNEXPLAINED = 5
 
 
-def judge(scene: Scene) -> list[str]:
-    """Return what is wrong: what the scenario noted, and failures that nothing explains."""
-    unexplained = [m for m in _messages(scene) if why(scene.event, m) is None]
+def judge(scenario: Scenario) -> list[str]:
+    """Return the scenario's problems and the failures without an explanation."""
+    unexplained = [m for m in _messages(scenario) if why(scenario.event, m) is None]
     listed = [f"unexplained failure: {message}" for message in unexplained[:_MOST_UNEXPLAINED]]
-    return [*scene.problems, *listed]
+    return [*scenario.problems, *listed]
 
 
-def findings_text(scenes: Sequence[Scene]) -> str:
-    """Return the table, and below it the reasons."""
+def findings_text(scenarios: Sequence[Scenario]) -> str:
+    """Return the table, and below it the failures with their explanations."""
     head = (
-        "what happens",
+        "event",
         "requests",
         "failed",
-        "failed, asked twice",
+        "failed twice",
         "p50 ms",
         "p99 ms",
         "longest silence, s",
         "seen",
     )
-    parts = [table(head, [_cells(scene) for scene in scenes])]
-    parts += [_section(scene) for scene in scenes if scene.report.get("first_tries_failed")]
-    wrong = [f"* {scene.event}: {problem}" for scene in scenes for problem in judge(scene)]
-    if wrong:
-        parts.append("## What is wrong\n\n" + "\n".join(wrong))
+    parts = [table(head, [_cells(scenario) for scenario in scenarios])]
+    parts += [_failures(s) for s in scenarios if s.report.get("first_tries_failed")]
+    problems = [f"* {s.event}: {problem}" for s in scenarios for problem in judge(s)]
+    if problems:
+        parts.append("## Problems\n\n" + "\n".join(problems))
     return "\n\n".join(parts) + "\n"
 
 
-def _cells(scene: Scene) -> list[object]:
-    report = scene.report
+def _cells(scenario: Scenario) -> list[object]:
+    report = scenario.report
     if not report:
-        return [scene.event, *[None] * 6, "not finished"]
+        return [scenario.event, *[None] * 6, "not finished"]
     total = report["total"]
     return [
-        scene.event,
+        scenario.event,
         total["requests"],
         report["first_tries_failed"],
         total["failures"],
         total["p50_ms"],
         total["p99_ms"],
         report["longest_gap_s"],
-        "; ".join(scene.notes),
+        "; ".join(scenario.notes),
     ]
 
 
-def _section(scene: Scene) -> str:
+def _failures(scenario: Scenario) -> str:
     rows = []
-    for title, errors in (("first", scene.report["retried"]), ("last", scene.report["errors"])):
+    for title, errors in (
+        ("first", scenario.report["retried"]),
+        ("last", scenario.report["errors"]),
+    ):
         for message, times in sorted(errors.items(), key=lambda item: -item[1]):
-            reason = why(scene.event, message) or "**unexplained**"
+            reason = why(scenario.event, message) or "**unexplained**"
             rows.append([times, title, message, reason])
-    return f"## Failures: {scene.event}\n\n" + table(("times", "try", "what", "why"), rows)
+    return f"## Failures: {scenario.event}\n\n" + table(("times", "try", "what", "why"), rows)
 
 
-def _messages(scene: Scene) -> Iterator[str]:
-    yield from scene.report.get("retried", ())
-    yield from scene.report.get("errors", ())
+def _messages(scenario: Scenario) -> Iterator[str]:
+    yield from scenario.report.get("retried", ())
+    yield from scenario.report.get("errors", ())

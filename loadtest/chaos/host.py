@@ -1,7 +1,7 @@
-"""Offramp on a Ray cluster of its own, deployed from a Serve config file, as operators do it.
+"""Offramp on a Ray cluster of its own, deployed from a Serve config file.
 
-`python -m loadtest.chaos.host CONFIG --port N`: the file is deployed at the start and again at
-every SIGHUP; SIGTERM ends everything. What the REST API's PUT does, without a dashboard.
+`python -m loadtest.chaos.host CONFIG --port N` deploys the file at the start and again at every
+SIGHUP, as a PUT to Ray's REST API does. SIGTERM ends everything.
 """
 
 import argparse
@@ -20,8 +20,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtest.chaos.host")
     parser.add_argument("config", type=Path)
     parser.add_argument("--port", type=int, required=True)
-    wanted = parser.parse_args()
-    Host(wanted.config).run(wanted.port)
+    options = parser.parse_args()
+    Host(options.config).run(options.port)
 
 
 class Host:
@@ -40,7 +40,7 @@ class Host:
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        # Not before: Ray's core would hear of SIGTERM first.
+        # Installed after Ray has started, because Ray's core would handle SIGTERM first.
         signal.signal(signal.SIGHUP, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
         ray_serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
@@ -58,13 +58,13 @@ class Host:
         self._wake.set()
 
     def _deploy(self) -> None:
-        # Private, but what the REST API calls; the CLI needs the dashboard.
+        # Private, but the REST API calls it too; the CLI needs the dashboard.
         from ray.serve.context import _get_global_client
         from ray.serve.schema import ServeDeploySchema
 
         schema = ServeDeploySchema.model_validate(json.loads(self._config.read_text()))
         client = _get_global_client()
-        assert client is not None  # it raises where Serve does not run
+        assert client is not None  # it raises if Serve does not run
         client.deploy_apps(schema)
 
 

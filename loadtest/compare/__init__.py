@@ -1,1 +1,1 @@
-"""Offramp beside what people use instead, on one machine: `python -m loadtest.compare BUNDLE`."""
+"""Offramp beside other servers: `python -m loadtest.compare BUNDLE`."""

@@ -1,37 +1,25 @@
-"""Dynamic batching as a good server without early exit does it.
+"""Dynamic batching in a server without early exit.
 
-While the model works, requests gather; the next batch is the oldest of them with those nearest to
-it in length. Only when the model was idle does the first request wait, and briefly.
+Requests gather while the model works. `loadtest.bench.whole_model` chooses the next batch. Only
+when the model was idle does the first request wait, for one millisecond.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loadtest.bench.whole_model import next_batch
+from serve.engine.scheduler import BatchLimits
+
 WINDOW_S = 0.001
-MOST_ROWS = 32
-# Longest over shortest text of a batch; bounds padding.
-MOST_STRETCH = 1.5
+LIMITS = BatchLimits(max_rows=32, max_tokens=32 * 512)
 
 Ids: TypeAlias = list[int]
 RunBatch: TypeAlias = Callable[[list[Ids]], NDArray[np.float32]]
-
-
-def choose(lengths: Sequence[int]) -> list[int]:
-    """Return the places of the next batch among the waiting: the first, and its like."""
-    order = sorted(range(len(lengths)), key=lambda place: abs(lengths[place] - lengths[0]))
-    chosen: list[int] = []
-    shortest = longest = lengths[0]
-    for place in order[:MOST_ROWS]:
-        shortest, longest = min(shortest, lengths[place]), max(longest, lengths[place])
-        if longest > MOST_STRETCH * shortest:
-            break
-        chosen.append(place)
-    return chosen
 
 
 class Batcher:
@@ -63,7 +51,8 @@ class Batcher:
             await self._one_batch()
 
     async def _one_batch(self) -> None:
-        chosen = set(choose([len(ids) for ids, _ in self._waiting]))
+        lengths = np.array([len(ids) for ids, _ in self._waiting])
+        chosen = set(next_batch(lengths, LIMITS).tolist())
         batch = [item for place, item in enumerate(self._waiting) if place in chosen]
         self._waiting = [i for place, i in enumerate(self._waiting) if place not in chosen]
         loop = asyncio.get_running_loop()

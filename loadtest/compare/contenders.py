@@ -1,69 +1,51 @@
-"""Who is compared: a name, a server, and what its requests say beyond the text."""
+"""The contenders: a name, a server, and the fields of its requests."""
 
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.client import Json
-from loadtest.one_graph import write_one_graph
+from loadtest.bench.one_graph import write_one_graph
+from loadtest.http.client import Json
+from loadtest.http.server_process import OFFRAMP
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 
-OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 _NEVER: Json = {"rule": "never"}
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One line of the table.
-
-    Attributes:
-        name: for the reader.
-        command: starts its server; a port is put behind it.
-        extra: fields of its requests beside `inputs`.
-    """
+    """One line of the table."""
 
     name: str
-    command: Sequence[str]
-    extra: Json
+    command: Sequence[str]  # starts its server; a port is appended
+    extra: Json  # fields of its requests beside `inputs`
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What all of them serve, and with what.
+class ServedModel:
+    """The model that all contenders serve."""
 
-    Attributes:
-        bundle: for Offramp, and for the whole model as one graph.
-        checkpoint: the same model for PyTorch; None leaves the pipeline out.
-        threads: for every server.
-        folder: for the one graphs.
-    """
-
-    bundle: Bundle
-    checkpoint: Path | None
-    threads: int
+    bundle: Bundle  # for Offramp and for the one graph
+    checkpoint: Path | None  # the same model for PyTorch; None leaves the pipeline out
+    threads: int  # of every server
     folder: Path
 
 
-def contenders(subject: Subject, ray: bool) -> Iterator[Contender]:
-    """Yield everybody who takes part.
-
-    Args:
-        subject: what is served.
-        ray: Ray Serve too, with one replica.
-    """
-    if subject.checkpoint:
-        yield _pipeline(subject, subject.checkpoint)
-    variants = subject.bundle.manifest.variants
-    precisions = [precision for precision in _PRECISIONS if precision in variants]
+def contenders(model: ServedModel, ray: bool) -> Iterator[Contender]:
+    """Yield all contenders; with `ray`, one of them runs on Ray Serve."""
+    if model.checkpoint:
+        yield _pipeline(model, model.checkpoint)
+    precisions = [p for p in _PRECISIONS if p in model.bundle.manifest.variants]
     for precision in precisions:
-        yield _one_graph(subject, precision)
-        yield from _offramp(subject, precision)
+        yield _one_graph(model, precision)
+        for name, extra in _policies(model.bundle):
+            yield _offramp(model, precision, name, extra, "--standalone")
     if ray:
-        yield _on_ray(subject, precisions[-1])
+        name, extra = _policies(model.bundle)[:2][-1]
+        yield _offramp(model, precisions[-1], f"{name}, on Ray Serve", extra)
 
 
 def _policies(bundle: Bundle) -> list[tuple[str, Json]]:
@@ -72,34 +54,28 @@ def _policies(bundle: Bundle) -> list[tuple[str, Json]]:
     return [("never", {"exit": _NEVER}), *named]
 
 
-def _offramp(subject: Subject, precision: Precision) -> Iterator[Contender]:
-    folder = str(subject.bundle.folder)
-    command = (OFFRAMP, "serve", folder, "--standalone", "--precision", precision, "--port")
-    for name, extra in _policies(subject.bundle):
-        yield Contender(f"Offramp, {precision}, {name}", command, extra)
+def _offramp(
+    model: ServedModel, precision: Precision, name: str, extra: Json, *options: str
+) -> Contender:
+    folder = str(model.bundle.folder)
+    command = (OFFRAMP, "serve", folder, *options, "--precision", precision, "--port")
+    return Contender(f"Offramp, {precision}, {name}", command, extra)
 
 
-def _on_ray(subject: Subject, precision: Precision) -> Contender:
-    name, extra = _policies(subject.bundle)[:2][-1]
-    folder = str(subject.bundle.folder)
-    command = (OFFRAMP, "serve", folder, "--precision", precision, "--port")
-    return Contender(f"Offramp, {precision}, {name}, on Ray Serve", command, extra)
-
-
-def _one_graph(subject: Subject, precision: Precision) -> Contender:
-    folder = subject.folder / precision
+def _one_graph(model: ServedModel, precision: Precision) -> Contender:
+    folder = model.folder / precision
     folder.mkdir()
-    graph = write_one_graph(subject.bundle, precision, folder)
-    command = _module("one_graph_server", subject.bundle.folder, graph, subject.threads)
+    graph = write_one_graph(model.bundle, precision, folder)
+    command = _module("one_graph_server", model, model.bundle.folder, graph)
     return Contender(f"ONNX Runtime + FastAPI, {precision}, dynamic batches", command, {})
 
 
-def _pipeline(subject: Subject, checkpoint: Path) -> Contender:
-    command = _module("pipeline_server", checkpoint, subject.threads)
+def _pipeline(model: ServedModel, checkpoint: Path) -> Contender:
+    command = _module("pipeline_server", model, checkpoint)
     return Contender("transformers pipeline + FastAPI, fp32, one by one", command, {})
 
 
-def _module(name: str, *arguments: object) -> tuple[str, ...]:
-    *files, threads = map(str, arguments)
+def _module(name: str, model: ServedModel, *files: Path) -> tuple[str, ...]:
     module = f"loadtest.compare.{name}"
-    return (sys.executable, "-m", module, *files, "--threads", threads, "--port")
+    threads = ("--threads", str(model.threads))
+    return (sys.executable, "-m", module, *map(str, files), *threads, "--port")

@@ -1,4 +1,4 @@
-"""Cores of their own for the server and for the load, so that neither measures the other."""
+"""Cores of their own for the server and for the load."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Cores(NamedTuple):
-    """Which cores are whose."""
+    """The cores of the servers and of the load."""
 
     servers: frozenset[int]
     load: frozenset[int]
@@ -24,7 +24,7 @@ def share_cores(num_for_servers: int | None = None) -> Cores:
 
 @contextmanager
 def on(cores: frozenset[int]) -> Iterator[None]:
-    """Run a block, and what it starts, on these cores. Main thread."""
+    """Run a block, and the processes that it starts, on these cores. Main thread."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -1,4 +1,4 @@
-"""One contender, measured."""
+"""Measure one contender."""
 
 import asyncio
 import json
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import Contender
 from loadtest.compare.cores import Cores, on
-from loadtest.compare.load import Closed, Loaded, arrive, saturate
-from loadtest.compare.wire import request_bytes
-from loadtest.processes import cost_of, own_cpu_s, session_of
-from loadtest.server import HOST, ServerProcess, free_port
-from loadtest.texts import Example
+from loadtest.compare.loads import ClosedLoop, Loaded, arrive, saturate
+from loadtest.http.processes import cost_of, own_cpu_s, session_of
+from loadtest.http.server_process import HOST, ServerProcess, free_port
+from loadtest.load.texts import Example
 
 _READY_S = 120.0
 _WARM_UP_S = 2.0
@@ -27,30 +27,20 @@ class WrongAnswers(Exception):
 
 @dataclass(frozen=True)
 class Saturated:
-    """A contender under as much as it can bear.
-
-    Attributes:
-        name: of the contender.
-        per_second: answered requests.
-        cpu_s_per_1000: of all its processes.
-        load_cpu_s_per_1000: of the process that made the load.
-        memory_mb: its proportional set size at the end.
-        said: (texts,) its labels.
-        mean_layer: mean exit layer; None of one that has no exits.
-    """
+    """A contender under a saturating load."""
 
     name: str
-    per_second: float
-    cpu_s_per_1000: float
-    load_cpu_s_per_1000: float
-    memory_mb: float
-    said: tuple[str, ...]
-    mean_layer: float | None
+    per_second: float  # answered requests
+    cpu_s_per_1000: float  # of all its processes, per 1,000 requests
+    load_cpu_s_per_1000: float  # of the process that made the load
+    memory_mb: float  # its proportional set size at the end
+    labels: tuple[str, ...]  # (texts,) its labels
+    mean_layer: float | None  # mean exit layer; None without exits
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """A contender under the load that all can bear; times from when requests were due."""
+class FixedRate:
+    """A contender under the rate that all can serve; times from when requests were due."""
 
     p50_ms: float
     p99_ms: float
@@ -60,18 +50,18 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Setting:
-    """The same for everybody."""
+    """The texts, cores and closed loop of every contender."""
 
     examples: Sequence[Example]
     cores: Cores
-    load: Closed
+    load: ClosedLoop
 
 
 def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
     """Start it, load it in a closed loop, stop it.
 
     Raises:
-        ServerFailed: it did not start, or not stop.
+        ServerFailed: it did not start, or did not stop.
         WrongAnswers: it failed to answer.
     """
     with _running(contender, setting) as (server, requests, port):
@@ -80,7 +70,7 @@ def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
         loaded = asyncio.run(saturate(port, requests, setting.load))
         own_s = own_cpu_s() - own_s
         after = cost_of(session_of(server.pid))
-    said, layers = _answers(contender, loaded, len(requests))
+    labels, mean_layer = _answers(contender, loaded, len(requests))
     per_1000 = 1e3 / len(loaded.answers)
     return Saturated(
         name=contender.name,
@@ -88,21 +78,21 @@ def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
         cpu_s_per_1000=after.cpu_since(before) * per_1000,
         load_cpu_s_per_1000=own_s * per_1000,
         memory_mb=after.memory_mb,
-        said=said,
-        mean_layer=layers,
+        labels=labels,
+        mean_layer=mean_layer,
     )
 
 
 def measure_fixed(
     contender: Contender, setting: Setting, per_second: float, seconds: float
-) -> Fixed:
-    """Start it, ask at a fixed rate in an open loop, stop it."""
+) -> FixedRate:
+    """Start it, load it at a fixed rate in an open loop, stop it."""
     with _running(contender, setting) as (_, requests, port):
         loaded = asyncio.run(arrive(port, requests, per_second, seconds))
     times = [answer.latency_s for answer in loaded.answers if answer.status == 200]
     p50, p99 = np.quantile(times, (0.5, 0.99)) if times else (np.nan, np.nan)
     failed = len(loaded.answers) - len(times)
-    return Fixed(1e3 * float(p50), 1e3 * float(p99), 1e3 * loaded.late_s, failed)
+    return FixedRate(1e3 * float(p50), 1e3 * float(p99), 1e3 * loaded.late_s, failed)
 
 
 @contextmanager
@@ -120,7 +110,7 @@ def _running(
         with on(setting.cores.servers):
             stack.enter_context(server)
         server.wait_until_ready(_READY_S, lambda _: None)
-        warm = Closed(setting.load.clients, 0.0, _WARM_UP_S)
+        warm = ClosedLoop(setting.load.clients, 0.0, _WARM_UP_S)
         with on(setting.cores.load):
             asyncio.run(saturate(port, requests, warm))
             yield server, requests, port
@@ -129,7 +119,7 @@ def _running(
 def _answers(
     contender: Contender, loaded: Loaded, num_texts: int
 ) -> tuple[tuple[str, ...], float | None]:
-    """Return the label of every text, and the mean exit layer where there is one."""
+    """Return the label of every text, and the mean exit layer if there are exits."""
     labels: dict[int, str] = {}
     layers: list[int] = []
     for answer in loaded.answers:
@@ -143,7 +133,7 @@ def _answers(
     if len(labels) < num_texts:
         raise WrongAnswers(
             f"{contender.name} answered {len(labels)} of {num_texts} texts in time: "
-            "give it more with --limit-seconds, or fewer texts"
+            "set a longer --limit-seconds, or fewer texts"
         )
     mean = sum(layers) / len(layers) if layers else None
     return tuple(labels[place] for place in range(num_texts)), mean

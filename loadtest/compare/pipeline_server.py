@@ -4,10 +4,8 @@
 checkpoint with its last head alone: PyTorch, fp32, fused attention, the fast tokenizer.
 """
 
-import argparse
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, pipeline
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from loadtest.compare.apps import serve
+from loadtest.compare.fastapi_server import serve, server_options
 from models.multi_exit import MultiExitModel
 
 
@@ -41,16 +39,12 @@ class LastHeadOnly(PreTrainedModel):
 
 def main() -> None:
     """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m loadtest.compare.pipeline_server")
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    wanted = parser.parse_args()
-    torch.set_num_threads(wanted.threads)
-    model = LastHeadOnly(MultiExitModel.load(wanted.model).eval()).eval()
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(wanted.model)
+    options = server_options("pipeline_server", "model")
+    torch.set_num_threads(options.threads)
+    model = LastHeadOnly(MultiExitModel.load(options.model).eval()).eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(options.model)
     ask = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
-    # One text at a time: more threads would share the same cores.
+    # One text at a time; more threads would share the same cores.
     thread = ThreadPoolExecutor(1)
 
     async def classify(text: str) -> tuple[str, float]:
@@ -58,7 +52,7 @@ def main() -> None:
         (found,) = await loop.run_in_executor(thread, lambda: ask(text, truncation=True))
         return found["label"], found["score"]
 
-    serve(classify, wanted.port)
+    serve(classify, options.port)
 
 
 if __name__ == "__main__":

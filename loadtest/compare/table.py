@@ -3,30 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.client import Json
-from loadtest.compare.measure import Fixed, Saturated
-from loadtest.run_report.page import table
+from loadtest.compare.measure import FixedRate, Saturated
+from loadtest.http.client import Json
+from loadtest.load.markdown import table
 
 
 @dataclass(frozen=True)
 class Line:
-    """One contender: speed, and what it is worth.
+    """One contender's speed and quality."""
 
-    Attributes:
-        heavy: under as much as it can bear.
-        light: under as much as all can bear; None where there was no time.
-        accuracy: share of right labels; None without labels.
-        agreement: share of labels that are those of the full model in fp32.
-    """
-
-    heavy: Saturated
-    light: Fixed | None
-    accuracy: float | None
-    agreement: float
+    heavy: Saturated  # under a saturating load
+    light: FixedRate | None  # under the fixed rate; None if there was no time
+    accuracy: float | None  # share of right labels; None without labels
+    agreement: float  # share of labels that equal the full fp32 model's
 
 
 def table_text(lines: Sequence[Line], facts: Json) -> str:
-    """Return the table with what must be known to read it."""
+    """Return the table and the facts that a reader needs."""
     scored = any(line.accuracy is not None for line in lines)
     head = (
         "server",

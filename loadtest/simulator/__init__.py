@@ -1,5 +1,4 @@
-"""The engine's scheduler against simulated segments, arrivals and exits.
+"""The engine's scheduler on simulated segments, arrivals and exits: `offramp simulate`.
 
-Deterministic by seed, without threads, clock or ONNX Runtime, so a change of the scheduler can be
-judged on a million requests and on devices that are not at hand.
+Deterministic by seed, without threads, clock or ONNX Runtime.
 """

@@ -1,11 +1,11 @@
-"""When requests arrive: pre-drawn, ascending, in seconds from the start."""
+"""When requests arrive: drawn beforehand, ascending, in seconds from the start."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 
 Times = NDArray[np.float64]
 
@@ -23,17 +23,11 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """A Poisson process that a two-state Markov chain modulates.
+    """A Poisson process that a two-state Markov chain modulates."""
 
-    Attributes:
-        peak: rate inside a burst over the mean rate.
-        share: of the time that is burst.
-        burst_s: mean length of a burst; lengths are exponential.
-    """
-
-    peak: float = 2.0
-    share: float = 0.25
-    burst_s: float = 0.02
+    peak: float = 2.0  # rate inside a burst over the mean rate
+    share: float = 0.25  # of the time that is burst
+    burst_s: float = 0.02  # mean length of a burst; lengths are exponential
     name: str = "bursts"
 
     def __post_init__(self) -> None:
@@ -65,27 +59,4 @@ class Bursts:
         return np.interp(events, mass, times)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """Arrivals as they were recorded, faster or slower so that the mean rate is as asked.
-
-    Attributes:
-        times: ascending seconds.
-    """
-
-    times: Times
-    name: str = "trace"
-
-    def draw(self, rate: float, num: int, rng: np.random.Generator) -> Times:
-        """Return the first `num` recorded times, from 0, scaled to `rate`; repeated if too few."""
-        span = self.times[-1] - self.times[0]
-        if not span > 0:
-            raise InvalidSimulation("trace: all requests arrive at one moment, so it has no rate")
-        period = span * len(self.times) / (len(self.times) - 1)
-        laps, places = np.divmod(np.arange(num), len(self.times))
-        recorded_rate = len(self.times) / period
-        arrival_s: Times = self.times[places] - self.times[0] + laps * period
-        return arrival_s * float(recorded_rate / rate)
-
-
-Arrivals = Poisson | Bursts | Recorded
+Arrivals = Poisson | Bursts

@@ -1,62 +1,65 @@
-"""The two contenders that answer a batch before they begin the next.
+"""The two contenders that finish a batch before they begin the next.
 
-Whole: the model in one go for the batch, without early exit. RunToCompletion: segment by segment;
-rows leave at their exit and the batch shrinks, but no row joins until it is finished.
+Whole model: the batch runs through the whole model in one go, without early exit.
+Run to completion: the batch runs segment by segment. Rows leave at their exits and the batch
+shrinks, but no row joins until it is finished.
 """
 
 from collections.abc import Callable
 
+from loadtest.simulator.batch_former import BatchFormer
 from loadtest.simulator.device import Device
-from loadtest.simulator.forming import Former
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
 from serve.engine.scheduler import BatchLimits
 from serve.engine.waiting_queue import STAY
 
+# Called with how many more requests have been simulated.
 Progress = Callable[[int], None]
+# Runs a batch from this time on, and returns when it is finished.
+Finish = Callable[[list[int], float], float]
 
 
-def run_whole(work: Workload, device: Device, limits: BatchLimits, tell: Progress) -> Record:
+def run_whole(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
     """Serve the workload with batches of the whole model."""
-    former = Former(work, limits, device.until([1.0] * len(device)))
+    former = BatchFormer(work, limits, device.cost([1.0] * len(device)))
     tokens, record = work.tokens.tolist(), Record.of(len(work))
-    now_s = 0.0
-    while former.more:
-        now_s = former.wait(now_s)
-        batch = former.take(now_s, record)
-        if not batch:
-            continue
+
+    def finish(batch: list[int], now_s: float) -> float:
         longest = max(tokens[i] for i in batch)
         seconds = device.whole_s(len(batch), longest)
-        now_s += seconds
         record.busy_s += seconds
         record.run(len(batch), sum(tokens[i] for i in batch), longest)
         for request in batch:
-            record.answer(request, now_s, len(device))
-        tell(len(batch))
-    return record
+            record.answer(request, now_s + seconds, len(device))
+        return now_s + seconds
+
+    return _serve(former, record, finish, progress)
 
 
 def run_to_completion(
-    work: Workload, device: Device, limits: BatchLimits, tell: Progress
+    work: Workload, device: Device, limits: BatchLimits, progress: Progress
 ) -> Record:
     """Serve the workload with batches that only shrink."""
-    # The price that the engine counts with serves the batches better than the true shares do.
-    former = Former(work, limits, device.until([STAY] * len(device)))
+    # The engine's own estimate serves these batches better than the true shares do.
+    former = BatchFormer(work, limits, device.cost([STAY] * len(device)))
     record = Record.of(len(work))
-    finish = _Finisher(work, device, record)
+    return _serve(former, record, _Completion(work, device, record), progress)
+
+
+def _serve(former: BatchFormer, record: Record, finish: Finish, progress: Progress) -> Record:
     now_s = 0.0
     while former.more:
         now_s = former.wait(now_s)
         batch = former.take(now_s, record)
         if batch:
             now_s = finish(batch, now_s)
-            tell(len(batch))
+            progress(len(batch))
     return record
 
 
-class _Finisher:
-    """Runs one batch to its end."""
+class _Completion:
+    """Runs one batch to its end, segment by segment."""
 
     def __init__(self, work: Workload, device: Device, record: Record) -> None:
         self._tokens, self._exits = work.tokens.tolist(), work.exits.tolist()
@@ -69,28 +72,22 @@ class _Finisher:
         for index, cost in enumerate(self._device.segments):
             # Late rows leave with the best answer they have, as in the engine.
             if index:
-                alive = self._let_late_leave(alive, now_s, index)
+                late = [i for i in alive if self._deadline_s[i] <= now_s]
+                alive = self._answer(late, alive, now_s, index)
             if not alive:
                 break
             lengths = [self._tokens[i] for i in alive]
             longest = max(lengths)
             now_s += self._device.host_s + cost.seconds(len(alive), longest)
             self._record.run(len(alive), sum(lengths), longest)
-            staying = []
-            for request in alive:
-                if self._exits[request] == index + 1:
-                    self._record.answer(request, now_s, index + 1)
-                else:
-                    staying.append(request)
-            alive = staying
+            leaving = [i for i in alive if self._exits[i] == index + 1]
+            alive = self._answer(leaving, alive, now_s, index + 1)
         self._record.busy_s += now_s - began_s
         return now_s
 
-    def _let_late_leave(self, alive: list[int], now_s: float, layer: int) -> list[int]:
-        staying = []
-        for request in alive:
-            if self._deadline_s[request] <= now_s:
-                self._record.answer(request, now_s, layer)
-            else:
-                staying.append(request)
-        return staying
+    def _answer(self, leaving: list[int], rows: list[int], now_s: float, layer: int) -> list[int]:
+        """Answer the leaving rows and return the others."""
+        for request in leaving:
+            self._record.answer(request, now_s, layer)
+        gone = set(leaving)
+        return [i for i in rows if i not in gone] if gone else rows

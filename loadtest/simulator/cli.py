@@ -11,21 +11,20 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from loadtest.simulator.arrivals import Bursts, Poisson
-from loadtest.simulator.contenders import COMPLETION, ENGINE, Scene
+from loadtest.simulator.arrivals import Arrivals, Bursts, Poisson
 from loadtest.simulator.device import PRESETS, Device, read_device
-from loadtest.simulator.exits import ExitMix, read_mix
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
+from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.grid import as_document, measure
-from loadtest.simulator.lengths import Lengths, read_lengths
+from loadtest.simulator.lengths import read_lengths
+from loadtest.simulator.scenario import COMPLETION, ENGINE, Scenario
 from loadtest.simulator.tables import part_table, summary_table
-from loadtest.simulator.trace import read_trace
-from loadtest.simulator.workload import Traffic, replayed
+from loadtest.simulator.workload import Traffic
 from serve.engine.scheduler import BatchLimits
 
 _LOADS = "0.70,0.75,0.80,0.85,0.90,0.95"
 _LIMITS = BatchLimits()
-_BURST_RUNS = 10  # a burst lasts so many lone full runs on average,
+_BURST_RUNS = 10  # mean length of a burst, in lone full runs
 _TYPICAL_TOKENS = 25  # of a text with so many tokens
 
 
@@ -38,7 +37,7 @@ def simulate(
     ] = "gpu-like",
     layers: Annotated[int, typer.Option(help="Segments of the model.", min=1, max=96)] = 12,
     arrivals: Annotated[
-        str, typer.Option(help="poisson, bursts, a trace file, or several with commas.")
+        str, typer.Option(help="poisson, bursts, or both with a comma.")
     ] = "poisson,bursts",
     exits: Annotated[
         list[str] | None,
@@ -96,32 +95,31 @@ def simulate(
     limits = replace(_LIMITS, max_rows=max_rows, max_tokens=max_tokens)
     reference = ENGINE if relative_to == "engine" else COMPLETION
     rates = _read_loads(loads)
-    mixes = exits or ["deebert:5", f"uniform:2-{layers}"]
     traffics = [
-        _traffic(kind, read_mix(mix, layers), read_lengths(lengths), device)
-        for kind in arrivals.split(",")
-        for mix in mixes
-    ]
-    scene = Scene(device, limits, requests, seed, bound)
-    timeout_s = timeout_ms / 1000 if timeout_ms else float("inf")
-    console = Console()
-    parts = []
-    for traffic in traffics:
-        asked = replace(
-            traffic,
+        Traffic(
+            _read_arrivals(kind.strip(), device),
+            read_mix(mix, layers),
+            read_lengths(lengths),
             urgent_share=urgent,
-            timeout_s=timeout_s,
+            timeout_s=timeout_ms / 1000 if timeout_ms else float("inf"),
             batch_share=batch_share,
             batch_texts=batch_texts,
         )
-        with _told(console, scene, asked) as told:
-            parts.append(measure(told, asked, rates, reference, search))
+        for kind in arrivals.split(",")
+        for mix in exits or ["deebert:5", f"uniform:2-{layers}"]
+    ]
+    scenario = Scenario(device, limits, requests, seed, bound)
+    console = Console()
+    parts = []
+    for traffic in traffics:
+        with _progress(console, scenario, traffic) as shown:
+            parts.append(measure(shown, traffic, rates, reference, search))
         if rates:
             console.print(part_table(parts[-1], reference))
     console.print(summary_table(parts))
     if json_file:
         document = {
-            **{name: getattr(scene, name) for name in ("num_requests", "seed", "bound_times")},
+            **{name: getattr(scenario, name) for name in ("num_requests", "seed", "bound_times")},
             "device": asdict(device),
             "limits": asdict(limits),
             "loads_relative_to": reference,
@@ -142,24 +140,16 @@ def _read_loads(text: str) -> list[float]:
     return loads
 
 
-def _traffic(kind: str, mix: ExitMix, lengths: Lengths, device: Device) -> Traffic:
-    """Return what `--arrivals` names: a process, or a trace with lengths of its own."""
-    match kind.strip():
-        case "poisson":
-            return Traffic(Poisson(), mix, lengths)
-        case "bursts":
-            burst_s = _BURST_RUNS * device.lone_s(_TYPICAL_TOKENS)
-            return Traffic(Bursts(burst_s=burst_s), mix, lengths)
-        case path if Path(path).is_file():
-            return replayed(read_trace(Path(path), len(device)), mix, lengths)
-        case other:
-            raise InvalidSimulation(
-                f"arrivals {other!r}: expected poisson, bursts, or a trace file that exists"
-            )
+def _read_arrivals(kind: str, device: Device) -> Arrivals:
+    if kind == "poisson":
+        return Poisson()
+    if kind == "bursts":
+        return Bursts(burst_s=_BURST_RUNS * device.lone_s(_TYPICAL_TOKENS))
+    raise InvalidSimulation(f"arrivals {kind!r}: expected poisson or bursts")
 
 
 @contextmanager
-def _told(console: Console, scene: Scene, traffic: Traffic) -> Iterator[Scene]:
+def _progress(console: Console, scenario: Scenario, traffic: Traffic) -> Iterator[Scenario]:
     """Show how many requests have been simulated."""
     columns = (
         TextColumn("{task.description}"),
@@ -168,4 +158,4 @@ def _told(console: Console, scene: Scene, traffic: Traffic) -> Iterator[Scene]:
     )
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"{traffic.arrivals.name}, {traffic.mix.name}", total=None)
-        yield replace(scene, tell=lambda num: progress.advance(task, num))
+        yield replace(scenario, progress=lambda num: progress.advance(task, num))

@@ -1,4 +1,4 @@
-"""What a simulated device takes for segments; it runs one batch at a time."""
+"""A simulated device and its segment times; it runs one batch at a time."""
 
 import json
 import math
@@ -7,30 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 from serve.engine.cost_model import SegmentCost
 
-# What the server calls a segment's figures, in the order of SegmentCost, and their units.
+# The server's names for a segment's costs, in the order of SegmentCost, and their units.
 _SERVED = {"fixed_ms": 1e-3, "per_token_us": 1e-6, "per_token_pair_ns": 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device and the host beside it.
-
-    Attributes:
-        name: for reports.
-        segments: their costs, first to last.
-        host_s: the host's time per batch and segment: choosing, judging, the round trip for logits.
-        join_fixed_s: copying batches together, whatever their size.
-        join_per_token_s: for each token copied.
-    """
+    """A device and the host beside it."""
 
     name: str
-    segments: tuple[SegmentCost, ...]
+    segments: tuple[SegmentCost, ...]  # their costs, first to last
+    # The host's time per batch and segment: choosing, judging, the round trip for logits.
     host_s: float
-    join_fixed_s: float
-    join_per_token_s: float
+    join_fixed_s: float  # copying batches together, whatever their size
+    join_per_token_s: float  # for each token copied
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -47,8 +40,8 @@ class Device:
         """Return the time of copying the hidden states of a batch together."""
         return self.join_fixed_s + self.join_per_token_s * rows * tokens
 
-    def until(self, shares: Sequence[float]) -> SegmentCost:
-        """Return the whole model's cost if tokens count in each segment for so much."""
+    def cost(self, shares: Sequence[float]) -> SegmentCost:
+        """Return the whole model's cost; `shares` of the tokens run in each segment."""
         fixed = len(self) * self.host_s + sum(cost.fixed_s for cost in self.segments)
         pairs = list(zip(shares, self.segments, strict=True))
         return SegmentCost(
@@ -89,45 +82,40 @@ PRESETS: Mapping[str, Callable[[int], Device]] = {
 
 
 def read_device(text: str, num_segments: int) -> Device:
-    """Read a preset's name, or the path of what `GET /v1/models/{m}` answered.
+    """Read a preset's name, or the path of an answer of `GET /v1/models/{m}`.
 
     Raises:
-        InvalidSimulation: none of these.
+        InvalidSimulation: neither of these.
     """
     if text in PRESETS:
         return PRESETS[text](num_segments)
     path = Path(text)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        segments = _segments(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidSimulation(
             f"cost {text!r}: expected {', '.join(PRESETS)} or a readable file: {error}"
         ) from error
-    except ValueError as error:
-        raise InvalidSimulation(f"cost: {path} is not JSON: {error}") from error
-    segments = _segments(document, path)
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidSimulation(
+            f"cost: {path} is no JSON that has `costs` with {', '.join(_SERVED)} per segment; "
+            f"save what GET /v1/models/{{m}} answers: {error}"
+        ) from error
     if len(segments) != num_segments:
         raise InvalidSimulation(
             f"cost: {path} has {len(segments)} segments; say --layers {len(segments)}"
         )
-    # Joining and the host's work are not in the document: those of the nearer preset.
+    # The answer has no costs of joining and of the host; those of the nearer preset stand in.
     near = gpu_like if segments[0].per_token_s < 5e-6 else cpu_like
     preset = near(num_segments)
     return Device(path.stem, segments, preset.host_s, preset.join_fixed_s, preset.join_per_token_s)
 
 
-def _segments(document: Any, path: Path) -> tuple[SegmentCost, ...]:
-    costs = document.get("costs") if isinstance(document, dict) else None
-    try:
-        found = tuple(
-            SegmentCost(*(float(cost[field]) * unit_s for field, unit_s in _SERVED.items()))
-            for cost in costs or ()
-        )
-    except (TypeError, KeyError, ValueError):
-        found = ()
+def _segments(document: Any) -> tuple[SegmentCost, ...]:
+    found = tuple(
+        SegmentCost(*(float(cost[field]) * unit_s for field, unit_s in _SERVED.items()))
+        for cost in document["costs"]
+    )
     if not found or any(not 0 <= value < math.inf for cost in found for value in cost):
-        raise InvalidSimulation(
-            f"cost: {path} has no `costs` with {', '.join(_SERVED)} per segment; "
-            f"save what GET /v1/models/{{m}} answers"
-        )
+        raise ValueError("every cost must be a number from 0")
     return found

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from loadtest.simulator.batches import Progress
 from loadtest.simulator.device import Device
@@ -19,7 +19,7 @@ _SWEEP_EVERY_S = 0.005  # as the engine's core
 
 @dataclass(slots=True, eq=False)
 class LightRow:
-    """What the scheduler reads of a row, and whose it is."""
+    """The part of a row that the scheduler reads, and the row's request."""
 
     request: int
     num_tokens: int
@@ -30,64 +30,50 @@ class LightRow:
     cancelled: bool = False
 
 
-class MakeScheduler(Protocol):
-    """Whatever builds a scheduler; another one than the engine's may be tried."""
+def run_engine(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
+    """Serve the workload as the engine would.
 
-    def __call__(self, device: Device, limits: BatchLimits) -> Any: ...
-
-
-def engine_scheduler(device: Device, limits: BatchLimits) -> Scheduler:
-    """Return the engine's scheduler, which knows the device's costs as if measured.
-
-    The host's time per batch counts as the segment's: the engine measures both together.
+    The scheduler knows the device's costs as if measured. The host's time per batch counts as the
+    segment's, because the engine measures both together.
     """
     costs = [SegmentCost(cost.fixed_s + device.host_s, *cost[1:]) for cost in device.segments]
-    return Scheduler(len(device), limits, CostModel.of(costs, device.join_per_token_s))
-
-
-def run_engine(
-    work: Workload,
-    device: Device,
-    limits: BatchLimits,
-    tell: Progress,
-    make: MakeScheduler = engine_scheduler,
-) -> Record:
-    """Serve the workload as the engine would."""
-    return _Engine(work, device, make(device, limits)).run(tell)
+    scheduler = Scheduler(len(device), limits, CostModel.of(costs, device.join_per_token_s))
+    return _Engine(work, device, scheduler).run(progress)
 
 
 class _Engine:
-    """One device and the engine's thread beside it: while one works, the other waits."""
+    """One device and the engine's thread; while one works, the other waits."""
 
     def __init__(self, work: Workload, device: Device, scheduler: Any) -> None:
         self._device, self._scheduler = device, scheduler
         self._arrival_s, self._deadline_s = work.arrival_s.tolist(), work.deadline_s.tolist()
         self._tokens, self._exits = work.tokens.tolist(), work.exits.tolist()
         self._priority = [Priority(level) for level in work.priority.tolist()]
-        self._hurried = min(self._deadline_s) < math.inf
+        self._any_deadline = min(self._deadline_s) < math.inf
         self._ahead_tokens = work.ahead_tokens.tolist()
         self._record = Record.of(len(work))
         self._now_s = self._swept_s = 0.0
         self._admitted = 0
 
-    def run(self, tell: Progress) -> Record:
+    def run(self, progress: Progress) -> Record:
         """Return the record of the whole workload."""
         while self._scheduler or self._admitted < len(self._arrival_s):
             if not self._scheduler:
                 self._now_s = max(self._now_s, self._arrival_s[self._admitted])
-            self._admit(tell)
-            if self._hurried:
-                self._sweep()
+            self._admit(progress)
+            if self._any_deadline:
+                self._drop_expired()
             if self._scheduler:
-                self._turn()
+                self._step()
         return self._record
 
-    def _admit(self, tell: Progress) -> None:
-        came = range(self._admitted, bisect_right(self._arrival_s, self._now_s, lo=self._admitted))
-        if came:
-            self._scheduler.add([self._row(request) for request in came])
-            self._admitted = came.stop
-            tell(len(came))
+    def _admit(self, progress: Progress) -> None:
+        arrived = bisect_right(self._arrival_s, self._now_s, lo=self._admitted)
+        if arrived > self._admitted:
+            new = range(self._admitted, arrived)
+            self._scheduler.add([self._row(request) for request in new])
+            self._admitted = arrived
+            progress(len(new))
 
     def _row(self, request: int) -> LightRow:
         return LightRow(
@@ -99,7 +85,7 @@ class _Engine:
             self._ahead_tokens[request],
         )
 
-    def _sweep(self) -> None:
+    def _drop_expired(self) -> None:
         """Give up waiting rows that are too late to start, as often as the core does."""
         if self._now_s < self._swept_s + _SWEEP_EVERY_S:
             return
@@ -107,19 +93,19 @@ class _Engine:
         for row in self._scheduler.drop_expired(self._now_s):
             self._record.give_up(row.request)
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         batches = self._scheduler.schedule(self._now_s)
         batch = gather(batches) if len(batches) > 1 else batches[0]
-        if self._hurried and batch.depth:
+        if self._any_deadline and batch.depth:
             self._retire(batch, [row for row in batch.rows if row.deadline_s <= self._now_s])
         if batch.rows:
-            self._segment(batch, joined=len(batches) > 1)
+            self._run_segment(batch, joined=len(batches) > 1)
             batch.depth += 1
             exits, depth, rows = self._exits, batch.depth, cast(list[LightRow], batch.rows)
             self._retire(batch, [row for row in rows if exits[row.request] <= depth])
         self._scheduler.requeue(batch, self._now_s)
 
-    def _segment(self, batch: Batch, joined: bool) -> None:
+    def _run_segment(self, batch: Batch, joined: bool) -> None:
         rows, longest = len(batch.rows), batch.longest
         seconds = self._device.host_s + self._device.segments[batch.depth].seconds(rows, longest)
         if joined:

@@ -4,25 +4,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from loadtest.simulator.contenders import COMPLETION, CONTENDERS, ENGINE, Scene
 from loadtest.simulator.record import Figures
+from loadtest.simulator.scenario import COMPLETION, CONTENDERS, ENGINE, Scenario
 from loadtest.simulator.workload import Traffic
 
-# By which of two equally good contenders one may be worse at a point without it being a loss.
+# Two equally good contenders differ by less than this at a point.
 LEAST_RATIO = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One load.
+    """One load."""
 
-    Attributes:
-        load: arrivals over the reference's saturated capacity.
-        figures: one per contender.
-    """
-
-    load: float
-    figures: tuple[Figures, ...]
+    load: float  # arrivals over the reference's saturated capacity
+    figures: tuple[Figures, ...]  # one per contender
 
     @property
     def ratio(self) -> float:
@@ -36,25 +31,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of traffic.
-
-    Attributes:
-        arrivals: kind of arrivals.
-        mix: exit mix.
-        mean_exit: its mean layer.
-        bound_ms: the latency bound.
-        capacity: contender -> answers per second when saturated.
-        sustainable: contender -> highest rate whose p99 keeps the bound; None if not asked for.
-        points: ascending loads.
-    """
+    """One kind of traffic."""
 
     arrivals: str
     mix: str
-    mean_exit: float
-    bound_ms: float
-    capacity: dict[str, float]
+    mean_exit: float  # its mean layer
+    bound_ms: float  # the latency bound
+    capacity: dict[str, float]  # contender -> answers per second when saturated
+    # Contender -> highest rate whose p99 keeps the bound; None if not asked for.
     sustainable: dict[str, float] | None
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # ascending loads
 
     @property
     def sustainable_ratio(self) -> float | None:
@@ -83,38 +69,40 @@ def _rated(ours: float, theirs: float) -> float:
 
 
 def measure(
-    scene: Scene, traffic: Traffic, loads: Sequence[float], reference: str, search: bool
+    scenario: Scenario, traffic: Traffic, loads: Sequence[float], reference: str, search: bool
 ) -> Part:
     """Simulate all contenders on one kind of traffic.
 
     Args:
-        scene: where.
-        traffic: what.
+        scenario: the device and what all simulations have in common.
+        traffic: the requests.
         loads: relative to the reference's saturated capacity.
-        reference: a contender.
+        reference: contender whose saturated capacity is load 1.
         search: also look for the highest rate that each sustains within the bound.
     """
-    # Deadlines would thin out the requests that saturate.
+    # Deadlines would drop some of the requests that saturate.
     patient = replace(traffic, timeout_s=float("inf"))
-    capacity = {name: scene.capacity(name, patient) for name in CONTENDERS}
+    capacity = {name: scenario.capacity(name, patient) for name in CONTENDERS}
     points = tuple(
         Point(
             load,
-            tuple(scene.simulate(name, traffic, load * capacity[reference]) for name in CONTENDERS),
+            tuple(
+                scenario.simulate(name, traffic, load * capacity[reference]) for name in CONTENDERS
+            ),
         )
         for load in loads
     )
     sustainable = None
     if search:
         sustainable = {
-            name: scene.sustainable(name, traffic, capacity[name]) for name in CONTENDERS
+            name: scenario.sustainable(name, traffic, capacity[name]) for name in CONTENDERS
         }
-    work = traffic.draw(1.0, scene.num_requests, scene.seed)
+    work = traffic.draw(1.0, scenario.num_requests, scenario.seed)
     return Part(
         arrivals=traffic.arrivals.name,
         mix=traffic.mix.name,
         mean_exit=float(work.exits.mean()),
-        bound_ms=scene.bound_s(work) * 1000,
+        bound_ms=scenario.bound_s(work) * 1000,
         capacity=capacity,
         sustainable=sustainable,
         points=points,
@@ -122,7 +110,7 @@ def measure(
 
 
 def as_document(part: Part) -> dict[str, Any]:
-    """Return a part as JSON-ready data, ratios included."""
+    """Return a part as JSON data, ratios included."""
     document = asdict(part)
     for point, entry in zip(part.points, document["points"], strict=True):
         entry["ratio_within_bound"] = point.ratio

@@ -6,35 +6,31 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 
 MAX_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
-    """All texts are equally long."""
+class Sampled:
+    """Lengths drawn with replacement; a single length makes all texts equally long."""
 
-    tokens: int
+    tokens: tuple[int, ...]
 
     def draw(self, num: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return token counts."""
-        return np.full(num, self.tokens)
+        if len(self.tokens) == 1:
+            return np.full(num, self.tokens[0])
+        return rng.choice(np.array(self.tokens), num)
 
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """Many short texts, few long ones; the defaults are those of SST-2's dev set.
+    """Many short texts, few long ones; the defaults are those of SST-2's development set."""
 
-    Attributes:
-        median: tokens, special ones included.
-        sigma: of the logarithm.
-        longest: longer draws are cut.
-    """
-
-    median: float = 23.0
-    sigma: float = 0.45
-    longest: int = 66
+    median: float = 23.0  # tokens, special ones included
+    sigma: float = 0.45  # of the logarithm
+    longest: int = 66  # longer draws are cut
 
     def draw(self, num: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return token counts, at least 3."""
@@ -42,18 +38,12 @@ class LogNormal:
         return np.clip(np.rint(drawn), 3, self.longest).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """Lengths drawn with replacement from those of a file."""
-
-    tokens: tuple[int, ...]
-
-    def draw(self, num: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return token counts."""
-        return rng.choice(np.array(self.tokens), num)
+Lengths = Sampled | LogNormal
 
 
-Lengths = Fixed | LogNormal | Sampled
+def sst2_lengths(num: int, seed: int) -> NDArray[np.int64]:
+    """Return so many token lengths as in SST-2's development set."""
+    return LogNormal().draw(num, np.random.default_rng(seed))
 
 
 def read_lengths(text: str) -> Lengths:
@@ -65,7 +55,7 @@ def read_lengths(text: str) -> Lengths:
     if text == "sst2-like":
         return LogNormal()
     if text.isdecimal():
-        return Fixed(_checked(int(text), text))
+        return Sampled((_checked(int(text), text),))
     path = Path(text)
     if not path.is_file():
         raise InvalidSimulation(

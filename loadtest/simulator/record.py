@@ -1,4 +1,4 @@
-"""What happened to every request, and how well the device was used."""
+"""The outcome of every request, and how well the device was used."""
 
 import math
 from collections import Counter
@@ -14,25 +14,15 @@ UNANSWERED = -1.0
 
 @dataclass(slots=True)
 class Record:
-    """Kept while a contender runs.
+    """Written while a contender runs."""
 
-    Attributes:
-        answered_s: one per request; negative where the deadline came before any answer.
-        layers: segments run per answer.
-        busy_s: time the device and its host worked.
-        num_tokens: real tokens that went through segments.
-        padded_tokens: those with padding.
-        batch_rows: rows -> segment runs with so many.
-        answers: how often each request was answered or given up; 1 each in the end.
-    """
-
-    answered_s: list[float]
-    layers: list[int]
-    answers: list[int]
-    busy_s: float = 0.0
-    num_tokens: int = 0
-    padded_tokens: int = 0
-    batch_rows: Counter[int] = field(default_factory=Counter)
+    answered_s: list[float]  # one per request; negative if the deadline came before any answer
+    layers: list[int]  # segments run per answer
+    answers: list[int]  # how often each request was answered or given up; 1 each in the end
+    busy_s: float = 0.0  # time in which the device or its host worked
+    num_tokens: int = 0  # real tokens that went through segments
+    padded_tokens: int = 0  # those with padding
+    batch_rows: Counter[int] = field(default_factory=Counter)  # rows -> segment runs with so many
 
     @classmethod
     def of(cls, num: int) -> "Record":
@@ -40,17 +30,17 @@ class Record:
         return cls([UNANSWERED] * num, [0] * num, [0] * num)
 
     def answer(self, request: int, now_s: float, layer: int) -> None:
-        """Note a request's answer after so many segments."""
+        """Record a request's answer after `layer` segments."""
         self.answered_s[request] = now_s
         self.layers[request] = layer
         self.answers[request] += 1
 
     def give_up(self, request: int) -> None:
-        """Note a request that never started before its deadline."""
+        """Record a request that did not start before its deadline."""
         self.answers[request] += 1
 
     def run(self, rows: int, real_tokens: int, longest: int) -> None:
-        """Note one run of one segment."""
+        """Record one run of one segment."""
         self.batch_rows[rows] += 1
         self.num_tokens += real_tokens
         self.padded_tokens += rows * longest
@@ -58,43 +48,26 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One contender on one workload.
-
-    Attributes:
-        contender: its name.
-        offered_per_s: mean rate of arrivals.
-        answered_per_s: requests over the time from the first arrival to the last answer.
-        utilisation: share of that time in which the device or its host worked.
-        p50_ms: latency from arrival to answer, of those answered.
-        p99_ms: the same; infinite where more than 1 % never got an answer.
-        lone_p99_ms: the same of texts that are requests of their own.
-        within_bound: share of all requests answered within the bound.
-        batch_rows: mean rows per segment run.
-        batch_rows_p10: tenth percentile over segment runs.
-        batch_rows_p90: ninetieth.
-        padding: share of tokens computed that were padding.
-        mean_layer: mean segments run per answer.
-        unanswered: requests whose deadline came first.
-    """
+    """One contender on one workload."""
 
     contender: str
-    offered_per_s: float
-    answered_per_s: float
-    utilisation: float
-    p50_ms: float
-    p99_ms: float
-    lone_p99_ms: float
-    within_bound: float
-    batch_rows: float
-    batch_rows_p10: float
-    batch_rows_p90: float
-    padding: float
-    mean_layer: float
-    unanswered: int
+    offered_per_s: float  # mean rate of arrivals
+    answered_per_s: float  # requests over the time from the first arrival to the last answer
+    utilisation: float  # share of that time in which the device or its host worked
+    p50_ms: float  # latency from arrival to answer, of those answered
+    p99_ms: float  # 99th percentile; infinite if more than 1 % got no answer
+    lone_p99_ms: float  # 99th percentile of texts that are requests of their own
+    within_bound: float  # share of all requests answered within the bound
+    batch_rows: float  # mean rows per segment run
+    batch_rows_p10: float  # tenth percentile over segment runs
+    batch_rows_p90: float  # ninetieth percentile
+    padding: float  # share of tokens computed that were padding
+    mean_layer: float  # mean segments run per answer
+    unanswered: int  # requests whose deadline came first
 
 
 def figures(contender: str, work: Workload, record: Record, bound_s: float) -> Figures:
-    """Sum a finished record up.
+    """Sum up a finished record.
 
     Raises:
         RuntimeError: a request was lost or answered twice.

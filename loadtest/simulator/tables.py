@@ -1,10 +1,20 @@
-"""The simulator's findings for a person."""
+"""The simulator's figures as tables."""
+
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from loadtest.simulator.contenders import CONTENDERS
 from loadtest.simulator.grid import LEAST_RATIO, Part, overall
+from loadtest.simulator.scenario import CONTENDERS
+
+# The box keeps columns apart, so that the table fits eighty characters.
+_STYLE: dict[str, Any] = {
+    "box": SIMPLE_HEAD,
+    "title_justify": "left",
+    "caption_justify": "left",
+    "padding": 0,
+}
 
 
 def part_table(part: Part, reference: str) -> Table:
@@ -13,10 +23,7 @@ def part_table(part: Part, reference: str) -> Table:
         title=f"{part.arrivals} arrivals, exits {part.mix} (mean {part.mean_exit:.2f}), "
         f"bound {part.bound_ms:.2f} ms",
         caption=f"load 1.00: {part.capacity[reference]:,.0f} requests/s, {reference} saturated",
-        box=SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        padding=0,  # the box keeps columns apart, and eighty characters are few
+        **_STYLE,
     )
     table.add_column("load", no_wrap=True)
     table.add_column("contender", no_wrap=True)
@@ -43,15 +50,12 @@ def part_table(part: Part, reference: str) -> Table:
 
 
 def summary_table(parts: list[Part]) -> Table:
-    """Return a table with a line per kind of traffic: both readings of "requests in the bound"."""
+    """Return a table with the capacity and the rate within the bound per kind of traffic."""
     table = Table(
         title="capacity (saturated) and highest rate whose p99 keeps the bound, requests/s",
         caption="x: engine over run to completion. worst, overall: the smallest ratio, and\n"
         "that of the sums, over the loads, of requests answered within the bound at equal arrivals",
-        box=SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-        padding=0,  # the box keeps columns apart, and eighty characters are few
+        **_STYLE,
     )
     table.add_column("arrivals")
     table.add_column("exits", no_wrap=True)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from loadtest.server import free_port
+from loadtest.http.server_process import free_port
 from serve.cli import main
 from serve.rules import EXIT_RULE
 from tests.support.tiny import LABELS, WORDS, tiny_tokenizer

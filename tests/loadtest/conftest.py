@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.server import HOST, ServerProcess, free_port
+from loadtest.http import console
+from loadtest.http.server_process import HOST, ServerProcess, free_port
 from tests.loadtest.fake_server import FakeServer
 
 StartFake = Callable[..., FakeServer]
 MakeChild = Callable[..., ServerProcess]
 
 _FAKE = Path(__file__).with_name("fake_server.py")
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the test process's own signal handlers when a command runs in it."""
+    monkeypatch.setattr(console, "interrupt_on_signals", lambda: None)
 
 
 @pytest.fixture

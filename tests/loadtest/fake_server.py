@@ -22,7 +22,7 @@ MODEL_S = 0.01
 
 
 class FakeServer(ThreadingHTTPServer):
-    """Counts exits and keeps a policy as the real one does, unless told to misbehave."""
+    """Counts exits and keeps a policy as the real one does, except for its faults."""
 
     daemon_threads = True
 
@@ -32,18 +32,9 @@ class FakeServer(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.exits: Counter[tuple[int, str]] = Counter()
         self.tries = itertools.count()
-        self.barrier = threading.Barrier(5)
         self.rules: list[dict[str, Any]] = []
         self.version = 1
         self.policy: dict[str, Any] = {"default": {"rule": "entropy", "threshold": 0.2}}
-
-    def five(self) -> bool:
-        """Wait for four others; tell whether they came."""
-        try:
-            self.barrier.wait(5.0)
-        except threading.BrokenBarrierError:
-            return False
-        return True
 
     @property
     def url(self) -> str:
@@ -122,8 +113,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif "is busy at every other try" in faults and next(self.server.tries) % 2 == 0:
             self._reply(503, {"error": {"code": "unavailable", "message": "come back"}})
-        elif "answers when five wait" in faults and not self.server.five():
-            self.close_connection = True
         elif "never answers" in faults:
             threading.Event().wait()
         elif "speaks nonsense" in faults:

@@ -6,18 +6,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from loadtest import interruption
-from loadtest.client import Client
-from loadtest.demo import TEXTS, DemoFailed, demonstrate, run
+from loadtest.demo import TEXTS, DemoFailed, demonstrate, rule_text, run
+from loadtest.http import interruption
+from loadtest.http.client import Client, Json
 from tests.loadtest.conftest import MakeChild, StartFake
 
 RUN = """
 import sys
 from rich.console import Console
 from loadtest.demo import run
-from loadtest.interruption import interrupt_on_signals
-from loadtest.server import ServerProcess
-interrupt_on_signals()
+from loadtest.http.server_process import ServerProcess
 url, *command = sys.argv[1:]
 sys.exit(run(ServerProcess(command, url), Console()))
 """
@@ -40,21 +38,32 @@ def test_tables_show_every_text_and_rule(start_fake: StartFake, console: Console
     assert "offramp_exit_layer_bucket{" in printed(console)
 
 
-def test_policy_without_effect_is_a_failure(start_fake: StartFake, console: Console) -> None:
-    with pytest.raises(DemoFailed, match="no text leaves elsewhere"):
-        demonstrate(Client(start_fake("ignores the policy").url), console)
-
-
-def test_old_policy_version_in_answers_is_a_failure(
-    start_fake: StartFake, console: Console
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("ignores the policy", "no text leaves elsewhere"),
+        ("answers under an old version", "answers name policy version"),
+        ("forgets to count", "the metrics count 0 exits"),
+    ],
+)
+def test_claim_that_does_not_hold_is_a_failure(
+    start_fake: StartFake, console: Console, fault: str, complaint: str
 ) -> None:
-    with pytest.raises(DemoFailed, match="answers name policy version"):
-        demonstrate(Client(start_fake("answers under an old version").url), console)
+    with pytest.raises(DemoFailed, match=complaint):
+        demonstrate(Client(start_fake(fault).url), console)
 
 
-def test_exits_that_do_not_add_up_are_a_failure(start_fake: StartFake, console: Console) -> None:
-    with pytest.raises(DemoFailed, match="the metrics count 0 exits"):
-        demonstrate(Client(start_fake("forgets to count").url), console)
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"rule": "entropy", "threshold": 0.2}, "entropy < 0.2"),
+        ({"rule": "confidence", "threshold": 0.95}, "confidence >= 0.95"),
+        ({"rule": "patience", "patience": 2, "min_layer": None}, "patience 2"),
+        ({"rule": "never"}, "never"),
+    ],
+)
+def test_rule_is_shown_in_brief(rule: Json, words: str) -> None:
+    assert rule_text(rule) == words
 
 
 def test_run_starts_shows_stops_and_succeeds(make_child: MakeChild, console: Console) -> None:

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loadtest.compare.batching import MOST_ROWS, Batcher, choose
-
-
-def test_oldest_goes_first_with_those_like_it_in_length() -> None:
-    assert choose([10, 50, 11, 9, 48, 13]) == [0, 2, 3, 5]
-
-
-def test_batch_is_bounded() -> None:
-    assert len(choose([10] * 100)) == MOST_ROWS
+from loadtest.compare.batching import LIMITS, Batcher
 
 
 def test_every_text_gets_its_own_answer_from_few_batches() -> None:
@@ -24,11 +16,11 @@ def test_every_text_gets_its_own_answer_from_few_batches() -> None:
 
     async def ask() -> list[float]:
         batcher = Batcher(run)
-        rows = await asyncio.gather(*(batcher.logits([number] * 5) for number in range(20)))
+        rows = await asyncio.gather(*(batcher.logits([number] * 5) for number in range(40)))
         return [float(row[0]) for row in rows]
 
-    assert asyncio.run(ask()) == list(range(20))
-    assert sizes == [20]
+    assert asyncio.run(ask()) == list(range(40))
+    assert sizes == [LIMITS.max_rows, 8]
 
 
 def test_failing_batch_fails_its_requests_and_no_others() -> None:

@@ -23,12 +23,6 @@ def arguments(bundle: Bundle, tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.fixture
-def _signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "interrupt_on_signals", lambda: None)
-
-
-@pytest.mark.usefixtures("_signals")
 def test_contender_is_started_measured_and_stopped(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,7 +41,6 @@ def test_contender_is_started_measured_and_stopped(
     assert os.sched_getaffinity(0) == cores
 
 
-@pytest.mark.usefixtures("_signals")
 def test_contender_that_does_not_start_ends_the_comparison(
     arguments: list[str],
     tmp_path: Path,

@@ -1,22 +1,25 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from loadtest.compare.contenders import Subject, contenders
-from loadtest.compare.one_graph_server import WholeModel
+from loadtest.bench.inputs import padded
+from loadtest.bench.one_graph import write_one_graph
+from loadtest.bench.one_graph_session import open_on_cpu
+from loadtest.compare.contenders import ServedModel, contenders
 from loadtest.compare.pipeline_server import LastHeadOnly
-from loadtest.one_graph import write_one_graph
 from serve.bundle.loader import Bundle
+from serve.runtime.ort_session import plain_options
 from tests.support.tiny import tiny_model
 
 ROWS = [[2, 10, 11, 3], [2, 20, 21, 22, 23, 24, 3]]
 
 
-def test_everybody_takes_part(bundle: Bundle, tmp_path: Path) -> None:
-    subject = Subject(bundle, tmp_path / "model", 1, tmp_path)
-    names = [contender.name for contender in contenders(subject, ray=True)]
+def test_all_contenders_take_part(bundle: Bundle, tmp_path: Path) -> None:
+    served = ServedModel(bundle, tmp_path / "model", 1, tmp_path)
+    names = [contender.name for contender in contenders(served, ray=True)]
     assert names == [
         "transformers pipeline + FastAPI, fp32, one by one",
         "ONNX Runtime + FastAPI, fp32, dynamic batches",
@@ -29,17 +32,16 @@ def test_everybody_takes_part(bundle: Bundle, tmp_path: Path) -> None:
         "Offramp, int8, fast",
         "Offramp, int8, balanced, on Ray Serve",
     ]
-
-
-def test_without_checkpoint_or_ray_they_are_left_out(bundle: Bundle, tmp_path: Path) -> None:
-    names = [c.name for c in contenders(Subject(bundle, None, 1, tmp_path), ray=False)]
-    assert not any("pipeline" in name or "Ray" in name for name in names)
+    (tmp_path / "others").mkdir()
+    served = replace(served, checkpoint=None, folder=tmp_path / "others")
+    assert [contender.name for contender in contenders(served, ray=False)] == names[1:-1]
 
 
 def test_all_of_them_are_the_same_model(bundle: Bundle, tmp_path: Path) -> None:
     model = tiny_model()
-    whole = WholeModel(write_one_graph(bundle, "fp32", tmp_path), 1, bundle.manifest.pad_id)
-    batched = whole.run(ROWS)
+    assert LastHeadOnly(model).encoder.config._attn_implementation == "sdpa"
+    whole = open_on_cpu(write_one_graph(bundle, "fp32", tmp_path), plain_options(1))
+    batched = whole.run(padded(ROWS, bundle.manifest.pad_id))
     for place, ids in enumerate(ROWS):
         inputs, mask = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
         with torch.inference_mode():
@@ -47,10 +49,6 @@ def test_all_of_them_are_the_same_model(bundle: Bundle, tmp_path: Path) -> None:
             alone = LastHeadOnly(model).eval()(inputs, mask).logits.numpy()
         np.testing.assert_allclose(alone, expected, atol=1e-5)
         np.testing.assert_allclose(batched[place : place + 1], expected, atol=1e-4)
-
-
-def test_pipelines_model_uses_the_fused_attention() -> None:
-    assert LastHeadOnly(tiny_model()).encoder.config._attn_implementation == "sdpa"
 
 
 @pytest.fixture(autouse=True)

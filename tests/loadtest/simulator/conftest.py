@@ -4,7 +4,7 @@ import pytest
 
 from loadtest.simulator.arrivals import Arrivals, Poisson
 from loadtest.simulator.device import Device
-from loadtest.simulator.exits import read_mix
+from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.workload import Traffic
 from serve.engine.cost_model import SegmentCost

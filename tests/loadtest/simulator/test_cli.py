@@ -5,9 +5,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from loadtest.simulator.__main__ import main
 from loadtest.simulator.cli import simulate
-from loadtest.simulator.faults import InvalidSimulation
+from loadtest.simulator.errors import InvalidSimulation
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(simulate)
@@ -45,36 +44,15 @@ def test_a_small_grid_gives_tables_and_json(tmp_path: Path) -> None:
             assert offered == pytest.approx(0.7 * part["capacity"]["run to completion"], rel=0.15)
 
 
-def test_a_trace_is_one_kind_of_arrivals(tmp_path: Path) -> None:
-    trace, path = tmp_path / "trace.csv", tmp_path / "grid.json"
-    trace.write_text("arrival_s,tokens\n0,5\n1,6\n4,7\n")
-    asked = [*SMALL, "--arrivals", str(trace), "--loads", "0.8", "--no-search", "--json", str(path)]
-    result = CliRunner().invoke(app, asked, catch_exceptions=False)
-    assert result.exit_code == 0
-    (part,) = json.loads(path.read_text())["parts"]
-    assert part["arrivals"] == "trace"
-    assert part["sustainable"] is None
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         (["--loads", "0.7,fast"], "positive numbers"),
         (["--loads", "-1"], "positive numbers"),
-        (["--arrivals", "steady"], "a trace file that exists"),
+        (["--arrivals", "steady"], "expected poisson or bursts"),
         (["--exits", "uniform:1-9"], "layers 1 to 4"),
     ],
 )
 def test_wrong_options_are_refused_in_words(asked: list[str], message: str) -> None:
     with pytest.raises(InvalidSimulation, match=message):
         CliRunner().invoke(app, [*SMALL, *asked], catch_exceptions=False)
-
-
-def test_the_package_runs_by_itself_and_refuses_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["simulator", *SMALL, "--loads", "fast"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert "offramp: loads 'fast'" in capsys.readouterr().err

@@ -1,11 +1,12 @@
-"""The runner on a real GPU; `python -m loadtest.gpu_check` does more, on any bundle."""
+"""The runner on a real GPU; `python -m loadtest.bench.gpu` does more, on any bundle."""
 
 import numpy as np
 import pytest
 
-from loadtest.gpu_check.checks import TOLERANCE, check_invariance, check_parity
-from loadtest.gpu_check.facts import operators, strays
-from loadtest.gpu_check.subject import Place, Subject, load, random_ids, reference
+from loadtest.bench.gpu.checks import TOLERANCE, check_invariance, check_parity
+from loadtest.bench.gpu.device_variant import DeviceVariant, Place, load, reference
+from loadtest.bench.gpu.facts import operators, strays
+from loadtest.bench.inputs import padded, random_texts
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cuda_runner import CudaRunner
@@ -19,7 +20,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=["fp32", "fp16"])
-def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> Subject:
+def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> DeviceVariant:
     return load(half_bundle, request.param, Place("cuda"))
 
 
@@ -31,28 +32,29 @@ def test_auto_is_the_gpu_and_fp16(half_bundle: Bundle) -> None:
     assert runner.device == "cuda"
 
 
-def test_every_exit_says_what_it_says_on_the_cpu(subject: Subject, half_bundle: Bundle) -> None:
+def test_every_exit_says_what_it_says_on_the_cpu(
+    subject: DeviceVariant, half_bundle: Bundle
+) -> None:
     finding = check_parity(subject, reference(half_bundle))
     assert finding.passed, finding
 
 
-def test_answers_do_not_depend_on_company(subject: Subject) -> None:
+def test_answers_do_not_depend_on_company(subject: DeviceVariant) -> None:
     finding = check_invariance(subject, 200)
     assert finding.passed, finding
 
 
-def test_layers_run_on_the_gpu_and_nowhere_else(subject: Subject) -> None:
+def test_layers_run_on_the_gpu_and_nowhere_else(subject: DeviceVariant) -> None:
     assert not strays(operators(subject))
 
 
-def test_hidden_states_stay_on_the_gpu(subject: Subject) -> None:
-    generator = np.random.default_rng(0)
-    batches = [random_ids(generator, subject.vocabulary, np.array(n)) for n in ([9, 4], [3])]
-    steps = [subject.chain.start(ids, mask, np.zeros_like(ids)) for ids, mask in batches]
+def test_hidden_states_stay_on_the_gpu(subject: DeviceVariant) -> None:
+    batches = [padded(random_texts(n, subject.vocabulary), 0) for n in ([9, 4], [3])]
+    steps = [subject.chain.start(*batch) for batch in batches]
     joined = subject.chain.join(
         [
-            (s.hidden, np.arange(len(m)), m.shape[1])
-            for s, (_, m) in zip(steps, batches, strict=True)
+            (s.hidden, np.arange(len(b.input_ids)), b.input_ids.shape[1])
+            for s, b in zip(steps, batches, strict=True)
         ]
     )
     assert [hidden.device_name() for hidden in (*(s.hidden for s in steps), joined)] == ["cuda"] * 3
@@ -60,10 +62,9 @@ def test_hidden_states_stay_on_the_gpu(subject: Subject) -> None:
 
 @pytest.mark.parametrize("active", [(DEPTH - 1,), (1, DEPTH - 1)])
 def test_queued_segments_give_what_awaited_ones_give(
-    subject: Subject, active: tuple[int, ...]
+    subject: DeviceVariant, active: tuple[int, ...]
 ) -> None:
-    generator = np.random.default_rng(0)
-    ids, mask = random_ids(generator, subject.vocabulary, np.array([40, 7, 1]))
+    ids, mask, _ = padded(random_texts([40, 7, 1], subject.vocabulary), 0)
     should_yield = subject.chain.start(ids, mask, np.zeros_like(ids))
     for index in range(1, DEPTH):
         should_yield = subject.chain.advance(index, should_yield.hidden, np.arange(3), mask)

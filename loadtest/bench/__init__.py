@@ -1,0 +1,1 @@
+"""Benchmarks of segments, of the engine, and on a GPU."""

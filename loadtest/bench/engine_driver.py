@@ -1,0 +1,126 @@
+"""Drive a real engine with its thread, either with a full queue or one request at a time."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from queue import Empty, SimpleQueue
+from time import perf_counter
+
+import numpy as np
+
+from loadtest.bench.errors import BenchFailed
+from loadtest.bench.inputs import Ids
+from serve.bundle.manifest import Manifest
+from serve.engine.admission import QueueLimits
+from serve.engine.core import ModelShape
+from serve.engine.engine import Engine
+from serve.engine.row import Answer, Outcome, Row
+from serve.engine.runner import Runner
+from serve.rules import ExitRule, LayerRule, NeverRule
+
+_TIMEOUT_S = 600.0
+_QUEUE_LIMITS = QueueLimits(max_rows=1_000_000, max_tokens=1_000_000_000)
+
+
+def model_shape(manifest: Manifest) -> ModelShape:
+    """Return what the engine must know of a model."""
+    temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
+    return ModelShape(manifest.traits, temperatures, manifest.pad_id)
+
+
+def row_of(text: Ids, rule: ExitRule, tag: int = 0) -> Row:
+    """Return a fresh row; a row goes through an engine once."""
+    return Row(text, np.zeros_like(text), rule, tag=tag)
+
+
+def rows_of(texts: Sequence[Ids], layers: Sequence[int]) -> list[Row]:
+    """Return fresh rows, each with a rule that leaves at its layer."""
+    return [row_of(text, _layer_rule(int(n))) for text, n in zip(texts, layers, strict=True)]
+
+
+@cache
+def _layer_rule(layer: int) -> ExitRule:
+    """Return the rule; equal rules are one object, as in a server."""
+    return LayerRule(layer=layer)
+
+
+class Driver:
+    """An engine and the outcomes it has delivered."""
+
+    def __init__(self, runner: Runner, shape: ModelShape) -> None:
+        self._exits = shape.exits
+        # This queue waits mostly outside Python's lock, which the engine's thread needs.
+        self._delivered: SimpleQueue[tuple[Sequence[Outcome], float]] = SimpleQueue()
+        self._outcomes: list[Outcome] = []
+        self._delivered_s = 0.0
+        self.engine = Engine(runner, shape, self._deliver, queue_limits=_QUEUE_LIMITS)
+
+    def run(self, rows: Sequence[Row], in_flight: int) -> float:
+        """Answer all rows and return the seconds from the first submission to the last outcome.
+
+        Args:
+            rows: fresh ones.
+            in_flight: how many are unanswered while so many are left.
+
+        Raises:
+            BenchFailed: a row got an error, or left at another layer than its rule says.
+        """
+        self._outcomes = []
+        sent = min(in_flight, len(rows))
+        began = perf_counter()
+        self.engine.submit(rows[:sent])
+        while sent < len(rows):
+            room = self._wait_for(sent - in_flight + 1) + in_flight - sent
+            self.engine.submit(rows[sent : sent + room])
+            sent += len(rows[sent : sent + room])
+        self._wait_for(len(rows))
+        took_s = self._delivered_s - began
+        for row, answer in self.answers():
+            self._check_exit(row, answer)
+        return took_s
+
+    def answers(self) -> list[tuple[Row, Answer]]:
+        """Return the rows of the last run with their answers, in the order of delivery.
+
+        Raises:
+            BenchFailed: a row got an error.
+        """
+        found = []
+        for row, result in self._outcomes:
+            if not isinstance(result, Answer):
+                raise BenchFailed(f"the engine failed: {result}") from result
+            found.append((row, result))
+        return found
+
+    def _wait_for(self, num: int) -> int:
+        """Wait until so many rows are answered; return how many are."""
+        while len(self._outcomes) < num or not self._delivered.empty():
+            try:
+                outcomes, self._delivered_s = self._delivered.get(timeout=_TIMEOUT_S)
+            except Empty:
+                message = f"the engine has not answered {num} rows in {_TIMEOUT_S:g} s"
+                raise BenchFailed(message) from None
+            self._outcomes += outcomes
+        return len(self._outcomes)
+
+    def _deliver(self, outcomes: Sequence[Outcome]) -> None:
+        self._delivered.put((outcomes, perf_counter()))
+
+    def _check_exit(self, row: Row, answer: Answer) -> None:
+        if not isinstance(row.rule, LayerRule | NeverRule):
+            return  # the layer depends on the text
+        wanted = row.rule.layer if isinstance(row.rule, LayerRule) else self._exits[-1]
+        layer = self._exits[answer.exit_index]
+        if layer != wanted:
+            raise BenchFailed(f"a row left at layer {layer} instead of {wanted}")
+
+
+@contextmanager
+def driving(runner: Runner, shape: ModelShape) -> Iterator[Driver]:
+    """Run an engine for a block."""
+    driver = Driver(runner, shape)
+    driver.engine.start()
+    try:
+        yield driver
+    finally:
+        driver.engine.stop(0.0)

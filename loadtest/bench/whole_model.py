@@ -1,0 +1,70 @@
+"""Dynamic batching over the whole model, as a server without early exit does it.
+
+The next batch is the oldest waiting request with those nearest to it in length. The engine's
+benchmark and `python -m loadtest.compare` batch alike by this file.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtest.bench.inputs import Ids, padded
+from loadtest.bench.one_graph_session import OneGraph
+from serve.engine.scheduler import BatchLimits
+
+# Longest over shortest text of a batch; bounds padding.
+_MAX_STRETCH = 1.5
+
+
+def next_batch(lengths: NDArray[np.int64], limits: BatchLimits) -> NDArray[np.intp]:
+    """Return the places of the first request and of those nearest to it in length.
+
+    Args:
+        lengths: (waiting,) tokens of each waiting request, oldest first.
+        limits: bounds on the batch; a single request is taken however long.
+    """
+    order = np.argsort(np.abs(lengths - lengths[0]), kind="stable")[: limits.max_rows]
+    longest = np.maximum.accumulate(lengths[order])
+    shortest = np.minimum.accumulate(lengths[order])
+    sizes = 1 + np.arange(len(order))
+    fits = (sizes * longest <= limits.max_tokens) & (longest <= shortest * _MAX_STRETCH)
+    fits[0] = True
+    return order[: len(fits) if fits.all() else int(np.argmin(fits))]
+
+
+def full_batches(
+    lengths: NDArray[np.int64], window: int, limits: BatchLimits
+) -> Iterator[NDArray[np.intp]]:
+    """Yield the requests of one batch after another; every request is in one batch.
+
+    Args:
+        lengths: (requests,) tokens, in order of arrival.
+        window: how many requests wait at a time, while so many are left.
+        limits: bounds on a batch.
+    """
+    waiting = np.arange(0, dtype=np.intp)
+    arrived = 0
+    while len(waiting) or arrived < len(lengths):
+        new = np.arange(arrived, min(len(lengths), arrived + window - len(waiting)))
+        arrived += len(new)
+        waiting = np.concatenate([waiting, new])
+        chosen = next_batch(lengths[waiting], limits)
+        yield waiting[chosen]
+        waiting = np.delete(waiting, chosen)
+
+
+def answer_all(
+    one_graph: OneGraph, requests: Sequence[Ids], window: int, limits: BatchLimits, pad_id: int
+) -> list[int]:
+    """Run every request through the whole model and return their labels, in order.
+
+    This contender gets every advantage: it never waits, and it has neither threads nor rules.
+    """
+    lengths = np.array([len(ids) for ids in requests])
+    labels = np.full(len(requests), -1)
+    for batch in full_batches(lengths, window, limits):
+        logits = one_graph.run(padded([requests[i] for i in batch], pad_id))
+        labels[batch] = logits.argmax(axis=1)
+    found: list[int] = labels.tolist()
+    return found

@@ -1,0 +1,123 @@
+"""What a load test found, as plain data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from loadtest.http.exit_counts import ExitCounts
+from loadtest.http.metrics_page import MetricsPage
+from loadtest.load.samples import Samples
+from loadtest.load.saturation import Step
+
+
+class Latency(NamedTuple):
+    """The requests of one kind; times are those of answered requests."""
+
+    kind: str
+    requests: int
+    failures: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    per_second: float
+
+
+class RunCost(NamedTuple):
+    """What a run has cost."""
+
+    generator_cpu_s: float = 0.0  # of the process that made the load
+    # Of the server's processes; None if they were not started here.
+    server_cpu_s: float | None = None
+    server_memory_before_mb: float | None = None  # at the beginning
+    server_memory_mb: float | None = None  # at the end
+
+
+class RampResult(NamedTuple):
+    """The steps of a ramp, its knee, and why it ended."""
+
+    steps: tuple[Step, ...]
+    knee: Step | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A whole run."""
+
+    samples: Samples  # every request
+    seconds: float  # how long requests were sent
+    began_at: float = 0.0  # in seconds since the epoch
+    # Message -> how often, of users that raised.
+    raised: dict[str, int] = field(default_factory=dict)
+    users: Sequence[tuple[float, int]] = ()  # (seconds since the beginning, how many)
+    # How much the server's metrics grew; None if they were not read.
+    metrics: MetricsPage | None = None
+    cost: RunCost = field(default_factory=RunCost)  # processor time and memory
+    ramp: RampResult | None = None
+
+    @cached_property
+    def errors(self) -> dict[str, int]:
+        """Message -> how often."""
+        return dict(self.samples.errors) | self.raised
+
+    @cached_property
+    def seen(self) -> ExitCounts:
+        """Exits that the answers named."""
+        return self.samples.seen
+
+    @cached_property
+    def counted(self) -> ExitCounts | None:
+        """Exits that the server counted; None if its metrics were not read."""
+        return self.metrics.exits() if self.metrics else None
+
+    @cached_property
+    def kinds(self) -> tuple[Latency, ...]:
+        """Figures by kind of request."""
+        return tuple(self._latency(kind) for kind in sorted(set(self.samples.kinds)))
+
+    @cached_property
+    def total(self) -> Latency:
+        """Figures of all requests together."""
+        return self._latency("all")
+
+    def _latency(self, kind: str) -> Latency:
+        kinds = np.array(self.samples.kinds, dtype=object)
+        of_kind = np.ones(len(kinds), dtype=bool) if kind == "all" else kinds == kind
+        failed = self.samples.failures
+        answered = self.samples.column("latency_ms")[of_kind & ~failed]
+        p50, p95, p99 = np.quantile(answered, (0.5, 0.95, 0.99)) if len(answered) else (0.0,) * 3
+        return Latency(
+            kind=kind,
+            requests=int(of_kind.sum()),
+            failures=int((of_kind & failed).sum()),
+            p50_ms=float(p50),
+            p95_ms=float(p95),
+            p99_ms=float(p99),
+            per_second=len(answered) / self.seconds if self.seconds else 0.0,
+        )
+
+
+def problems(figures: Figures, exclusive: bool) -> list[str]:
+    """Return what makes the run a failure; empty if it was a success.
+
+    Args:
+        figures: the run. A ramp goes on until requests fail, so its failures are no problem.
+        exclusive: there were no other clients, so the server's counters must equal the answers.
+    """
+    found = []
+    if not figures.total.requests:
+        found.append("no request was answered")
+    if figures.errors and not figures.ramp:
+        found.append(f"{figures.total.failures} of {figures.total.requests} requests failed")
+    if figures.counted is None:
+        return found
+    missing = figures.seen - figures.counted
+    surplus = figures.counted - figures.seen
+    if missing:
+        found.append(f"the server did not count {missing.total()} exits that its answers name")
+    if surplus and exclusive and not figures.errors and not figures.samples.retried:
+        found.append(f"the server counted {surplus.total()} exits that no answer names")
+    return found

@@ -1,0 +1,121 @@
+"""Options that `python -m loadtest.load` and Locust's own command share."""
+
+import json
+import math
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+
+from loadtest.load.arrivals import ARRIVALS
+from loadtest.load.user_mix import DEFAULT_WEIGHTS, parse_weights
+
+SHAPES = ("steady", "ramp", "spike", "soak")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add all shared options."""
+    _add_request_options(parser)
+    _add_arrival_options(parser)
+    _add_shape_options(parser)
+
+
+def _add_request_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("requests")
+    group.add_argument(
+        "--texts", metavar="FILE", help="texts, one per line, or a TSV with a header"
+    )
+    group.add_argument("--column", metavar="NAME", help="the TSV's column with the text")
+    group.add_argument(
+        "--weights",
+        type=parse_weights,
+        default=DEFAULT_WEIGHTS,
+        metavar="KIND=N,...",
+        help="how often each kind of request is sent "
+        "(default=4,threshold=2,patience=1,batch=1; kinds left out are not sent)",
+    )
+    group.add_argument(
+        "--exit",
+        type=json.loads,
+        metavar="JSON",
+        help='exit rule of all requests, such as {"rule": "entropy", "threshold": 0.2}',
+    )
+    group.add_argument("--batch-texts", type=int, default=8, help="texts of a batch (8)")
+    group.add_argument(
+        "--timeout", type=_positive, default=30.0, help="seconds to wait for an answer (30)"
+    )
+    group.add_argument(
+        "--retries", type=int, default=0, help="how often a failed request is sent again (0)"
+    )
+
+
+def _add_arrival_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("arrivals")
+    group.add_argument(
+        "--arrivals",
+        choices=ARRIVALS,
+        default="closed",
+        help="closed: each user sends when the last answer has come; constant, poisson: "
+        "requests are due at --rate, independent of the answers (closed)",
+    )
+    group.add_argument(
+        "--rate",
+        type=_positive,
+        metavar="PER_SECOND",
+        help="requests per second of all users together; in a closed loop users pause for it",
+    )
+    group.add_argument(
+        "--most-outstanding",
+        type=int,
+        default=512,
+        metavar="N",
+        help="open loop: a request that is due while N are waiting is not sent and counts as "
+        "failed (512 per process)",
+    )
+
+
+def _add_shape_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("load over time")
+    group.add_argument(
+        "--shape",
+        choices=SHAPES,
+        default="steady",
+        help="steady; ramp: steps up until the server is saturated; spike: ten times the load "
+        "for a while; soak: steady, for ten minutes unless --seconds says otherwise (steady)",
+    )
+    group.add_argument("--step-seconds", type=_positive, default=8.0, help="length of a step (8)")
+    group.add_argument(
+        "--growth", type=_positive, default=2.0, help="load of a step, over the last (2)"
+    )
+    group.add_argument("--most-users", type=int, default=256, help="where a ramp ends (256)")
+    group.add_argument(
+        "--limit-p99-ms", type=_positive, default=2000.0, help="a ramp ends above it (2000)"
+    )
+    group.add_argument(
+        "--limit-failures", type=float, default=0.01, help="a ramp ends above this share (0.01)"
+    )
+    group.add_argument(
+        "--spike-factor", type=_positive, default=10.0, help="load in the spike (10)"
+    )
+
+
+def set_rate_per_user(options: Namespace) -> None:
+    """Set each user's share of the rate, by the number of users at the start.
+
+    The share is an option because Locust's master sends options to its workers. A shape that adds
+    users adds load.
+
+    Raises:
+        ValueError: an open loop without a rate.
+    """
+    if options.arrivals != "closed" and not options.rate:
+        raise ValueError(f"--arrivals {options.arrivals} needs a --rate")
+    users = max(1, options.num_users or 1)
+    options.rate_per_user = options.rate / users if options.rate else None
+
+
+def _positive(word: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{word} is no number above 0")
+    return value

@@ -1,0 +1,25 @@
+"""How often each kind of request is sent: `default=4,threshold=2,patience=1,batch=1`."""
+
+from argparse import ArgumentTypeError
+
+DEFAULT_WEIGHTS = {"default": 4, "threshold": 2, "patience": 1, "batch": 1}
+
+
+def parse_weights(words: str) -> dict[str, int]:
+    """Return the weight of every kind of request; kinds that are not named get 0.
+
+    Raises:
+        ArgumentTypeError: a name or a number is wrong, or all weights are 0.
+    """
+    weights = dict.fromkeys(DEFAULT_WEIGHTS, 0)
+    for part in words.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in weights or not number.isdecimal():
+            raise ArgumentTypeError(
+                f"{part!r} is no weight: say for example default=4,batch=1; "
+                f"the kinds of request are {', '.join(weights)}"
+            )
+        weights[name] = int(number)
+    if not any(weights.values()):
+        raise ArgumentTypeError("all weights are 0, so no request would be sent")
+    return weights

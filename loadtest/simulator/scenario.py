@@ -1,0 +1,71 @@
+"""The contenders, and what each simulation has in common."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from loadtest.simulator.batches import Progress, run_to_completion, run_whole
+from loadtest.simulator.device import Device
+from loadtest.simulator.engine import run_engine
+from loadtest.simulator.record import Figures, Record, figures
+from loadtest.simulator.workload import Traffic, Workload
+from serve.engine.scheduler import BatchLimits
+
+Contender: TypeAlias = Callable[[Workload, Device, BatchLimits, Progress], Record]
+
+ENGINE, COMPLETION, WHOLE = "engine", "run to completion", "whole model"
+CONTENDERS: Mapping[str, Contender] = {
+    ENGINE: run_engine,
+    COMPLETION: run_to_completion,
+    WHOLE: run_whole,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A device, its limits, and how requests are drawn and judged."""
+
+    device: Device  # what segments cost
+    limits: BatchLimits  # bounds on batches, for every contender
+    num_requests: int  # in each simulation
+    seed: int  # of everything drawn
+    bound_times: float  # latency bound in times of a lone full run
+    # Told how many requests have been simulated.
+    progress: Progress = field(default=lambda num: None)
+
+    def bound_s(self, work: Workload) -> float:
+        """Return the latency bound, from a request of mean length, rounded to a token."""
+        return self.bound_times * self.device.lone_s(round(float(work.tokens.mean())))
+
+    def simulate(self, contender: str, traffic: Traffic, rate: float) -> Figures:
+        """Run one contender at a rate of arrivals per second."""
+        return self._run(contender, traffic.draw(rate, self.num_requests, self.seed))
+
+    def capacity(self, contender: str, traffic: Traffic) -> float:
+        """Return answers per second when all requests wait from the start."""
+        work = traffic.draw(1.0, self.num_requests, self.seed).all_at_once()
+        return self._run(contender, work).answered_per_s
+
+    def sustainable(self, contender: str, traffic: Traffic, capacity: float) -> float:
+        """Return the highest rate whose p99 latency keeps the bound, by bisection.
+
+        To about 1 % of the capacity; 0 if even a hundredth of it breaks the bound.
+        """
+        low, high = 0.01 * capacity, 1.02 * capacity
+        if not self._keeps_bound(contender, traffic, low):
+            return 0.0
+        while high - low > 0.01 * capacity:
+            middle = (low + high) / 2
+            if self._keeps_bound(contender, traffic, middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _run(self, contender: str, work: Workload) -> Figures:
+        record = CONTENDERS[contender](work, self.device, self.limits, self.progress)
+        return figures(contender, work, record, self.bound_s(work))
+
+    def _keeps_bound(self, contender: str, traffic: Traffic, rate: float) -> bool:
+        work = traffic.draw(rate, self.num_requests, self.seed)
+        return self._run(contender, work).p99_ms <= self.bound_s(work) * 1000

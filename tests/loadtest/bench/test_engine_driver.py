@@ -1,0 +1,64 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from loadtest.bench.engine.free_segments import FreeSegments
+from loadtest.bench.engine_driver import driving, row_of, rows_of
+from loadtest.bench.errors import BenchFailed
+from loadtest.bench.inputs import random_texts
+from serve.engine.core import ModelShape
+from serve.engine.row import Row
+from serve.engine.runner import Hidden, Ids, Step
+from serve.rules import NeverRule
+from tests.support.traits import two_labels
+
+SHAPE = ModelShape(two_labels((1, 2, 3)), (1.0,) * 3)
+
+
+class MostSeen(FreeSegments):
+    """Notes the largest batch."""
+
+    most_rows = 0
+
+    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+        self.most_rows = max(self.most_rows, len(input_ids))
+        return super().start(input_ids, attention_mask, token_type_ids)
+
+
+class Broken(FreeSegments):
+    """Raises at the second segment."""
+
+    def advance(self, index: int, hidden: Hidden, keep: np.ndarray, attention_mask: Ids) -> Step:
+        raise RuntimeError("no")
+
+
+def rows(layers: Sequence[int]) -> list[Row]:
+    return rows_of(random_texts([5] * len(layers), 10), layers)
+
+
+@pytest.mark.parametrize("in_flight", [1, 7, 1000])
+def test_every_row_leaves_where_it_is_told(in_flight: int) -> None:
+    sent = rows([1, 2, 3] * 50)
+    runner = MostSeen(3, 200)
+    with driving(runner, SHAPE) as driver:
+        assert driver.run(sent, in_flight) > 0
+        assert driver.run(rows([3]), in_flight) > 0
+        assert not driver.engine.backlog.rows
+    assert not driver.engine.alive
+    assert runner.most_rows <= in_flight
+    assert not any(np.isnan(row.started_s) for row in sent)
+
+
+def test_error_of_a_row_ends_the_bench() -> None:
+    with pytest.raises(BenchFailed, match="the engine failed"), driving(Broken(3, 8), SHAPE) as it:
+        it.run(rows([1, 2]), 2)
+
+
+def test_row_that_leaves_elsewhere_ends_the_bench() -> None:
+    early = row_of(random_texts([5], 10)[0], NeverRule(max_layer=2))
+    with (
+        pytest.raises(BenchFailed, match="left at layer 2 instead of 3"),
+        driving(FreeSegments(3, 8), SHAPE) as driver,
+    ):
+        driver.run([early], 1)

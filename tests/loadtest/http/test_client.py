@@ -1,0 +1,38 @@
+import pytest
+
+from loadtest.http.client import ApiError, Client, LivePolicy
+from loadtest.http.server_process import HOST, free_port
+from tests.loadtest.conftest import StartFake
+
+
+def test_answer_names_where_and_why_the_text_left(start_fake: StartFake) -> None:
+    answer = Client(start_fake().url).classify("one two", {"rule": "entropy", "threshold": 0.6})
+    assert (answer.layer, answer.layers, answer.reason) == (1, 6, "confident")
+
+
+def test_replaced_policy_has_the_next_version(start_fake: StartFake) -> None:
+    client = Client(start_fake().url)
+    live = client.policy("tiny")
+    new = client.replace_policy("tiny", LivePolicy(live.version, {"default": {"rule": "never"}}))
+    assert new == (live.version + 1, {"default": {"rule": "never"}})
+    assert client.policy("tiny") == new
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("refuses everything", "POST /v1/classify: 422 at most one text"),
+        ("speaks nonsense", "no JSON"),
+        ("hangs up", "/v1/classify"),
+    ],
+)
+def test_failure_is_an_api_error(start_fake: StartFake, fault: str, complaint: str) -> None:
+    with pytest.raises(ApiError, match=complaint):
+        Client(start_fake(fault).url).classify("text")
+
+
+def test_server_that_is_not_there_is_an_api_error() -> None:
+    client = Client(f"http://{HOST}:{free_port()}")
+    assert not client.ready()
+    with pytest.raises(ApiError, match="refused"):
+        client.metrics()

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from loadtest.http import server_process
+from loadtest.http.client import Client
+from loadtest.http.server_process import ServerFailed, serve_bundle
+from tests.loadtest.conftest import MakeChild
+
+
+def ignore(_: float) -> None:
+    """Wait without output."""
+
+
+def test_server_is_ready_inside_its_block_and_gone_after_it(make_child: MakeChild) -> None:
+    with make_child() as child:
+        child.wait_until_ready(30.0, ignore)
+        assert Client(child.url).ready()
+    assert not Client(child.url).ready()
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("fails to start", r"ended before it was ready:\nno bundle here"),
+        ("ends with an error", r"ended with status 1:\ncould not save"),
+        ("ignores SIGTERM", "1 processes of the server did not end"),
+        ("leaves a child", "1 processes of the server did not end"),
+    ],
+)
+def test_fault_is_a_failure_and_no_process_is_left(
+    make_child: MakeChild, monkeypatch: pytest.MonkeyPatch, fault: str, complaint: str
+) -> None:
+    if fault == "ignores SIGTERM":
+        monkeypatch.setattr(server_process, "_STOP_S", 0.0)
+    with pytest.raises(ServerFailed, match=complaint), make_child(fault) as child:
+        child.wait_until_ready(30.0, ignore)
+    assert not Client(child.url).ready()
+
+
+def test_server_that_is_never_ready_is_given_up(make_child: MakeChild) -> None:
+    with (
+        pytest.raises(ServerFailed, match="not ready after 0 s"),
+        make_child("is never ready") as child,
+    ):
+        child.wait_until_ready(0.0, ignore)
+
+
+@pytest.mark.parametrize(
+    ("error", "faults"), [(KeyboardInterrupt, ()), (ZeroDivisionError, ("ends with an error",))]
+)
+def test_block_that_raises_ends_its_server_and_keeps_its_error(
+    make_child: MakeChild, error: type[BaseException], faults: tuple[str, ...]
+) -> None:
+    with pytest.raises(error), make_child(*faults) as child:
+        child.wait_until_ready(30.0, ignore)
+        raise error
+    assert not Client(child.url).ready()
+
+
+def test_missing_bundle_is_reported_by_the_command_itself(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ServerFailed, match="ended before it was ready"),
+        serve_bundle(tmp_path / "nothing") as child,
+    ):
+        child.wait_until_ready(60.0, ignore)

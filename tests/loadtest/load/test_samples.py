@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+
+from loadtest.http.client import Json
+from loadtest.load.report.timeline import timeline
+from loadtest.load.request_log import LoggedRequest, Outcome
+from loadtest.load.samples import Samples
+from loadtest.load.texts import Example
+
+
+def answered(layer: int = 2, label: str | None = None, version: int = 1) -> LoggedRequest:
+    reply: Json = {
+        "model": "tiny",
+        "policy_version": version,
+        "results": [
+            {"label": "positive", "exit": {"layer": layer, "layers": 6, "reason": "confident"}}
+        ],
+        "timing": {"queue_ms": 1.0, "compute_ms": 2.0, "total_ms": 4.0},
+    }
+    return LoggedRequest([Example("text", label)], late_ms=0.5, outcome=Outcome(200, reply=reply))
+
+
+def failed() -> LoggedRequest:
+    return LoggedRequest([Example("text")], late_ms=0.0, outcome=Outcome(503, "503 busy"))
+
+
+def test_answers_are_counted_by_layer_and_version_and_judged_by_known_labels() -> None:
+    samples = Samples(labels=("negative", "positive"))
+    assert samples.accuracy is None
+    for label, layer, version in (("1", 2, 1), ("0", 6, 2), (None, 6, 2)):
+        samples.add("default", 0.1, 5.0, answered(layer, label, version))
+    assert samples.accuracy == 0.5
+    assert sum(samples.seen.values()) == 3
+    assert samples.versions == {1: {2: 1}, 2: {6: 2}}
+    assert samples.layers == 6
+
+
+def test_second_try_hides_no_first_failure() -> None:
+    samples = Samples()
+    again = answered()
+    again.earlier.append("503 busy")
+    samples.add("default", 0.0, 300.0, again)
+    samples.add("default", 4.0, 5.0, failed())
+    assert samples.first_failed == 2
+    assert samples.retried == {"503 busy": 1}
+    assert samples.errors == {"default: 503 busy": 1}
+    assert samples.first_failure_s == 4.0
+
+
+def test_silence_at_the_end_counts() -> None:
+    samples = Samples()
+    samples.add("default", 1.0, 0.0, answered())
+    samples.add("default", 9.0, 1.0, failed())
+    assert samples.longest_gap_s == 8.0
+
+
+def test_timeline_puts_answers_where_they_ended_and_times_where_they_began() -> None:
+    samples = Samples()
+    samples.add("default", 0.5, 2000.0, answered(layer=1))
+    samples.add("default", 2.6, 100.0, answered(layer=6))
+    samples.add("default", 2.7, 100.0, failed())
+    line = timeline(samples, [(0.0, 1), (2.0, 5)], seconds=3.0)
+    assert line.sent.tolist() == [1, 0, 2]
+    assert line.answered.tolist() == [0, 0, 2]
+    assert line.failed.tolist() == [0, 0, 1]
+    assert line.users.tolist() == [1, 1, 5]
+    assert line.p99_ms[0] == 2000.0
+    assert math.isnan(line.p50_ms[1])
+    assert line.exits[0].tolist() == [1, 0, 0]
+    assert line.exits[5].tolist() == [0, 0, 1]
+
+
+def test_long_runs_have_wider_bins() -> None:
+    samples = Samples()
+    samples.add("default", 3599.0, 1.0, answered())
+    line = timeline(samples, [], seconds=3600.0)
+    assert line.bin_s == 30.0
+    assert len(line.starts_s) == 120
+    assert np.isclose(line.sent[-1], 1 / 30)

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from loadtest.simulator.errors import InvalidSimulation
+from loadtest.simulator.exit_mixes import ExitMix, deebert_like, read_mix, uniform
+from loadtest.simulator.lengths import sst2_lengths
+
+
+@pytest.mark.parametrize(
+    ("text", "mean"),
+    [
+        ("uniform:2-12", 7),
+        ("deebert:5", 5),
+        ("deebert:4.8", 4.8),
+        ("fixed:3", 3),
+        ("never", 12),
+        ("weights:0,3,1" + ",0" * 9, 2.25),
+    ],
+)
+def test_exit_mixes_have_the_mean_they_name(text: str, mean: float) -> None:
+    mix = read_mix(text, 12)
+    drawn = mix.draw(20_000, np.random.default_rng(0))
+    assert mix.mean == pytest.approx(mean)
+    assert drawn.mean() == pytest.approx(mean, abs=0.1)
+    assert drawn.min() >= 1
+    assert drawn.max() <= 12
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gaussian", "expected uniform"),
+        ("uniform:0-3", "layers 1 to 4"),
+        ("uniform:2-5", "layers 1 to 4"),
+        ("fixed:x", "expected uniform"),
+        ("deebert:1.1", "lies between"),
+        ("weights:1,2", "2 weights for 4 layers"),
+        ("weights:0,0,0,0", "one positive"),
+        ("weights:1,nan,0,0", "one positive"),
+    ],
+)
+def test_wrong_exit_mixes_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidSimulation, match=message):
+        read_mix(text, 4)
+
+
+def test_order_of_arrival_does_not_decide_the_layer() -> None:
+    ranks = np.arange(2000)
+    # As unlucky as can be for layers that go by arrival.
+    lengths = 4 + (50 * (ranks * (5**0.5 - 1) / 2 % 1)).astype(int)
+    layers = uniform(2, 12, 12).assign(lengths)
+    assert (layers * lengths).sum() / lengths.sum() == pytest.approx(7, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "mix", [uniform(2, 12, 12), deebert_like(4.8, 12), uniform(2, 4, 4), deebert_like(1.6, 4)]
+)
+def test_short_and_long_requests_leave_at_the_same_layers(mix: ExitMix) -> None:
+    lengths = sst2_lengths(4000, seed=3)
+    layers = mix.assign(lengths)
+    found = np.bincount(layers, minlength=len(mix.weights) + 1)[1:] / len(layers)
+    np.testing.assert_allclose(found, mix.shares, atol=0.005)
+    by_tokens = (layers * lengths).sum() / lengths.sum()
+    assert by_tokens == pytest.approx(mix.mean, rel=0.01)
+
+
+def test_lengths_are_near_those_of_the_data_set() -> None:
+    lengths = sst2_lengths(20_000, seed=0)
+    assert lengths.mean() == pytest.approx(25.2, abs=0.5)
+    assert (sst2_lengths(9, seed=1) == sst2_lengths(9, seed=1)).all()
+    assert (sst2_lengths(9, seed=1) != sst2_lengths(9, seed=2)).any()
