@@ -7,13 +7,13 @@ from typing import TypeAlias
 import numpy as np
 
 from loadtest.bench.inputs import Inputs
-from serve.engine.runner import Runner, Step
+from serve.engine.runner import ModelRunner, StepOutput
 from serve.runtime.cpu_runner import CpuRunner
 
 Clock: TypeAlias = Callable[[], float]  # in seconds
 
 
-def each_segment(chain: Runner, inputs: Inputs) -> Iterator[Step]:
+def each_segment(chain: ModelRunner, inputs: Inputs) -> Iterator[StepOutput]:
     """Yield what each segment gives, run with one call a segment; no row leaves."""
     every_row = np.arange(len(inputs.input_ids))
     step = chain.start(*inputs)
@@ -23,16 +23,15 @@ def each_segment(chain: Runner, inputs: Inputs) -> Iterator[Step]:
         yield step
 
 
-def until_exits_s(chain: Runner, inputs: Inputs, clock: Clock = perf_counter) -> list[float]:
+def until_exits_s(chain: ModelRunner, inputs: Inputs, clock: Clock = perf_counter) -> list[float]:
     """Return the seconds from the start until each exit's logits, with one call a segment."""
     start = clock()
     return [clock() - start for _ in each_segment(chain, inputs)]
 
 
-def run_to_exit(chain: CpuRunner, inputs: Inputs, last: int) -> Step:
+def run_to_exit(chain: CpuRunner, inputs: Inputs, last: int) -> StepOutput:
     """Run up to the exit with index `last` in one call; the exits before are not evaluated."""
-    gaps = np.where(np.arange(len(chain)) < last, np.inf, 0).astype(np.float32)
-    return chain.start(*inputs, gaps)
+    return chain.start(*inputs, last)
 
 
 def run_to_exit_s(

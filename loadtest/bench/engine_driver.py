@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from queue import Empty, SimpleQueue
 from time import perf_counter
 
@@ -12,10 +11,10 @@ from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
 from serve.bundle.manifest import Manifest
 from serve.engine.admission import QueueLimits
-from serve.engine.core import ModelShape
 from serve.engine.engine import Engine
+from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Row
-from serve.engine.runner import Runner
+from serve.engine.runner import ModelRunner
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 _TIMEOUT_S = 600.0
@@ -28,27 +27,22 @@ def model_shape(manifest: Manifest) -> ModelShape:
     return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
-def row_of(text: Ids, rule: ExitRule, tag: int = 0) -> Row:
+def row_of(shape: ModelShape, text: Ids, rule: ExitRule, tag: int = 0) -> Row:
     """Return a fresh row; a row goes through an engine once."""
-    return Row(text, np.zeros_like(text), rule, tag=tag)
+    return Row(text, np.zeros_like(text), shape.compile(rule), tag=tag)
 
 
-def rows_of(texts: Sequence[Ids], layers: Sequence[int]) -> list[Row]:
+def rows_of(shape: ModelShape, texts: Sequence[Ids], layers: Sequence[int]) -> list[Row]:
     """Return fresh rows, each with a rule that leaves at its layer."""
-    return [row_of(text, _layer_rule(int(n))) for text, n in zip(texts, layers, strict=True)]
-
-
-@cache
-def _layer_rule(layer: int) -> ExitRule:
-    """Return the rule; equal rules are one object, as in a server."""
-    return LayerRule(layer=layer)
+    rules = [LayerRule(layer=int(layer)) for layer in layers]
+    return [row_of(shape, text, rule) for text, rule in zip(texts, rules, strict=True)]
 
 
 class Driver:
     """An engine and the outcomes it has delivered."""
 
-    def __init__(self, runner: Runner, shape: ModelShape) -> None:
-        self._exits = shape.exits
+    def __init__(self, runner: ModelRunner, shape: ModelShape) -> None:
+        self.shape = shape
         # This queue waits mostly outside Python's lock, which the engine's thread needs.
         self._delivered: SimpleQueue[tuple[Sequence[Outcome], float]] = SimpleQueue()
         self._outcomes: list[Outcome] = []
@@ -107,16 +101,17 @@ class Driver:
         self._delivered.put((outcomes, perf_counter()))
 
     def _check_exit(self, row: Row, answer: Answer) -> None:
-        if not isinstance(row.rule, LayerRule | NeverRule):
+        rule = row.rule.rule
+        if not isinstance(rule, LayerRule | NeverRule):
             return  # the layer depends on the text
-        wanted = row.rule.layer if isinstance(row.rule, LayerRule) else self._exits[-1]
-        layer = self._exits[answer.exit_index]
+        wanted = rule.layer if isinstance(rule, LayerRule) else self.shape.exits[-1]
+        layer = self.shape.exits[answer.exit_index]
         if layer != wanted:
             raise BenchFailed(f"a row left at layer {layer} instead of {wanted}")
 
 
 @contextmanager
-def driving(runner: Runner, shape: ModelShape) -> Iterator[Driver]:
+def driving(runner: ModelRunner, shape: ModelShape) -> Iterator[Driver]:
     """Run an engine for a block."""
     driver = Driver(runner, shape)
     driver.engine.start()

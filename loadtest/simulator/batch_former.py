@@ -11,7 +11,7 @@ from itertools import islice
 
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.engine.batch_selection import Bounds, company
+from serve.engine.batch_selection import SizeLimits, select_batch
 from serve.engine.cost_model import SegmentCost
 from serve.engine.scheduler import BatchLimits
 from serve.engine.waiting_queue import LOOKAHEAD
@@ -33,7 +33,7 @@ class BatchFormer:
         self._deadline_s = work.deadline_s.tolist()
         self._any_deadline = min(self._deadline_s) < math.inf
         self._priority = work.priority.tolist()
-        self._bounds, self._cost = Bounds(limits.max_rows, limits.max_tokens), cost
+        self._limits, self._cost = SizeLimits(limits.max_rows, limits.max_tokens), cost
         # Highest priority first.
         self._queues: dict[int, deque[int]] = {
             level: deque() for level in sorted(set(self._priority))
@@ -62,11 +62,11 @@ class BatchFormer:
         if self._any_deadline:
             self._drop_expired(now_s, record)
         in_order = (request for queue in self._queues.values() for request in queue)
-        candidates = list(islice(in_order, LOOKAHEAD * self._bounds.max_rows))
+        candidates = list(islice(in_order, LOOKAHEAD * self._limits.max_rows))
         if not candidates:
             return []
         lengths = [self._tokens[i] for i in candidates]
-        chosen = [candidates[place] for place in company(lengths, self._cost, self._bounds)]
+        chosen = [candidates[place] for place in select_batch(lengths, self._cost, self._limits)]
         for queue in self._queues.values():
             self._remove(queue, chosen)
         return chosen

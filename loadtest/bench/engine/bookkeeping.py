@@ -10,10 +10,11 @@ from loadtest.bench.engine.bars import Bar, Measured, Report, at_least
 from loadtest.bench.engine.free_segments import FreeSegments
 from loadtest.bench.engine.settings import Budget
 from loadtest.bench.engine_driver import driving, rows_of
-from loadtest.bench.inputs import random_texts
+from loadtest.bench.inputs import Ids, random_texts
 from loadtest.simulator.exit_mixes import uniform
 from loadtest.simulator.lengths import sst2_lengths
-from serve.engine.core import EngineCore, ModelShape
+from serve.engine.core import EngineCore
+from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
 from serve.rules.traits import Traits
@@ -39,8 +40,9 @@ def bookkeeping(budget: Budget, report: Report) -> Measured:
     bars: list[Bar] = []
     figures: list[dict[str, Any]] = []
     for case, wanted in layers.items():
-        turns = [(_core_s(rows_of(texts, wanted)), _engine_s(rows_of(texts, wanted)))
-                 for _ in range(_TURNS)]  # fmt: skip
+        turns = [
+            (_core_s(_rows(texts, wanted)), _engine_s(_rows(texts, wanted))) for _ in range(_TURNS)
+        ]
         # Other work of the machine can slow it by a third for some seconds.
         rates = len(texts) / np.min(turns, axis=0)
         for part, rate in zip(("core", "engine with its thread"), rates, strict=True):
@@ -48,6 +50,10 @@ def bookkeeping(budget: Budget, report: Report) -> Measured:
         core_s, engine_s = (list(taken_s) for taken_s in zip(*turns, strict=True))
         figures.append({"case": case, "core_s": core_s, "engine_s": engine_s})
     return bars, {"bookkeeping": figures}
+
+
+def _rows(texts: Sequence[Ids], layers: Sequence[int]) -> list[Row]:
+    return rows_of(_shape(), texts, layers)
 
 
 def _shape() -> ModelShape:
@@ -66,7 +72,7 @@ def _core_s(rows: Sequence[Row]) -> float:
         for row in new:
             row.admitted_s = time.monotonic()
         core.add(list(new))
-        answered += len(core.turn())
+        answered += len(core.step())
     return time.perf_counter() - began
 
 

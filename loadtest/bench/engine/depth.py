@@ -84,7 +84,7 @@ def _turn(driver: Driver, text: Ids, exits: Sequence[int], order: Sequence[int])
     """
     times_s = [0.0] * len(exits)
     for index in order:
-        times_s[index] = driver.run(rows_of([text], [exits[index]]), 1)
+        times_s[index] = driver.run(rows_of(driver.shape, [text], [exits[index]]), 1)
     return times_s
 
 

@@ -31,7 +31,7 @@ def lone_request(loaded: LoadedBundle, budget: Budget, report: Report) -> Measur
     with driving(chain, loaded.shape) as driver:
         for _ in range(budget.lone_turns + _WARM_UP):
             bare_s = until_exits_s(chain, inputs)[-1]
-            engine_s = driver.run([row_of(text, EntropyRule(threshold=0))], 1)
+            engine_s = driver.run([row_of(loaded.shape, text, EntropyRule(threshold=0))], 1)
             times_s.append((bare_s, engine_s, run_to_exit_s(chain, inputs, len(chain) - 1)))
     bare_ms, engine_ms, one_call_ms = 1e3 * np.median(times_s[_WARM_UP:], axis=0)
     case = f"{loaded.precision} 1 x {_TOKENS}"

@@ -74,7 +74,7 @@ def _batches(
         deeper = draw.random(size) < _DEEPER_SHARE
         layers[deeper] = draw.choice(exits, int(deeper.sum()))
         texts = random_texts(draw.integers(1, longest + 1, size), vocabulary, seed=start)
-        yield rows_of(texts, layers.tolist())
+        yield rows_of(model_shape(manifest), texts, layers.tolist())
 
 
 if __name__ == "__main__":

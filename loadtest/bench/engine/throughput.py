@@ -71,7 +71,7 @@ def _whole_model_s(loaded: LoadedBundle, texts: Sequence[Ids], in_flight: int) -
 def _ours_s(
     driver: Driver, texts: Sequence[Ids], layers: NDArray[np.int64], budget: Budget
 ) -> float:
-    return driver.run(rows_of(texts, layers.tolist()), budget.in_flight)
+    return driver.run(rows_of(driver.shape, texts, layers.tolist()), budget.in_flight)
 
 
 def _bar(loaded: LoadedBundle, mix: ExitMix, gain: float) -> Bar:

@@ -12,9 +12,9 @@ from loadtest.bench.engine_driver import driving, row_of
 from loadtest.bench.gpu.device_variant import DeviceVariant
 from loadtest.bench.inputs import padded, random_texts
 from serve.bundle.manifest import Precision
-from serve.bundle.recording import exits_taken
 from serve.engine.row import Row
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
+from serve.rules.replay import exits_taken
 from serve.runtime.cpu_runner import CpuRunner
 
 Logits = NDArray[np.float32]
@@ -77,7 +77,7 @@ def check_invariance(variant: DeviceVariant, num_rows: int) -> Finding:
         heads = all_heads(variant, row)
         case = f"row {row.tag}, {row.num_tokens} tokens, exit {answer.exit_index + 1}"
         errors[case] = float(np.abs(answer.logits - heads[answer.exit_index]).max())
-        earliest, latest = _exits_around(variant, row.rule, heads, tolerance)
+        earliest, latest = _exits_around(variant, row.rule.rule, heads, tolerance)
         same.append(earliest <= answer.exit_index <= latest)
     return _finding("batch invariance", variant, errors, same)
 
@@ -130,7 +130,7 @@ def _random_row(variant: DeviceVariant, generator: np.random.Generator, tag: int
         LayerRule(layer=int(generator.choice(layers))),
         NeverRule(),
     ]
-    return row_of(ids, rules[tag % len(rules)], tag)
+    return row_of(variant.shape, ids, rules[tag % len(rules)], tag)
 
 
 def _exits_around(

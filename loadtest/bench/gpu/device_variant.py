@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from loadtest.bench.engine_driver import model_shape
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.engine.core import ModelShape
+from serve.engine.executor import ModelShape
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner, OpenSession

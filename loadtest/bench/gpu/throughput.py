@@ -8,9 +8,9 @@ import numpy as np
 
 from loadtest.bench.engine_driver import driving, row_of
 from loadtest.bench.gpu.device_variant import DeviceVariant
-from serve.engine.core import ModelShape
+from serve.engine.executor import ModelShape
 from serve.engine.row import Row
-from serve.engine.runner import Runner
+from serve.engine.runner import ModelRunner
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 LENGTHS = (8, 64)  # of the texts, uniform
@@ -40,7 +40,7 @@ def measure_throughput(variant: DeviceVariant, seconds: float) -> list[Throughpu
     def any_layer() -> ExitRule:
         return LayerRule(layer=int(generator.choice(layers)))
 
-    ways: list[tuple[str, Runner, ModelShape, Callable[[], ExitRule]]] = [
+    ways: list[tuple[str, ModelRunner, ModelShape, Callable[[], ExitRule]]] = [
         ("exits uniform over the layers", variant.chain, every, any_layer),
         ("at the last exit, every exit evaluated", variant.chain, every, NeverRule),
         ("at the last exit, the only active one", whole, last, NeverRule),
@@ -48,18 +48,24 @@ def measure_throughput(variant: DeviceVariant, seconds: float) -> list[Throughpu
     found = []
     for way, runner, shape, rule in ways:
         with driving(runner, shape) as driver:
-            rows = _rows(variant, generator, _PROBE_ROWS, rule)
+            rows = _rows(variant, shape, generator, _PROBE_ROWS, rule)
             per_second = len(rows) / driver.run(rows, len(rows))
-            lone_s = [driver.run([row], 1) for row in _rows(variant, generator, _LONE, rule)]
-            many = _rows(variant, generator, max(_PROBE_ROWS, int(per_second * seconds)), rule)
+            lone_s = [driver.run([row], 1) for row in _rows(variant, shape, generator, _LONE, rule)]
+            many = _rows(
+                variant, shape, generator, max(_PROBE_ROWS, int(per_second * seconds)), rule
+            )
             rows_per_s = len(many) / driver.run(many, len(many))
         found.append(Throughput(way, 1e3 * float(np.median(lone_s)), rows_per_s, len(many)))
     return found
 
 
 def _rows(
-    variant: DeviceVariant, generator: np.random.Generator, num: int, rule: Callable[[], ExitRule]
+    variant: DeviceVariant,
+    shape: ModelShape,
+    generator: np.random.Generator,
+    num: int,
+    rule: Callable[[], ExitRule],
 ) -> list[Row]:
     shortest, longest = (min(length, variant.max_tokens) for length in LENGTHS)
     lengths = generator.integers(shortest, longest + 1, num)
-    return [row_of(generator.integers(0, variant.vocabulary, n), rule()) for n in lengths]
+    return [row_of(shape, generator.integers(0, variant.vocabulary, n), rule()) for n in lengths]

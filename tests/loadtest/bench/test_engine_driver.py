@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,9 +8,9 @@ from loadtest.bench.engine.free_segments import FreeSegments
 from loadtest.bench.engine_driver import driving, row_of, rows_of
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import random_texts
-from serve.engine.core import ModelShape
+from serve.engine.executor import ModelShape
 from serve.engine.row import Row
-from serve.engine.runner import Hidden, Ids, Step
+from serve.engine.runner import Ids, StepOutput
 from serve.rules import NeverRule
 from tests.support.traits import two_labels
 
@@ -21,20 +22,20 @@ class MostSeen(FreeSegments):
 
     most_rows = 0
 
-    def start(self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids) -> Step:
+    def start(self, input_ids: Ids, *more: Any, **options: Any) -> StepOutput:
         self.most_rows = max(self.most_rows, len(input_ids))
-        return super().start(input_ids, attention_mask, token_type_ids)
+        return super().start(input_ids, *more, **options)
 
 
 class Broken(FreeSegments):
-    """Raises at the second segment."""
+    """Raises at the first run."""
 
-    def advance(self, index: int, hidden: Hidden, keep: np.ndarray, attention_mask: Ids) -> Step:
+    def start(self, *inputs: Any, **options: Any) -> StepOutput:
         raise RuntimeError("no")
 
 
 def rows(layers: Sequence[int]) -> list[Row]:
-    return rows_of(random_texts([5] * len(layers), 10), layers)
+    return rows_of(SHAPE, random_texts([5] * len(layers), 10), layers)
 
 
 @pytest.mark.parametrize("in_flight", [1, 7, 1000])
@@ -56,7 +57,7 @@ def test_error_of_a_row_ends_the_bench() -> None:
 
 
 def test_row_that_leaves_elsewhere_ends_the_bench() -> None:
-    early = row_of(random_texts([5], 10)[0], NeverRule(max_layer=2))
+    early = row_of(SHAPE, random_texts([5], 10)[0], NeverRule(max_layer=2))
     with (
         pytest.raises(BenchFailed, match="left at layer 2 instead of 3"),
         driving(FreeSegments(3, 8), SHAPE) as driver,

@@ -14,7 +14,7 @@ from loadtest.bench.gpu.__main__ import main
 from loadtest.bench.gpu.checks import check_invariance, check_parity
 from loadtest.bench.gpu.device_variant import DeviceVariant, Place, load, reference
 from serve.bundle.loader import Bundle
-from serve.engine.runner import Step
+from serve.engine.runner import StepOutput
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cuda_runner import CudaRunner
 
@@ -72,7 +72,7 @@ def test_what_was_found_is_kept_when_a_variant_fails(
 ) -> None:
     start = CudaRunner.start
 
-    def failing(chain: CudaRunner, *arguments: Any) -> Step:
+    def failing(chain: CudaRunner, *arguments: Any) -> StepOutput:
         if chain.precision == "fp16":
             raise RuntimeError("A cuDNN handle is required\nand more")
         return start(chain, *arguments)
@@ -129,7 +129,7 @@ def test_answers_that_depend_on_the_batch_are_found(
 ) -> None:
     start = type(half.chain).start
 
-    def leaky(*arguments: object) -> Step:
+    def leaky(*arguments: object) -> StepOutput:
         step = start(*arguments)  # type: ignore[arg-type]
         return step._replace(logits=step.logits + len(step.logits) - 1)
 
@@ -146,7 +146,7 @@ def test_other_logits_are_no_parity(
 ) -> None:
     start = type(half.chain).start
 
-    def broken(*arguments: object) -> Step:
+    def broken(*arguments: object) -> StepOutput:
         step = start(*arguments)  # type: ignore[arg-type]
         return step._replace(logits=step.logits + np.float32(wrong))
 

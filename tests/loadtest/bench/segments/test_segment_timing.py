@@ -24,10 +24,9 @@ class CountingChain:
     def __len__(self) -> int:
         return 4
 
-    def start(self, _ids: Any, _mask: Any, _types: Any, gaps: Any = (0,)) -> Any:
-        last = int(np.argmin(gaps))
-        self.left.append(last)
-        self.now += 1 + last
+    def start(self, _ids: Any, _mask: Any, _types: Any, until: int = 0) -> Any:
+        self.left.append(until)
+        self.now += 1 + until
         return self
 
     def advance(self, *_inputs: Any) -> Any:
