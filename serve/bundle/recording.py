@@ -1,4 +1,4 @@
-"""`recording.npy`: what every exit said of the calibration data, to try rules and exits on."""
+"""`recording.npy`: every exit's logits of the calibration data, on which rules are tried."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,8 @@ from serve.rules.traits import Traits
 
 RECORDING = "recording.npy"
 
-# Logits: (exits, rows, labels); of tokens, which no bundle holds, (exits, rows, tokens, labels).
+# Logits (exits, rows, labels). Of token classification, which no bundle records, they are
+# (exits, rows, tokens, labels).
 Recording: TypeAlias = NDArray[np.float32]
 
 
@@ -27,7 +28,7 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
         shape: (exits, labels) of the model.
 
     Raises:
-        InvalidBundle: it is damaged or of another model.
+        InvalidBundle: the file is damaged or belongs to another model.
     """
     try:
         logits = np.load(path, allow_pickle=False)
@@ -43,14 +44,13 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
 
 
 class Taken(NamedTuple):
-    """What a rule makes of recorded rows.
+    """The answers that a rule gives to recorded rows.
 
     Attributes:
         exits: (rows,) at which exit each row leaves, counted from 0.
-        logits: (rows, labels) those it leaves with; of tokens (rows, tokens, labels).
-        heads: (rows,) whose head gave them; by most rules that of the exit.
-        labels: (rows,) the label where the rule chose it by other means than the largest
-            logit; else -1.
+        logits: (rows, labels) of the answer; of token classification (rows, tokens, labels).
+        heads: (rows,) the head whose logits these are; under most rules that of the exit.
+        labels: (rows,) the label if the rule did not take that of the largest logit, else -1.
     """
 
     exits: NDArray[np.intp]
@@ -60,7 +60,7 @@ class Taken(NamedTuple):
 
     @property
     def deciding(self) -> NDArray[np.float32]:
-        """Logits of which the largest is the answer's label, whoever chose it."""
+        """Logits whose largest is at the answer's label, also where the rule chose the label."""
         chosen = np.flatnonzero(self.labels >= 0)
         if not len(chosen):
             return self.logits
@@ -87,7 +87,7 @@ def exits_taken(
         counted: (rows, tokens) of token classification: which tokens count.
 
     Raises:
-        InvalidRule: rule learned: a recording holds no predicted errors.
+        InvalidRule: the rule is `learned`; a recording holds no predicted errors.
     """
     left_at = np.full(recording.shape[1], len(recording) - 1)
     for index, leaves, _ in _leaving(recording, rule, traits, temperatures, counted):
@@ -102,7 +102,7 @@ def answers_taken(
     temperatures: tuple[float, ...],
     counted: NDArray[np.bool_] | None = None,
 ) -> Taken:
-    """Return where the rule lets each row leave, and with what.
+    """Return where the rule lets each row leave, and the answers.
 
     Args and errors are those of `exits_taken`.
     """
@@ -133,7 +133,7 @@ def _leaving(
             "errors; rules that read logits can"
         )
     num_exits, num_rows = recording.shape[:2]
-    # Compiled once: one by one, many rows would take longer than all that is judged here.
+    # Compiled once for all rows: one by one it would take longer than judging them.
     columns = RuleState.of([rule], traits).take(np.zeros(num_rows, np.intp))
     inside = np.ones(num_rows, np.bool_)
     for index, logits in enumerate(recording):
