@@ -1,7 +1,7 @@
 """The graphs with which `serve.runtime.cuda_runner` joins batches.
 
-`python -m export.chain.join_graph` writes them. They are code rather than data of a bundle: the
-same for every model.
+`python -m export.chain.join_graph` writes them. They are the same for every model, and therefore
+part of the server and not of a bundle.
 """
 
 import onnx_ir as ir

@@ -25,7 +25,7 @@ from serve.bundle.manifest import Precision
 
 
 def segment_inputs(model: MultiExitModel, span: Span) -> tuple[Port, ...]:
-    """Return what the segment of this span takes."""
+    """Return the inputs of the segment of this span."""
     return LATER_INPUTS if span.start else first_inputs(model.backbone.has_token_types)
 
 
@@ -48,7 +48,7 @@ def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
 
 
 def variant(segment: ir.Model, precision: Precision) -> ir.Model:
-    """Return what runs of a segment: fp32 and int8 suit CPUs, fp16 suits GPUs.
+    """Return a segment in one precision; fp32 and int8 suit CPUs, fp16 suits GPUs.
 
     Args:
         segment: from `build_segment`; left as it is.

@@ -1,4 +1,4 @@
-"""A multi-exit model taken apart into what the exporter traces: one module per segment."""
+"""A multi-exit model as the exporter traces it: one module per segment."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ def spans(exits: tuple[int, ...], wanted: tuple[int, ...] | None = None) -> tupl
         wanted: those to export; None for all.
 
     Raises:
-        ExportFailed: a wanted exit does not exist, or the last exit is not among them.
+        ExportFailed: a wanted exit does not exist, or the last exit is not wanted.
     """
     chosen = sorted(set(wanted or exits))
     listed = ", ".join(map(str, exits))
@@ -49,7 +49,7 @@ def spans(exits: tuple[int, ...], wanted: tuple[int, ...] | None = None) -> tupl
 
 
 def given(said: HeadOutput) -> Results:
-    """Return what a head says as a graph's outputs: nothing for what it has not learned."""
+    """Return the head's outputs as those of a graph; outputs it has not learned are left out."""
     return tuple(tensor for tensor in said if tensor is not None)
 
 
@@ -62,7 +62,7 @@ class Stage(nn.Module):
         self.span = span
 
     def finish(self, hidden: Tensor, attention_mask: Tensor) -> Results:
-        """Return hidden states (rows, tokens, width) and what the head says."""
+        """Return hidden states (rows, tokens, width) and the head's outputs."""
         hidden = self.model.run_layers(hidden, attention_mask, self.span.start, self.span.stop)
         read = self.model.backbone.head_input(hidden)
         return hidden, *given(self.model.head(self.span.head).output(read, attention_mask))
@@ -80,7 +80,7 @@ class FirstStage(Stage):
 
 
 class LaterStage(Stage):
-    """Layers and head. Choosing rows is not traced but put before the graph (`compaction`)."""
+    """Layers and head. `export.graph.compaction` puts the choice of rows before the graph."""
 
     def forward(self, hidden: Tensor, attention_mask: Tensor) -> Results:
         """Run the stage on (rows, tokens, width) hidden states."""

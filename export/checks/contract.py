@@ -1,4 +1,4 @@
-"""The segment contract as data: names, element types and axes, read by export and by checks."""
+"""The segment contract as data: names, element types and axes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ DYNAMIC_AXES = frozenset({ROWS, TOKENS, ROWS_IN, TOKENS_IN})
 
 
 class Port(NamedTuple):
-    """An input or output of a segment; the axes that are not dynamic are fixed per model."""
+    """An input or output of a segment; axes that are not dynamic are fixed per model."""
 
     name: str
     element: ir.DataType
@@ -36,7 +36,7 @@ MASK = Port(ATTENTION_MASK, ir.DataType.INT64, (ROWS, TOKENS))
 _TOKEN_TYPES = Port(TOKEN_TYPE_IDS, ir.DataType.INT64, (ROWS, TOKENS))
 CARRIED = Port(HIDDEN, ir.DataType.FLOAT, (ROWS_IN, TOKENS_IN, WIDTH))
 CHOSEN = Port(KEEP, ir.DataType.INT64, (ROWS,))
-# What the layers see once the chosen rows are gathered and cut to the mask's width.
+# The layers' input: the chosen rows, cut to the mask's width.
 COMPACTED = Port("compacted", ir.DataType.FLOAT, (ROWS, TOKENS, WIDTH))
 
 LATER_INPUTS = (CARRIED, CHOSEN, MASK)
@@ -68,13 +68,13 @@ def check_contract(
 
     Args:
         model: the graph.
-        inputs: what it should take.
+        inputs: that the graph should have.
         sizes: width and labels of this model.
-        place: how to name the graph in a message.
-        outputs: what it should give.
+        place: the graph's name in a message.
+        outputs: that the graph should have.
 
     Raises:
-        ExportFailed: naming the first input or output that differs, and how.
+        ExportFailed: an input or output differs.
     """
     declared = (*model.graph.inputs, *model.graph.outputs)
     expected = (*inputs, *outputs)

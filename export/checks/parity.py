@@ -15,7 +15,7 @@ from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import Parity, Precision
 from serve.engine.runner import ModelRunner
 
-# What int8 and fp16 cost is measured and recorded, not bounded; it must only be finite.
+# The errors of int8 and fp16 are recorded and not bounded; they must only be finite.
 _FINITE = float(np.finfo(np.float32).max)
 TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": _FINITE, "fp16": _FINITE}
 
@@ -26,10 +26,10 @@ class ExitGap(NamedTuple):
     Attributes:
         exit_layer: which exit.
         max_error: largest absolute difference of a logit, or of a head's predicted error; NaN if
-            any is.
+            any difference is NaN.
         agreed: rows with the model's label; of token classification, the sum over rows of the
             share of their tokens with the model's label.
-        rows: rows compared.
+        rows: compared.
     """
 
     exit_layer: int
@@ -52,7 +52,7 @@ def compare(
         runner: the bundle's graphs of one precision.
         model: the original, in evaluation mode.
         spans: which heads of the model the segments end in.
-        batches: what to compare on.
+        batches: to run.
     """
     spans = tuple(spans)
     found: list[list[_Difference]] = [[] for _ in spans]

@@ -19,12 +19,12 @@ class Data(_Frozen):
 
 
 class _Figures(_Frozen):
-    """How good answers are.
+    """How good the answers are.
 
     Attributes:
         accuracy: share of rows answered right, 0 to 1: with the right label, with all labels
             right (multi-label), or share of words with the right tag; None for a regression.
-        metrics: what else the task is measured by, such as `f1` or `pearson`, by name.
+        metrics: the task's other measures, such as `f1` or `pearson`, by name.
     """
 
     accuracy: float | None = None
@@ -45,13 +45,13 @@ class _Figures(_Frozen):
 
 
 class ExitFigures(_Figures):
-    """What the answers are worth when every row is answered at this layer."""
+    """Figures of the answers when every row leaves at this layer."""
 
     layer: int
 
 
 class OperatingPoint(_Figures):
-    """What one rule gives.
+    """Figures of one rule.
 
     Attributes:
         agreement: share of rows with the last exit's answer, 0 to 1; None for a regression,
@@ -79,8 +79,8 @@ class VariantCalibration(_Frozen):
     def on_exits(self, exits: tuple[int, ...]) -> "VariantCalibration":
         """Return the figures that hold with exits at these layers only.
 
-        A threshold then catches rows at other layers, so of the operating points only those
-        survive that no exit decides: a fixed layer, or never.
+        With other exits a threshold lets rows leave at other layers. Only operating points whose
+        rule does not depend on an exit's output are kept: a fixed layer, or never.
         """
         return self.model_copy(
             update={
@@ -102,7 +102,7 @@ class Calibration(_Frozen):
         return Calibration(variants={p: v.on_exits(exits) for p, v in self.variants.items()})
 
     def nearest(self, precision: Precision) -> Precision | None:
-        """Return the variant whose figures tell most about this one: itself, else any other."""
+        """Return the variant itself if it was measured, else any that was."""
         return precision if precision in self.variants else next(iter(self.variants), None)
 
 

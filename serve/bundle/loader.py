@@ -1,4 +1,4 @@
-"""Reading a bundle: everything is verified before anything is loaded."""
+"""Reads a bundle, and verifies all of it before anything is loaded."""
 
 import hashlib
 import json
@@ -27,9 +27,9 @@ class Bundle:
 
     Attributes:
         name: the folder's name, under which the model is served.
-        folder: where it lies.
-        manifest: its contents.
-        calibration: its figures; empty if none were shipped.
+        folder: an absolute path.
+        manifest: of the exits that are active.
+        calibration: of the same exits; empty if the bundle has none.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Bundle:
         """Return the bundle as if it had exits at these layers only.
 
         Raises:
-            InvalidRequest: it has no such exits, the last one is missing, or the bundle's own
-                policy cannot be followed then.
+            InvalidRequest: the bundle has no such exits, the last one is missing, or the bundle's
+                own policy needs other exits.
         """
         manifest = self.manifest
         check_exits(layers, manifest.exit_layers, f"active exits {list(layers)} of {self.name}")
@@ -60,7 +60,7 @@ class Bundle:
 
     @property
     def recording(self) -> Recording | None:
-        """What every exit said of the calibration data, if it was shipped."""
+        """Every exit's logits of the calibration data, if the bundle has them."""
         if RECORDING not in self.manifest.files:
             return None
         shape = len(self.manifest.exits), len(self.manifest.labels)
@@ -88,7 +88,7 @@ def load_bundle(folder: str | Path) -> Bundle:
     """Read and verify a bundle.
 
     Raises:
-        InvalidBundle: in one sentence, what is missing, damaged or of another version.
+        InvalidBundle: a file is missing, damaged or of another version.
     """
     folder = Path(folder).resolve()
     if not folder.is_dir():
@@ -105,7 +105,7 @@ def load_bundle(folder: str | Path) -> Bundle:
 
 
 def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:
-    """Read and verify the bundles that one server is to serve.
+    """Read and verify the bundles of one server.
 
     Raises:
         InvalidBundle: one cannot be read, or two would be served under the same name.

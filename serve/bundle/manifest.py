@@ -1,4 +1,4 @@
-"""`manifest.json`: what a bundle holds, as export writes it and the server reads it."""
+"""`manifest.json`: what a bundle holds. Export writes it and the server reads it."""
 
 from typing import Annotated, Literal
 
@@ -15,9 +15,9 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
-# What a head that has learned it predicts of its own error.
+# A head's prediction of its own error, if the head has learned it.
 UNCERTAINTY = "uncertainty"
-# Not `hidden` again: in an ONNX graph no output may bear an input's name.
+# Not `hidden`: in an ONNX graph no output may have an input's name.
 HIDDEN_OUT = "hidden_out"
 # Inputs of the joined graph beside those of the segments: the first segment to run, and the one
 # whose exit ends the run, both counted from 0.
@@ -61,7 +61,7 @@ class Head(_Frozen):
 
 
 class TrainedFor(_Frozen):
-    """What the heads were trained for.
+    """The method and the rule that the heads were trained for.
 
     Attributes:
         method: the system or paper, such as DeeBERT.
@@ -130,7 +130,7 @@ class Variant(_Frozen):
 
 
 class Source(_Frozen):
-    """Where the bundle comes from."""
+    """The model and the versions that the bundle was made with."""
 
     model: str
     offramp_version: str
@@ -139,14 +139,14 @@ class Source(_Frozen):
 
 
 class Manifest(_Frozen):
-    """Everything the server needs to know of a bundle besides the files it names.
+    """Everything the server needs to know of a bundle besides the files.
 
     Attributes:
         exits: ascending; the last one's layer is the model's depth.
         labels: label names by id.
         max_tokens: longest input, special tokens included.
-        vocab_size: ids that clients may send are below it; None: those of the tokenizer.
-        type_vocab_size: likewise of token types.
+        vocab_size: token ids are below it; None if the tokenizer's vocabulary is the bound.
+        type_vocab_size: token types are below it.
         learned: whether every head also gives `uncertainty`, its own predicted error.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.

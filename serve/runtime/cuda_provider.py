@@ -1,8 +1,8 @@
-"""CUDA through ONNX Runtime: whether it can be had, and with which options sessions use it.
+"""CUDA through ONNX Runtime: whether this process can use it, and the options of its sessions.
 
-The wheel lists the CUDA provider on every machine, and ONNX Runtime falls back to the CPU with no
-more than a line in the log. So everything that CUDA needs is looked for first, and every session
-is asked what it runs on.
+The wheel lists the CUDA provider on every machine, and ONNX Runtime falls back to the CPU with
+only a line in the log. So everything that CUDA needs is checked first, and every session is asked
+for the provider that it runs on.
 """
 
 import ctypes
@@ -19,18 +19,18 @@ import onnxruntime as ort
 from serve.errors import DeviceUnavailable, InvalidBundle
 
 PROVIDER = "CUDAExecutionProvider"
-# CUDA's name for its default stream. All sessions run on this one, and copies to and from the host
-# with them: a segment finds the hidden states before it finished without being waited for, and
-# memory that is freed while a kernel still reads it is not written before that kernel's end.
+# CUDA's name for its default stream. All sessions and all copies to and from the host run on it, in
+# order: a segment need not wait on the host for the hidden states of the segment before, and memory
+# that is freed while a kernel reads it is not written before the kernel ends.
 _DEFAULT_STREAM = 0x1
 _SAME_AS_REQUESTED = 1
-# What attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash (32)
-# kernels, and plain products (16). Not cuDNN (8), which ONNX Runtime would prefer for fp16 from
-# Hopper on: it makes a plan for each number of rows and tokens, in each session and thread.
+# Kernels that attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash
+# (32), and plain products (16). Not cuDNN (8), which ONNX Runtime prefers for fp16 from Hopper on:
+# cuDNN makes a plan for each number of rows and tokens, in each session and thread.
 ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
-# ONNX Runtime goes without until something asks for it: sums over an axis do.
+# ONNX Runtime loads it only when an operator needs it, such as a sum over an axis.
 _CUDNN = "libcudnn.so.9"
-_shared_arena: list[int | None] = []  # its limit, once there is one
+_shared_arena: list[int | None] = []  # the arena's limit, once the arena is made
 
 _REMEDY = "; pass --device cpu, or put right what is missing"
 
@@ -39,7 +39,7 @@ _REMEDY = "; pass --device cpu, or put right what is missing"
 def fault() -> str | None:
     """Return why this process cannot use CUDA, or None if nothing stands in the way.
 
-    Looks for ONNX Runtime's provider, the driver, a device and the CUDA libraries. Occupies no
+    Checks ONNX Runtime's provider, the driver, the devices and the CUDA libraries. It occupies no
     memory on the device.
     """
     if PROVIDER not in ort.get_available_providers():
@@ -65,12 +65,12 @@ def open_session(
     Args:
         model: an ONNX file.
         options: from `serve.runtime.ort_session`; asks for shared allocators.
-        memory_bytes: what all sessions of the process may occupy together; None for no limit.
-        attention_kernels: what attention may use, a sum of ONNX Runtime's values for
+        memory_bytes: limit of the memory of all sessions of the process; None for none.
+        attention_kernels: that attention may use, a sum of ONNX Runtime's values for
             `sdpa_kernel`; 0 leaves it the choice.
 
     Raises:
-        DeviceUnavailable: CUDA cannot be had.
+        DeviceUnavailable: this process cannot use CUDA.
         InvalidBundle: ONNX Runtime cannot load the file.
     """
     require()
@@ -101,16 +101,16 @@ def provider_options(
 
     Args:
         memory_bytes: see `open_session`.
-        attention_kernels: likewise.
+        attention_kernels: see `open_session`.
     """
     options = {
         "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES shows
         "user_compute_stream": str(_DEFAULT_STREAM),
         "do_copy_in_default_stream": "1",
         "arena_extend_strategy": "kSameAsRequested",
-        # fp32 means fp32: TF32's ten bits are further from the model than a bundle may be.
+        # With the ten bits of TF32, fp32 would differ from the model by more than is allowed.
         "use_tf32": "0",
-        # In fp16, sums for the norm are then kept in fp32.
+        # Sums for the norm are then in fp32, also in fp16 models.
         "enable_skip_layer_norm_strict_mode": "1",
         "sdpa_kernel": str(attention_kernels),
     }
@@ -122,8 +122,8 @@ def provider_options(
 def _share_memory(memory_bytes: int | None) -> None:
     """Let the process's sessions work in one arena on the device, under one limit.
 
-    Alone, each would keep an arena of its own, sized for its largest batch, and the limit would
-    hold for each.
+    Otherwise each session would have an arena of its own, sized for its largest batch, and the
+    limit would hold for each arena.
     """
     if _shared_arena == [memory_bytes]:
         return
@@ -142,7 +142,7 @@ def _share_memory(memory_bytes: int | None) -> None:
 
 
 def _driver_fault() -> str | None:
-    """Ask the driver itself, which neither prints nor occupies the device."""
+    """Ask the driver, which neither prints nor occupies the device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -168,7 +168,7 @@ def _driver_fault() -> str | None:
 def _library_fault() -> str | None:
     """Load CUDA's libraries, from pip's nvidia packages or the system's; say which are missing."""
     missing = _missing_libraries()
-    # Some need others that are found later: as long as anything new comes of it.
+    # A library may need another that is found later, so this repeats while it finds any.
     while missing and _load_from_packages(missing):
         before, missing = missing, _missing_libraries()
         if missing.keys() == before.keys():
@@ -182,15 +182,15 @@ def _library_fault() -> str | None:
 
 
 def _missing_libraries() -> dict[str, str]:
-    """Load what can be found; return why not of what cannot, by the library's file name."""
-    said = io.StringIO()
-    with redirect_stdout(said):  # the only way `preload_dlls` reports
+    """Load the libraries; return why one cannot be loaded, by the library's file name."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):  # the only way `preload_dlls` reports
         ort.preload_dlls()
-    told = "Failed to load "
-    failures = [line for line in said.getvalue().splitlines() if line.startswith(told)]
-    reasons = [line.removeprefix(told) for line in failures]
+    failed = "Failed to load "
+    failures = [line for line in printed.getvalue().splitlines() if line.startswith(failed)]
+    reasons = [line.removeprefix(failed) for line in failures]
     missing = {Path(reason.partition(":")[0]).name: reason for reason in reasons}
-    try:  # of this one it does not report
+    try:  # `preload_dlls` does not report this one
         ctypes.CDLL(_CUDNN)
     except OSError as error:
         missing[_CUDNN] = str(error)
@@ -198,16 +198,16 @@ def _missing_libraries() -> dict[str, str]:
 
 
 def _load_from_packages(libraries: Collection[str]) -> bool:
-    """Load libraries from NVIDIA's packages, wherever they are; tell whether any was there.
+    """Load libraries from NVIDIA's packages; tell whether any was found.
 
-    ONNX Runtime looks for them beside itself, where they are not if it lies in another folder.
+    ONNX Runtime looks for these packages only in the folder in which it is installed itself.
     """
     packages = importlib.util.find_spec("nvidia")
     folders = (packages and packages.submodule_search_locations) or []
     loaded = False
     for path in [path for folder in folders for path in Path(folder).glob("*/lib/*.so.*")]:
         if path.name in libraries:
-            with suppress(OSError):  # said by who looks for it next
+            with suppress(OSError):  # the next check reports it
                 ctypes.CDLL(str(path))
                 loaded = True
     return loaded

@@ -1,4 +1,4 @@
-"""What this machine offers: cores, instruction sets, and the precision that suits it."""
+"""The machine: its cores, its instruction sets, and the precision that suits it."""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def choose_precision(wish: str, bundle: Bundle) -> Precision:
     `auto` is int8 where the processor has VNNI and the bundle carries it, else fp32.
 
     Raises:
-        DeviceUnavailable: naming the variants there are.
+        DeviceUnavailable: the bundle has no such variant.
     """
     variants = bundle.manifest.variants
     if wish == "auto":
@@ -47,14 +47,14 @@ def has_vnni() -> bool:
 
 
 def _cgroup_cores() -> int | None:
-    """Return the least CPU quota that holds here, in whole cores, rounded up; None without one."""
+    """Return the lowest CPU quota of this process's cgroups in cores, rounded up, or None."""
     return min(filter(None, map(_quota, _cgroups())), default=None)
 
 
 def _cgroups() -> Iterator[Path]:
-    """Yield the folders of the cgroups that this process is in, v2 and v1, up to their roots.
+    """Yield the folders of this process's cgroups, v2 and v1, up to their roots.
 
-    In a container the root is mostly its own; a systemd unit's lies deeper.
+    In a container the process is mostly in the root; in a systemd unit its cgroup lies deeper.
     """
     membership = MEMBERSHIP.read_text().splitlines() if MEMBERSHIP.is_file() else []
     for line in ("0::/", "0:cpu:/", *membership):
