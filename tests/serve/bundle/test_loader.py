@@ -204,10 +204,6 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
             put(policy={"default": {"rule": "layer", "layer": 9}}),
             "policy: default: layer 9 has no exit",
         ),
-        (
-            put(policy={"profiles": {"a": {"rule": "entropy", "threshold": 2}}}),
-            "policy: profiles.a: entropy threshold 2 is out of range",
-        ),
     ],
 )
 def test_manifest_that_contradicts_itself_is_refused(

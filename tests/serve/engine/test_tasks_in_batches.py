@@ -23,7 +23,7 @@ from tests.serve.support.task_bundles import EXITS, LABELS, VOCAB_SIZE, Kind, wr
 from tests.support.tiny import SPECIAL
 
 TOLERANCE = 1e-4
-KINDS = [Kind(task, shared, learned=True) for task in LABELS for shared in (False, True)]
+KINDS = [Kind(task, learned=True) for task in LABELS]
 
 Ids = NDArray[np.int64]
 Runners = dict[Kind, ModelRunner]
