@@ -82,7 +82,7 @@ class EngineCore:
         self._recorder.flush()
         now_s = self._clock()
         if row := self._scheduler.pop_single(self._takes_fast_path):
-            return [refusal(row)] if expired(row, now_s) else self._fast(row, now_s)
+            return self._start_fast_path(row, now_s)
         outcomes = self._drop_expired(now_s)
         if not self._scheduler:
             return outcomes
@@ -93,7 +93,7 @@ class EngineCore:
         if not batches:
             return outcomes
         if self._single_left(batches):
-            return outcomes + self._finish_fast(self._fast_path.resume(batches[0]))
+            return outcomes + self._resume_fast_path(batches[0])
         return outcomes + self._run(batches, may_split=True)
 
     def _takes_fast_path(self, row: Row) -> bool:
@@ -105,10 +105,16 @@ class EngineCore:
             return False
         return batches[0].depth > 0 and self._takes_fast_path(batches[0].rows[0])
 
-    def _fast(self, row: Row, now_s: float) -> list[Outcome]:
-        return self._finish_fast(self._fast_path.start(row, now_s))
+    def _start_fast_path(self, row: Row, now_s: float) -> list[Outcome]:
+        if expired(row, now_s):
+            return [refusal(row)]
+        return self._finish_fast_path(self._fast_path.start(row, now_s))
 
-    def _finish_fast(self, end: Outcome | Batch) -> list[Outcome]:
+    def _resume_fast_path(self, batch: Batch) -> list[Outcome]:
+        return self._finish_fast_path(self._fast_path.resume(batch))
+
+    def _finish_fast_path(self, end: Outcome | Batch) -> list[Outcome]:
+        """Return the row's outcome, or requeue the row if the engine has other work."""
         if isinstance(end, Outcome):
             return [end]
         self._scheduler.hold(end, end.rows[0].started_s)

@@ -4,18 +4,18 @@ A rule says when a row may leave. docs/rules.md has each rule's definition, and 
 from the code of the system it comes from.
 """
 
-from serve.rules.classes import ClassesRule
 from serve.rules.compiled_rule import CompiledRule, check_rule, compile_rule
-from serve.rules.confidence import ConfidenceRule
-from serve.rules.confident_patience import ConfidentPatienceRule
-from serve.rules.entropy import EntropyRule, NormalizedEntropyRule
-from serve.rules.fixed import LayerRule, NeverRule
-from serve.rules.learned import LearnedRule
-from serve.rules.margin import MarginRule
-from serve.rules.patience import PatienceRule
+from serve.rules.kinds.classes import ClassesRule
+from serve.rules.kinds.confidence import ConfidenceRule
+from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.entropy import EntropyRule, NormalizedEntropyRule
+from serve.rules.kinds.fixed import LayerRule, NeverRule
+from serve.rules.kinds.learned import LearnedRule
+from serve.rules.kinds.margin import MarginRule
+from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.voting import VotingRule
 from serve.rules.registry import EXIT_RULE, ExitRule, rules_for
 from serve.rules.rule import PartwiseRule, Rule
-from serve.rules.voting import VotingRule
 
 __all__ = [
     "EXIT_RULE",

@@ -13,17 +13,17 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdap
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from serve.rules.classes import ClassesRule
-from serve.rules.confidence import ConfidenceRule
-from serve.rules.confident_patience import ConfidentPatienceRule
-from serve.rules.entropy import EntropyRule, NormalizedEntropyRule
-from serve.rules.fixed import LayerRule, NeverRule
-from serve.rules.learned import LearnedRule
-from serve.rules.margin import MarginRule
-from serve.rules.patience import PatienceRule
+from serve.rules.kinds.classes import ClassesRule
+from serve.rules.kinds.confidence import ConfidenceRule
+from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.entropy import EntropyRule, NormalizedEntropyRule
+from serve.rules.kinds.fixed import LayerRule, NeverRule
+from serve.rules.kinds.learned import LearnedRule
+from serve.rules.kinds.margin import MarginRule
+from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.voting import VotingRule
 from serve.rules.rule import Rule
 from serve.rules.traits import Traits
-from serve.rules.voting import VotingRule
 
 RULES: list[type[Rule]] = [
     EntropyRule,

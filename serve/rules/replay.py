@@ -10,7 +10,7 @@ from serve.errors import InvalidRule
 from serve.rules.compiled_rule import compile_rule
 from serve.rules.head_output import HeadOutput, Prediction
 from serve.rules.judge import judge
-from serve.rules.learned import LearnedRule
+from serve.rules.kinds.learned import LearnedRule
 from serve.rules.reason import Reason
 from serve.rules.rule import Rule
 from serve.rules.rule_state import RuleState

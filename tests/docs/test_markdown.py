@@ -47,3 +47,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), f"{link}: no such file"
         assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+@every_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md":  # names what there was
+        return
+    folders = "serve|export|models|loadtest|tests|docs|helm"
+    for path in re.findall(rf"`((?:{folders})/[\w/.-]+\.[a-z]+)`", page.read_text("utf-8")):
+        assert (ROOT / path).exists(), f"{path}: no such file"

@@ -11,9 +11,9 @@ from pydantic import Field
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit, fit_width
 from serve.rules.fields import Shares
 from serve.rules.head_output import HeadOutput, Prediction
+from serve.rules.kinds.threshold import GAP_SLACK, Threshold, shown
 from serve.rules.rule import PartwiseRule
 from serve.rules.signals import confidence
-from serve.rules.threshold import GAP_SLACK, Threshold, shown
 from serve.rules.traits import Traits, logits_shape
 
 

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from serve.rules.criterion import Criterion
 from serve.rules.fields import AtLeastZeros
+from serve.rules.kinds.threshold import GAP_SLACK, WIDEST_GAP, Threshold
 from serve.rules.rule import PartwiseRule
 from serve.rules.signals import entropy, normalized_entropy
-from serve.rules.threshold import GAP_SLACK, WIDEST_GAP, Threshold
 from serve.rules.traits import Traits
 
 

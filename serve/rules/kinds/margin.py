@@ -10,9 +10,9 @@ from pydantic import Field
 
 from serve.rules.criterion import Criterion
 from serve.rules.fields import Shares
+from serve.rules.kinds.threshold import GAP_SLACK, Threshold
 from serve.rules.rule import PartwiseRule
 from serve.rules.signals import margin
-from serve.rules.threshold import GAP_SLACK, Threshold
 from serve.rules.traits import Traits
 
 

@@ -1,0 +1,1 @@
+"""The exit rules, one file per rule or family of rules: JSON fields and arithmetic."""
