@@ -24,13 +24,13 @@ class Batch:
     The rest is filled in when the batch first runs.
 
     Attributes:
-        rows: in order of admission.
+        rows: in no particular order; all arrays per row follow it.
         depth: segments they have been through.
         longest: tokens of the longest row; the others are padded to it.
         num_tokens: of all rows, without padding.
         deadline_s: the earliest of any row.
         level: the best priority of any row.
-        held_from_s: from this time it counts how long the rows may be held back.
+        held_from_s: start of the time for which the rows may be held back.
         state: the rows' rules and progress.
         hidden: (rows_in, tokens_in, width) that the last segment gave, the runner's own.
         keep: (rows,) where each row lies in `hidden`.

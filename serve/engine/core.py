@@ -71,7 +71,7 @@ class EngineCore:
         self._scheduler.add(rows)
 
     def flush_costs(self) -> None:
-        """Pass on what the last step has cost; the next step does so too, but later."""
+        """Report the last step's times now; otherwise the next step reports them first."""
         self._recorder.flush()
 
     def step(self) -> list[Outcome]:
@@ -183,7 +183,8 @@ class EngineCore:
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.
 
-        While the engine has no other work, a run passes exits that no rule of its rows must hear.
+        While the engine has other work, a run is one segment. Otherwise it goes on to the first
+        exit whose output the rule of any of its rows needs, for a bounded time.
         """
         if self._scheduler or batch.traced or self._should_yield():
             return batch.depth

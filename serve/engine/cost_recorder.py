@@ -77,8 +77,9 @@ class CostRecorder:
     def _judging_cost_s(self, num_rows: int, judge_s: float) -> float:
         """Return what judging adds to the cost of a run.
 
-        A single row is judged in less time than any batch. From that time the scheduler would
-        conclude that small batches cost nothing extra, so it is told what those take of late.
+        A single row is judged in less time than any batch. The scheduler would conclude from that
+        time that more and smaller batches cost nothing extra. For a single row, therefore, the
+        recent mean of small batches is recorded if it is larger.
         """
         if num_rows == 1:
             return max(judge_s, self._batch_judge_s)

@@ -97,8 +97,9 @@ def last_exit_in_time(
 ) -> int:
     """Return an exit, `until` or an earlier one, that a run reaches within `MAX_RUN_S`.
 
-    The run also ends before a deadline, but one segment runs in any case. For a deadline a
-    segment counts as at warm-up if it seems to cost less now: that may hold for other lengths only.
+    The run also ends before a deadline, but one segment runs in any case. For a deadline the larger
+    of two estimates counts, today's and the warm-up's: today's may come from texts of another
+    length.
 
     Args:
         until: index of the exit at which the run would end.

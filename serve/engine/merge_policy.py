@@ -66,7 +66,8 @@ def should_merge(
 def rows_beside(ahead: SegmentCost, num_rows: int, longest: int, limits: SizeLimits) -> int:
     """Return how many rows of a worse priority may run with so many, of the same length.
 
-    As many as do not make the run `SLOWER`; more where the batch would not be worth its launches.
+    As many as keep the run within `SLOWER` times its own length, and at least as many as make the
+    batch worth its launches.
     """
     each_s = ahead.seconds(1, longest) - ahead.fixed_s
     if not each_s:
@@ -94,7 +95,7 @@ def _suffers(
     together_s: float,
     now_s: float,
 ) -> bool:
-    """Tell whether rows are kept back by rows of a worse priority, or become late by others."""
+    """Tell whether rows that are enough for themselves are kept back, or made late, by others."""
     own_s = ahead.seconds(size.num_rows, size.longest)
     kept_back = size.level < mate.level and together_s > SLOWER * own_s
     late = now_s + own_s <= size.deadline_s < now_s + together_s

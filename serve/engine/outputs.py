@@ -1,4 +1,4 @@
-"""What rows leave with: answers and errors, and what the exits gave that they passed."""
+"""What rows leave with: an answer or an error, and the record of the exits they have passed."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
@@ -45,14 +45,12 @@ def outcomes_of(
     """Return the outcomes of rows that leave.
 
     Args:
-        batch: that has passed an exit, or none yet where rows leave at their deadline.
+        batch: that has passed an exit.
         leaving: places of the rows in it.
         reasons: (rows,) why each row of the batch leaves.
         traits: of the model.
         now_s: on the clock of deadlines.
     """
-    if not batch.depth:
-        return [Outcome(batch.rows[i], DeadlineExceeded()) for i in leaving.tolist()]
     figures = zip(
         leaving.tolist(),
         reasons[leaving].tolist(),

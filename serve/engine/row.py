@@ -46,7 +46,7 @@ class Row:
         rule: worked out for the model; the same for the row's whole life.
         tag: the caller's own, handed back with the answer.
         deadline_s: on the engine's clock; infinite for none.
-        priority: among the rows that wait.
+        priority: which rows go first, waiting or in flight.
         ahead_tokens: tokens of the rows of the same request that stand before this one.
         cancelled: set by the caller, from any thread, when its client has left.
         admitted_s: set on admission.

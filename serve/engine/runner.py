@@ -1,4 +1,4 @@
-"""What the engine needs of whatever runs the segments: the port that `serve.runtime` implements."""
+"""What the engine needs of the segments: the interface that `serve.runtime` implements."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -40,7 +40,8 @@ class ModelRunner(Protocol):
             input_ids: (rows, tokens), padded.
             attention_mask: (rows, tokens), 1 for real tokens.
             token_type_ids: (rows, tokens).
-            until: index of the exit. The heads of exits before it do not run.
+            until: index of the active exit at which the run ends. What exits before it would give
+                is not returned, and on a CPU their heads do not run.
         """
         ...
 
@@ -59,7 +60,7 @@ class ModelRunner(Protocol):
             hidden: (rows_in, tokens_in, width).
             keep: (rows,) which rows of `hidden` go on, in this order.
             attention_mask: (rows, tokens), tokens <= tokens_in; the rest is cut off.
-            until: index of the exit; None for that of segment `index`.
+            until: index of the active exit at which the run ends; None for that of segment `index`.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 Rows run together where the measured costs (`serve.engine.cost_model`) say that it saves time: what
 padding costs against what a launch costs. The deepest batch goes first, so that rows leave as soon
-as they can. New rows start when no batch is in flight; many of like length then start together
-(`serve.engine.batch_selection`).
+as they can. New rows start when no batch of their priority is ready, or when their deadline is
+close; many of like length then start together (`serve.engine.batch_selection`).
 
 A busy server may do better. While a full batch could start, a batch in flight is parked at its
 depth if a full one does twice its rows per second, and if other rows can catch up with it well
@@ -107,7 +107,7 @@ class Scheduler:
         self._set_due(group)
 
     def hold(self, batch: Batch, started_s: float) -> None:
-        """Set the time from which it counts how long the batch may be held back."""
+        """Set the start of the batch's hold time: its admission, or its start if that was late."""
         admitted_s = batch.rows[0].admitted_s
         in_time = started_s < admitted_s + self._hold_s(batch.longest)
         batch.held_from_s = admitted_s if in_time else started_s
@@ -159,7 +159,8 @@ class Scheduler:
     def _choose(self, new: BatchGroup | None, now_s: float) -> BatchGroup:
         """Return the group that is due, else the deepest of the best priority that is not parked.
 
-        A group that must start before the chosen one's segment would be done goes before it.
+        If a group's latest start falls within the chosen group's next segment, that group runs
+        first, provided it has rows enough.
         """
         groups = [*self._groups, new] if new else self._groups
         level = min([group.level for group in groups])

@@ -9,16 +9,16 @@ from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, rows_beside
 from serve.engine.row import Priority, Row
 
-# Rows leave on the way, so a token that starts costs less than a token in every segment. The
-# least total cost would take the true share, but larger batches also keep their first rows longer.
+# The share of the way through the model that a row is assumed to run, since rows leave early. The
+# true share is lower; a larger value keeps batches smaller, so that their first rows wait less.
 STAY = 0.7
 
 # The share of the machine that a request of many rows gets while other requests come. With all of
 # it, other texts would wait behind the whole request; with less, large requests would take longer.
 SHARE_OF_MACHINE = 0.25
 
-# A row can wait for another whose deadline is earlier by so many times the batch's run time. Where
-# all deadlines are much the same, to leave some rows out would only make those late instead.
+# A row is left out of a batch for a more urgent one only if its own deadline is later by at least
+# so many run times. If all deadlines are close, leaving rows out would only make those late.
 PATIENT = 5.0
 
 # How many batches' worth of waiting rows are searched for rows of like length.
@@ -86,8 +86,8 @@ class WaitingQueue:
 
         The choice is made among all rows that wait now: an earlier choice would leave out later
         rows, and cut the queue into small batches of unlike rows. Rows of a worse priority start
-        too only as far as `serve.engine.merge_policy` lets them. Where the first row would be too
-        late with all of them, those rows stay behind that can.
+        too only as far as `serve.engine.merge_policy` lets them. If the full batch would make the
+        first row late, rows with later deadlines are left for the next batch.
 
         Args:
             ahead: cost of the whole way through the model.

@@ -14,7 +14,7 @@ from serve.rules.registry import rules_for
 from serve.rules.rule import Rule
 from serve.rules.traits import Traits, listed
 
-# A row whose gap is at least this may leave: every gap is.
+# Below any gap: the row may always leave.
 _MAY_LEAVE = -1.0
 
 
@@ -27,8 +27,8 @@ class CompiledRule:
         criterion: judges the rows that have this rule.
         first: index of the first exit at which a row may leave.
         last: index of the exit at which a row leaves at the latest.
-        first_heard: index of the first exit whose head the rule must hear.
-        bounded: whether `first` or `last` lies inside the model.
+        first_heard: index of the first exit whose output the rule needs.
+        bounded: whether the rule's layer bounds exclude some exit.
         columns: what a fresh row has in each column of `RuleState`, without the axis of rows.
         stay_gaps: (exits,) a row with one label surely stays at an exit while its two largest
             logits lie closer together than this; None where logits alone do not tell.

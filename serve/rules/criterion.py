@@ -95,9 +95,9 @@ class Criterion:
         raise NotImplementedError
 
     def first_heard(self, first: int, last: int) -> int:
-        """Return the index of the first exit whose head the rule must hear.
+        """Return the index of the first exit whose output the rule needs.
 
-        A run passes the exits before it without asking their heads.
+        A run passes the exits before it.
 
         Args:
             first: the first exit at which the rule may let a row leave.
@@ -106,10 +106,9 @@ class Criterion:
         return first
 
     def stay_gap(self, threshold: float, num_labels: int, temperature: float) -> float:
-        """Return how far apart the two largest logits lie at least where a row may leave.
+        """Return the smallest gap between the two largest logits at which a row may leave.
 
-        Rows with one label each whose logits lie closer together surely stay. NaN where logits
-        alone do not tell.
+        Below it a row of a single-label model stays. NaN where two logits do not tell.
         """
         return math.nan
 

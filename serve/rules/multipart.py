@@ -11,7 +11,7 @@ from serve.rules.signals import meaningless, sigmoid, softmax
 from serve.rules.traits import Task
 
 _TOO_FAR = np.float32(200)  # exp of its negative is 0 in float32
-# The probability next to 1 that float32 can tell from it; below, the log of none.
+# The largest float32 below 1; it keeps log(1 - p) finite.
 _NEXT_TO_ONE = np.float32(1 - 2**-24)
 _TINY = np.finfo(np.float32).tiny
 
@@ -19,7 +19,7 @@ _TINY = np.finfo(np.float32).tiny
 def distributions(task: Task, logits: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return logits (rows, parts, options) of which each part has a softmax.
 
-    Of several labels the options are yes and no; an infinite logit is a certain one.
+    For multi-label models each label has two options, yes and no; an infinite logit is certain.
 
     Args:
         task: multi_label or token.

@@ -21,7 +21,7 @@ class RuleState:
         kind: (rows,) int8 index into `criteria`.
         first: (rows,) int32 index of the first exit at which the row may leave.
         last: (rows,) int32 index of the exit at which it leaves at the latest.
-        bounded: whether `first` or `last` of some row lies inside the model.
+        bounded: whether the layer bounds of some row exclude some exit.
         columns: parameters and progress by name, rows first; only what the criteria declare.
     """
 

@@ -14,7 +14,7 @@ from serve.rules.reason import Reason
 from serve.rules.rule import Rule, exits_of
 from serve.rules.traits import Traits
 
-# One value as often as any batch has rows; read-only.
+# Constant arrays, cut to a batch's rows; they take no memory per row.
 _MOST_ROWS = 1 << 30
 _YES, _NO = np.broadcast_to(np.True_, _MOST_ROWS), np.broadcast_to(np.False_, _MOST_ROWS)
 _NO_SIGNAL = np.broadcast_to(np.float32(np.nan), _MOST_ROWS)

@@ -14,7 +14,7 @@ from serve.rules.traits import Task
 
 # From this distance of two logits on, the second label's probability is 0 in float32.
 WIDEST_GAP = 120.0
-# More than float32 errs in the signals that stand for a gap.
+# Larger than the float32 rounding error of the signals.
 GAP_SLACK = 1e-5
 
 

@@ -39,7 +39,8 @@ class VotingRule(Rule):
         default=None,
         ge=0,
         le=10,
-        description="With share. At 1 it is the plain share, which the first exit alone has.",
+        description="With share. At 1 the first exit's single vote is the whole share: every text "
+        "leaves there.",
     )
     weights: Weights | None = Field(
         default=None, description="What each exit's vote counts, one per exit; default 1 each."
@@ -79,7 +80,7 @@ class VotingRule(Rule):
         return Voting()
 
     def columns(self, traits: Traits) -> FreshColumns:
-        # Votes that are counted are a share of 1, whatever the exit.
+        # A plain number of votes is a share with exponent 0.
         exits = np.arange(1, len(traits.exits) + 1, dtype=np.float64)
         return {
             "share": np.array(self.votes if self.share is None else self.share, np.float64),
