@@ -155,10 +155,7 @@ POLICIES_REFUSED: list[tuple[Any, str]] = [
     ({"profiles": {"": NEVER}}, "a name must be 1 to 64 letters"),
     ({"profiles": {"default": NEVER}}, "'default' is the name of the rule for requests without"),
     ({"profiles": {f"p{i}": NEVER for i in range(65)}}, "profiles: must have at most 64 entries"),
-    (
-        {"profiles": {"a": {"rule": "entropy", "threshold": 9}}},
-        "profiles.a: entropy threshold 9 is out of range",
-    ),
+    ({"profiles": {"a": {"rule": "layer", "layer": 9}}}, "profiles.a: layer 9 has no exit"),
     (
         {"profiles": {"a": {"rule": "patience", "patience": 0}}},
         "policy.profiles.a.patience: must be 1 or more",

@@ -205,7 +205,7 @@ def test_replica_that_cannot_start_is_an_error_in_one_line(
     bundle_copy: Callable[..., Path],
 ) -> None:
     folder = bundle_copy()
-    segment = "segments/fp32/02.onnx"
+    segment = "segments/fp32/joined.onnx"
     (folder / segment).write_bytes(b"no ONNX")
     digest = sha256_of(folder / segment)
     rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))

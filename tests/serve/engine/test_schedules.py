@@ -36,7 +36,7 @@ COSTS = (
 
 # Thousands in all; more if the profile says so.
 THOROUGH = settings(max_examples=max(1000, settings().max_examples))
-fake_row = partial(row_for, exits=EXITS)
+fake_row = partial(row_for, exits=EXITS, temperatures=TEMPERATURES)
 
 rules = st.one_of(
     st.builds(EntropyRule, threshold=st.floats(0, 0.69)),

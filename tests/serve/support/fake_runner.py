@@ -80,9 +80,10 @@ def fake_row(
     num_tokens: int = 3,
     rule: ExitRule | None = None,
     exits: Sequence[int] = (1, 2, 3, 4, 5, 6),
+    temperatures: tuple[float, ...] = (),
     **fields: object,
 ) -> Row:
     """Return a row that the fake runner knows by `key` (1 or more), for a model of two labels."""
     ids = np.full(num_tokens, key, np.int64)
-    compiled = compile_rule(rule or NeverRule(), two_labels(exits))
+    compiled = compile_rule(rule or NeverRule(), two_labels(exits), temperatures)
     return Row(ids, np.zeros_like(ids), compiled, tag=key, **fields)  # type: ignore[arg-type]
