@@ -9,6 +9,8 @@ head is the branch of another `If` inside, which is taken at `until` only. `logi
 those of one head. Where a segment does not run, its other branch gives what the next segment begins
 with, if the run begins there, and nothing otherwise. So the value after a segment is always what
 the next segment reads, and hidden states are not copied.
+
+A run from the first segment to the last takes a branch around all this (`straight`).
 """
 
 from collections.abc import Sequence
@@ -16,8 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from export.chain.nodes import Nodes, constant
-from export.chain.segment_parts import take_apart
+from export.chain.nodes import Nodes, constant, open_value, sizes_of
+from export.chain.segment_parts import SegmentParts, take_apart
+from export.chain.straight import share_tables, straight_graph
 from serve.bundle.manifest import ATTENTION_MASK, FIRST, HIDDEN, KEEP, UNTIL, hidden_after
 
 _BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
@@ -31,10 +34,24 @@ def join_segments(segments: Sequence[ir.Model]) -> ir.Model:
     Args:
         segments: first to last; left as they are.
     """
-    models = [segment.clone() for segment in segments]
-    inputs = _shared_inputs(models)
-    inputs |= {name: _value(name, _INT64, []) for name in (FIRST, UNTIL)}
-    graph = _Chain(models, inputs).graph()
+    models, again = ([segment.clone() for segment in segments] for _ in range(2))
+    inputs = _shared_inputs([*models, *again])
+    inputs |= {name: open_value(name, _INT64, []) for name in (FIRST, UNTIL)}
+    tables = share_tables(models[0].graph, again[0].graph)
+    chain = _Chain(models, inputs)
+    nodes = Nodes()
+    ends = [constant("begin", np.array(0)), constant("end", np.array(len(models) - 1))]
+    asked = [inputs[FIRST], inputs[UNTIL]]
+    same = [open_value(name, _BOOL) for name in ("at begin", "at end")]
+    for pair, output in zip(zip(asked, ends, strict=True), same, strict=True):
+        nodes.op("Equal", pair, output)
+    whole = nodes.op("And", same, open_value("whole", _BOOL))
+    nodes.either(whole, straight_graph(again, chain.left), chain.graph(), chain.outputs)
+    graph = nodes.graph("joined", chain.outputs)
+    for table, tensor in tables.items():
+        table.const_value = tensor
+        graph.register_initializer(table)
+    _add_inputs(graph, inputs)
     for model in models:
         graph.opset_imports.update(model.opset_imports)
     return ir.Model(graph, ir_version=models[0].ir_version)
@@ -53,18 +70,38 @@ def _shared_inputs(models: Sequence[ir.Model]) -> dict[str, ir.Value]:
     return shared
 
 
+def _add_inputs(graph: ir.Graph, inputs: dict[str, ir.Value]) -> None:
+    """Declare the inputs. The default of a number is 0, that of an array has no rows."""
+    for name, value in inputs.items():
+        graph.inputs.append(value)
+        if name not in _REQUIRED:
+            assert value.dtype is not None
+            sizes = [size if isinstance(size, int) else 0 for size in sizes_of(value)]
+            value.const_value = ir.tensor(np.zeros(sizes, value.dtype.numpy()), name=name)
+            graph.register_initializer(value)
+
+
 class _Chain:
-    """The segments, and the values that lie between them in the outer graph."""
+    """The graph that runs segment after segment.
+
+    Attributes:
+        left: the hidden states after each segment but the last.
+        outputs: of the joined graph.
+    """
 
     def __init__(self, models: Sequence[ir.Model], inputs: dict[str, ir.Value]) -> None:
         self._inputs = inputs
-        hidden = models[0].graph.outputs[0]
-        sizes = [None, None, *_sizes(hidden)[2:]]
-        self._left = [
-            _value(hidden_after(number), hidden.dtype, sizes) for number in range(len(models) - 1)
+        hidden, *head = models[-1].graph.outputs
+        sizes = [None, None, *sizes_of(hidden)[2:]]
+        numbers = range(len(models) - 1)
+        self.left = [open_value(f"{number}/left", hidden.dtype, sizes) for number in numbers]
+        named = [open_value(str(value.name), value.dtype, sizes_of(value)) for value in head]
+        after = [open_value(hidden_after(number), hidden.dtype, sizes) for number in numbers]
+        self.outputs = [*named, *after]
+        before = [None, *self.left]
+        self._segments: list[SegmentParts] = [
+            take_apart(model, str(number), before[number]) for number, model in enumerate(models)
         ]
-        before = [None, *self._left]
-        self._segments = [take_apart(m, i, before[i]) for i, m in enumerate(models)]
 
     def graph(self) -> ir.Graph:
         nodes = Nodes()
@@ -72,24 +109,22 @@ class _Chain:
         given: list[list[ir.Value]] = []  # per segment, what its head gives
         for number, segment in enumerate(self._segments):
             given.append([_like(value, "or none") for value in segment.outputs])
-            outputs = [*self._left[number : number + 1], *given[-1]]
+            outputs = [*self.left[number : number + 1], *given[-1]]
             nodes.either(runs[number], self._running(number), self._idle(number), outputs)
         outputs = []
-        for parts, like in zip(zip(*given, strict=True), self._segments[-1].outputs, strict=True):
-            output = _value(_own_name(like), like.dtype, _sizes(like))
+        for parts in zip(*given, strict=True):
+            output = _like(parts[-1], "of all")
             outputs.append(nodes.op("Concat", parts, output, axis=0))
-        graph = nodes.graph("joined", [*outputs, *self._left])
-        self._add_inputs(graph)
-        return graph
+        return nodes.graph("steps", [*outputs, *self.left])
 
     def _which_run(self, nodes: Nodes) -> list[ir.Value]:
         """Return, per segment, whether it runs."""
         numbers = constant("numbers", np.arange(len(self._segments)))
         first, until = self._inputs[FIRST], self._inputs[UNTIL]
-        begun = nodes.op("LessOrEqual", [first, numbers], _value("begun", _BOOL))
-        not_over = nodes.op("LessOrEqual", [numbers, until], _value("not over", _BOOL))
-        both = nodes.op("And", [begun, not_over], _value("which run", _BOOL))
-        runs = [_value(f"{number}/runs", _BOOL) for number in range(len(self._segments))]
+        begun = nodes.op("LessOrEqual", [first, numbers], open_value("begun", _BOOL))
+        not_over = nodes.op("LessOrEqual", [numbers, until], open_value("not over", _BOOL))
+        both = nodes.op("And", [begun, not_over], open_value("which run", _BOOL))
+        runs = [open_value(f"{number}/runs", _BOOL) for number in range(len(self._segments))]
         nodes.split(both, runs)
         return runs
 
@@ -98,12 +133,12 @@ class _Chain:
         segment = self._segments[number]
         nodes = Nodes(segment.layers)
         own = constant("own number", np.array(number))
-        ends = nodes.op("Equal", [self._inputs[UNTIL], own], _value(f"{number}/ends", _BOOL))
+        ends = nodes.op("Equal", [self._inputs[UNTIL], own], open_value(f"{number}/ends", _BOOL))
         head = Nodes(segment.head).graph(f"{number}/head", segment.outputs)
         unasked = _without_rows(segment.outputs, f"{number}/unasked")
         outputs = [_like(value, "or unasked") for value in segment.outputs]
         nodes.either(ends, head, unasked, outputs)
-        hidden = [segment.hidden] if number < len(self._left) else []
+        hidden = [segment.hidden] if number < len(self.left) else []
         return nodes.graph(f"{number}/segment", [*hidden, *outputs])
 
     def _idle(self, number: int) -> ir.Graph:
@@ -111,10 +146,11 @@ class _Chain:
         name, nodes = f"{number}/idle", Nodes()
         outputs = self._segments[number].outputs
         idle = [nodes.no_rows(value, f"{name}/{value.name}") for value in outputs]
-        if number == len(self._left):
+        if number == len(self.left):
             return nodes.graph(name, idle)
-        left, following = self._left[number], constant("next number", np.array(number + 1))
-        begins = nodes.op("Equal", [self._inputs[FIRST], following], _value(f"{name}/next", _BOOL))
+        left, following = self.left[number], constant("next number", np.array(number + 1))
+        begins = open_value(f"{name}/next", _BOOL)
+        nodes.op("Equal", [self._inputs[FIRST], following], begins)
         nothing = _without_rows([left], f"{name}/nothing")
         entered = _like(left, "entered or none")
         nodes.either(begins, self._entry(number), nothing, [entered])
@@ -125,34 +161,19 @@ class _Chain:
 
         It does what later segments begin with when they are by themselves.
         """
-        name, nodes, kind = f"{number}/entry", Nodes(), self._left[0].dtype
+        name, nodes, kind = f"{number}/entry", Nodes(), self.left[0].dtype
         read = [self._inputs[HIDDEN], self._inputs[KEEP]]
-        rows = nodes.op("Gather", read, _value(f"{name}/rows", kind), axis=0)
+        rows = nodes.op("Gather", read, open_value(f"{name}/rows", kind), axis=0)
         mask = self._inputs[ATTENTION_MASK]
-        width = nodes.op("Shape", [mask], _value(f"{name}/width", _INT64), start=1, end=2)
+        width = nodes.op("Shape", [mask], open_value(f"{name}/width", _INT64), start=1, end=2)
         start, axis = constant("start", np.array([0])), constant("axis", np.array([1]))
-        cut = nodes.op("Slice", [rows, start, width, axis], _value(f"{name}/cut", kind))
+        cut = nodes.op("Slice", [rows, start, width, axis], open_value(f"{name}/cut", kind))
         return nodes.graph(name, [cut])
-
-    def _add_inputs(self, graph: ir.Graph) -> None:
-        for name, value in self._inputs.items():
-            graph.inputs.append(value)
-            if name not in _REQUIRED:
-                value.const_value = _default(value)
-                graph.register_initializer(value)
 
 
 def _without_rows(values: Sequence[ir.Value], name: str) -> ir.Graph:
     nodes = Nodes()
     return nodes.graph(name, [nodes.no_rows(value, f"{name}/{value.name}") for value in values])
-
-
-def _value(
-    name: str, dtype: ir.DataType | None, sizes: Sequence[int | str | None] | None = None
-) -> ir.Value:
-    assert dtype is not None
-    shape = None if sizes is None else ir.Shape(sizes)
-    return ir.Value(name=name, type=ir.TensorType(dtype), shape=shape)
 
 
 def _like(value: ir.Value, ending: str) -> ir.Value:
@@ -161,22 +182,4 @@ def _like(value: ir.Value, ending: str) -> ir.Value:
     Its sizes stay open: a value of no rows may be in its place, and ONNX Runtime lets values of
     equal sizes share memory.
     """
-    return _value(f"{value.name} {ending}", value.dtype)
-
-
-def _sizes(value: ir.Value) -> list[int | str | None]:
-    assert value.shape is not None
-    return [size if isinstance(size, int) else size.value for size in value.shape]
-
-
-def _own_name(value: ir.Value) -> str:
-    """Return the name that a value had in its segment."""
-    assert value.name is not None
-    return value.name.partition("/")[2]
-
-
-def _default(value: ir.Value) -> ir.TensorProtocol:
-    """Return 0 for a number, and no rows for an array."""
-    assert value.dtype is not None
-    sizes = [size if isinstance(size, int) else 0 for size in _sizes(value)]
-    return ir.tensor(np.zeros(sizes, value.dtype.numpy()), name=value.name)
+    return open_value(f"{value.name} {ending}", value.dtype)

@@ -55,7 +55,7 @@ class Nodes:
                 if value is None or value.const_value is None:
                     continue
                 if value not in held:
-                    held[value] = _copy_of(value, f"{name}/{value.name}")
+                    held[value] = _copy_of(value, f"{name}/{len(held)}/{value.name}")
                 node.replace_input_with(place, held[value])
         initializers = list(held.values())
         return ir.Graph([], outputs, nodes=self._nodes, initializers=initializers, name=name)
@@ -76,6 +76,21 @@ def constant(name: str, array: NDArray[np.int64] | np.int64) -> ir.Value:
     """Return a value that every graph which reads it will hold."""
     tensor = ir.tensor(np.asarray(array), name=name)
     return ir.Value(name=name, type=ir.TensorType(tensor.dtype), const_value=tensor)
+
+
+def open_value(
+    name: str, dtype: ir.DataType | None, sizes: Sequence[int | str | None] | None = None
+) -> ir.Value:
+    """Return a value for a node to give; its sizes may be unknown."""
+    assert dtype is not None
+    shape = None if sizes is None else ir.Shape(sizes)
+    return ir.Value(name=name, type=ir.TensorType(dtype), shape=shape)
+
+
+def sizes_of(value: ir.Value) -> list[int | str | None]:
+    """Return a value's sizes: numbers, names, or None."""
+    assert value.shape is not None
+    return [size if isinstance(size, int) else size.value for size in value.shape]
 
 
 def _copy_of(value: ir.Value, name: str) -> ir.Value:

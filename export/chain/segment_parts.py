@@ -24,12 +24,12 @@ class SegmentParts(NamedTuple):
     outputs: list[ir.Value]
 
 
-def take_apart(model: ir.Model, number: int, entered: ir.Value | None) -> SegmentParts:
-    """Return the parts of a segment; the names of nodes and values begin with its number.
+def take_apart(model: ir.Model, prefix: str, entered: ir.Value | None) -> SegmentParts:
+    """Return the parts of a segment.
 
     Args:
         model: the segment; its nodes are taken out.
-        number: counted from 0.
+        prefix: of the names of its nodes and values from now on.
         entered: what the layers read in place of the chosen rows; None in the first segment.
     """
     graph = model.graph
@@ -39,7 +39,7 @@ def take_apart(model: ir.Model, number: int, entered: ir.Value | None) -> Segmen
     graph.remove(nodes)
     for node in nodes:
         for value in node.outputs:
-            value.name = f"{number}/{value.name}"
+            value.name = f"{prefix}/{value.name}"
         node.name = node.outputs[0].name
     if entered is not None:
         ir.convenience.replace_all_uses_with(_chosen(nodes), entered)

@@ -1,6 +1,6 @@
 """A bundle's segments on a GPU: hidden states stay there, the heads' outputs come to the host."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from serve.bundle.manifest import (
 from serve.engine.batch import arange
 from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.runtime.cpu_runner import active_segments, head_outputs, runs_between
+from serve.runtime.io_binding import QUEUED, Inputs, bound_run, on_device
 
 GRAPHS = Path(__file__).parent / "graphs"
 # Names in the graphs there; `export.chain.join_graph` writes them.
@@ -29,7 +30,6 @@ PLACES, JOINED = "places", "joined"
 _MOST_IN_ORDER = 1024  # rows
 
 OpenSession = Callable[[Path], ort.InferenceSession]
-_Inputs = Mapping[str, ort.OrtValue]
 _ELEMENTS: dict[str, type[np.floating[Any]]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -84,11 +84,11 @@ class CudaRunner:
         self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
     ) -> StepOutput:
         inputs = {
-            INPUT_IDS: _on_device(input_ids, self.device),
+            INPUT_IDS: on_device(input_ids, self.device),
             ATTENTION_MASK: self._uploads.mask(attention_mask),
         }
         if self._token_types:
-            inputs[TOKEN_TYPE_IDS] = _on_device(token_type_ids, self.device)
+            inputs[TOKEN_TYPE_IDS] = on_device(token_type_ids, self.device)
         return self._run(0, until, inputs)
 
     def advance(
@@ -109,7 +109,7 @@ class CudaRunner:
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._joiner.join(parts)
 
-    def _run(self, index: int, until: int, inputs: _Inputs) -> StepOutput:
+    def _run(self, index: int, until: int, inputs: Inputs) -> StepOutput:
         """Run the segments between two active exits on the same rows."""
         stop = self._runs[until].stop
         *inner, last = self._segments[self._runs[index].start : stop]
@@ -136,16 +136,16 @@ class _Uploads:
     def mask(self, mask: Ids) -> ort.OrtValue:
         """Return a mask there; the array is not written to afterwards."""
         if self._mask is None or self._mask[0] is not mask:
-            self._mask = mask, _on_device(mask, self._device)
+            self._mask = mask, on_device(mask, self._device)
         return self._mask[1]
 
     def keep(self, keep: NDArray[np.int64]) -> ort.OrtValue:
         """Return a choice of rows there."""
         num = len(keep)
         if num > _MOST_IN_ORDER or not np.array_equal(keep, arange(num)):
-            return _on_device(keep, self._device)
+            return on_device(keep, self._device)
         if num not in self._in_order:
-            self._in_order[num] = _on_device(keep, self._device)
+            self._in_order[num] = on_device(keep, self._device)
         return self._in_order[num]
 
 
@@ -157,15 +157,15 @@ class _Bound:
         self._device = device
         self._head_outputs = dict.fromkeys(head_outputs, "cpu")
 
-    def pass_on(self, inputs: _Inputs) -> ort.OrtValue:
+    def pass_on(self, inputs: Inputs) -> ort.OrtValue:
         """Queue a run and return hidden states that may not be computed yet."""
-        (hidden,) = _bound_run(self._session, inputs, {HIDDEN_OUT: self._device}, _QUEUED)
+        (hidden,) = bound_run(self._session, inputs, {HIDDEN_OUT: self._device}, QUEUED)
         return hidden
 
-    def run(self, inputs: _Inputs, is_last: bool) -> StepOutput:
+    def run(self, inputs: Inputs, is_last: bool) -> StepOutput:
         """Run, and wait for the head's outputs."""
         passed_on = {} if is_last else {HIDDEN_OUT: self._device}
-        values = _bound_run(self._session, inputs, passed_on | self._head_outputs, None)
+        values = bound_run(self._session, inputs, passed_on | self._head_outputs, None)
         hidden = None if is_last else values.pop(0)
         return StepOutput(hidden, *(value.numpy() for value in values))
 
@@ -195,7 +195,7 @@ class _Joiner:
         address = joined.data_ptr()
         # All uploads come first, because an upload waits for the copies before it.
         sources = [
-            _on_device(_places(keep, tokens, longest), self._device) for _, keep, tokens in parts
+            on_device(_places(keep, tokens, longest), self._device) for _, keep, tokens in parts
         ]
         for (hidden, keep, _), source in zip(parts, sources, strict=True):
             self._copy(hidden, source, [len(keep), longest, self._width], address)
@@ -209,52 +209,10 @@ class _Joiner:
         binding.bind_ortvalue_input(HIDDEN, hidden)
         binding.bind_ortvalue_input(PLACES, source)
         binding.bind_output(JOINED, self._device, 0, self._element, shape, address)
-        self._session.run_with_iobinding(binding, _QUEUED)
+        self._session.run_with_iobinding(binding, QUEUED)
 
 
 def _places(keep: NDArray[np.int64], tokens: int, longest: int) -> NDArray[np.int64]:
     """Return (rows, longest, 2): from which row and token each token is copied."""
     columns = np.minimum(np.arange(longest, dtype=np.int64), tokens - 1)
     return np.stack(np.broadcast_arrays(keep[:, None], columns), axis=-1)
-
-
-def _on_device(array: NDArray[np.int64], device: str) -> ort.OrtValue:
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), device)
-
-
-def _bound_run(
-    session: ort.InferenceSession,
-    inputs: _Inputs,
-    outputs: Mapping[str, str],
-    options: ort.RunOptions | None,
-) -> list[ort.OrtValue]:
-    """Run and return the outputs in order; outputs that are not named are not read.
-
-    The binding is not used again, because the outputs are views into it.
-
-    Args:
-        session: to be run.
-        inputs: by name, on the session's device.
-        outputs: the device on which each is left, by name.
-        options: None to wait for the result.
-    """
-    binding = session.io_binding()
-    for name, value in inputs.items():
-        binding.bind_ortvalue_input(name, value)
-    for name, device in outputs.items():
-        binding.bind_output(name, device)
-    session.run_with_iobinding(binding, options)
-    # Otherwise hidden states would keep those of all segments before them alive.
-    binding.clear_binding_inputs()
-    values: list[ort.OrtValue] = binding.get_outputs()
-    return values
-
-
-def _queued() -> ort.RunOptions:
-    options = ort.RunOptions()
-    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-    return options
-
-
-# ONNX Runtime returns once everything is queued on the stream.
-_QUEUED = _queued()

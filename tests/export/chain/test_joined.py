@@ -50,17 +50,18 @@ def test_it_declares_the_segments_inputs_and_a_run(bundle: Bundle, precision: Pr
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_it_holds_every_layer_once_and_refers_to_the_same_weights(
+def test_it_holds_the_layers_apart_and_in_a_row_over_the_same_weights(
     bundle: Bundle, precision: Precision
 ) -> None:
-    heavy = {"Attention", "MultiHeadAttention", "MatMul", "MatMulIntegerToFloat", "BiasGelu"}
-    apart: Counter[str] = Counter()
-    for path in bundle.segment_paths(precision):
-        apart.update(node.op_type for node in ir.load(path).graph)
+    segments = [ir.load(path) for path in bundle.segment_paths(precision)]
+    apart = Counter(node.op_type for segment in segments for node in segment.graph)
     joined = bundle.joined_path(precision)
     together = Counter(node.op_type for node in nodes_of(ir.load(joined).graph))
-    assert {k: together[k] for k in heavy} == {k: apart[k] for k in heavy}
-    assert bundle.weights_path(precision).name.encode() in joined.read_bytes()
+    assert together["Attention"] == 2 * apart["Attention"]
+    assert together["MultiHeadAttention"] == 2 * apart["MultiHeadAttention"]
+    heads = DEPTH + 1
+    assert together["LpNormalization"] == heads, "the last one twice"
+    assert joined.stat().st_size < 2.5 * sum(p.stat().st_size for p in joined.parent.glob("0*"))
 
 
 def test_joining_leaves_the_segments_as_they_are(bundle: Bundle) -> None:

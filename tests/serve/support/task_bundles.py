@@ -135,14 +135,15 @@ class _Weights:
 
 
 def _chain(kind: Kind, weights: _Weights) -> dict[str, onnx.ModelProto]:
-    graphs, shared = {}, weights.layer()
+    graphs = {}
+    embeddings = weights.embeddings() if kind.shared else None
+    shared = weights.layer() if kind.shared else None
     pool = "pooled = Identity(hidden_out)" if kind.per_token else "pooled = Identity(mean_out)"
     for depth in EXITS:
-        layer = shared if kind.shared else weights.layer()
-        values = layer | weights.head(depth, len(kind.labels))
+        values = (shared or weights.layer()) | weights.head(depth, len(kind.labels))
         start = _CHOOSE
         if depth == 1:
-            start, values = _EMBED, values | weights.embeddings()
+            start, values = _EMBED, values | (embeddings or weights.embeddings())
         body = _LAYER.replace("{", "{" + start, 1) + pool + "\n" + kind.head + "}"
         inputs = _LATER if depth > 1 else f"{_IDS}, {_MASK}"
         graphs[f"{depth:02d}.onnx"] = _model(
