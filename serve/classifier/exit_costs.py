@@ -12,14 +12,12 @@ from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.scheduler import BatchLimits
-from serve.rules import CompiledRule, EntropyRule
+from serve.rules import CompiledRule, EntropyRule, ExitRule, PatienceRule
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
 TYPICAL_TOKENS = 32
 _ROUNDS = 15
-# No head is as sure as this, so the row visits every exit. At 0 no exit would be asked.
-_ASKS_EVERY_EXIT = EntropyRule(threshold=1e-9)
 
 Runner: TypeAlias = CpuRunner | CudaRunner
 
@@ -38,7 +36,7 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, max_tokens: int) -> Ex
     core = EngineCore(
         runner, shape, BatchLimits(), time.monotonic, lambda stats: None, lambda: False
     )
-    rule = shape.compile(_ASKS_EVERY_EXIT)
+    rule = shape.compile(_asks_every_exit(shape))
     marks_s, asked_s, unasked_s = [], [], []
     # In turns, so that a busy moment of the machine meets all three alike.
     for _ in range(_ROUNDS):
@@ -49,6 +47,13 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, max_tokens: int) -> Ex
     segments_s = shares / shares.sum() * median(unasked_s)
     visit_s = max(0.0, median(asked_s) - median(unasked_s)) / len(runner)
     return ExitCosts(tuple(segments_s.tolist()), visit_s)
+
+
+def _asks_every_exit(shape: ModelShape) -> ExitRule:
+    """Return a rule that looks at every exit and lets a row leave at the last one only."""
+    if shape.traits.task == "regression":
+        return PatienceRule(patience=len(shape.exits), tolerance=1.0)
+    return EntropyRule(threshold=0)
 
 
 def _segment_times_s(runner: Runner, ids: np.ndarray) -> list[float]:

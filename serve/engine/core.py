@@ -163,12 +163,14 @@ class EngineCore:
             batch, run = self._execute(batches)
         except Exception as error:
             parts = _smaller(batches) if may_split and out_of_memory(error) else []
-            if len(parts) > 1:
-                log.warning("out of memory at depth %d: trying again in parts", batches[0].depth)
-                return [o for part in parts for o in self._run([part], may_split=False)]
-            log.exception("a segment failed at depth %d", batches[0].depth)
-            return [Outcome(row, segment_failed()) for batch in batches for row in batch.rows]
-        return self._judge(batch, run)
+            if len(parts) < 2:
+                log.exception("a segment failed at depth %d", batches[0].depth)
+                return [Outcome(row, segment_failed()) for b in batches for row in b.rows]
+        else:
+            return self._judge(batch, run)
+        # Outside `except`, where the error would keep the memory of the failed run.
+        log.warning("out of memory at depth %d: trying again in parts", batches[0].depth)
+        return [o for part in parts for o in self._run([part], may_split=False)]
 
     def _execute(self, batches: list[Batch]) -> tuple[Batch, SegmentRun]:
         began = perf_counter()

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
 from serve.rules.registry import rules_for
@@ -44,7 +46,7 @@ class CompiledRule:
     stay_gaps: tuple[float, ...] | None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = ()) -> CompiledRule:
     """Check a rule against a model and work it out; equal rules give the same object.
 
@@ -60,6 +62,10 @@ def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = (
     first, last = rule.exits_between(traits.exits)
     criterion = rule.criterion(traits)
     temperatures = temperatures or (1.0,) * len(traits.exits)
+    with np.errstate(over="ignore"):  # a threshold beyond float32 is infinite
+        columns = rule.columns(traits)
+    # With other columns a rule remembers earlier exits, and one exit's logits do not tell.
+    forgets = columns.keys() <= {"threshold"}
     return CompiledRule(
         rule=rule,
         criterion=criterion,
@@ -67,8 +73,8 @@ def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = (
         last=last,
         first_heard=criterion.first_heard(first, last),
         bounded=first > 0 or last < len(traits.exits) - 1,
-        columns=rule.columns(traits),
-        stay_gaps=_stay_gaps(rule, criterion, traits, temperatures),
+        columns=columns,
+        stay_gaps=_stay_gaps(rule, criterion, traits, temperatures) if forgets else None,
     )
 
 
@@ -88,11 +94,10 @@ def _stay_gaps(
     num_labels, num_exits = len(traits.labels), len(traits.exits)
     if traits.task != "single_label" or num_labels < 2:
         return None
-    thresholds = rule.threshold_per_exit(num_exits)
-    gaps = [
-        criterion.stay_gap(threshold, num_labels, temperature)
-        for threshold, temperature in zip(thresholds, temperatures, strict=True)
-    ]
+    pairs = list(zip(rule.threshold_per_exit(num_exits), temperatures, strict=True))
+    # Worked out once for equal exits: a rule may look for its gap step by step.
+    gap_of = {pair: criterion.stay_gap(pair[0], num_labels, pair[1]) for pair in set(pairs)}
+    gaps = [gap_of[pair] for pair in pairs]
     if any(map(math.isnan, gaps)):
         return None
     first, last = rule.exits_between(traits.exits)

@@ -108,7 +108,8 @@ class Criterion:
     def stay_gap(self, threshold: float, num_labels: int, temperature: float) -> float:
         """Return the smallest gap between the two largest logits at which a row may leave.
 
-        Below it a row of a single-label model stays. NaN where two logits do not tell.
+        Below it a row of a single-label model stays. NaN where two logits do not tell. Only asked
+        of rules that have no column but `threshold`, for others remember earlier exits.
         """
         return math.nan
 

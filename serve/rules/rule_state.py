@@ -35,19 +35,9 @@ class RuleState:
     @classmethod
     def of(cls, rules: Sequence[CompiledRule]) -> "RuleState":
         """Return the state of fresh rows, one rule per row, all of one model."""
-        lead = rules[0]
-        if rules.count(lead) == len(rules):
-            return _of_one(lead).take(np.zeros(len(rules), np.intp))
-        criteria = tuple(dict.fromkeys([rule.criterion for rule in rules]))
-        place = {criterion: i for i, criterion in enumerate(criteria)}
-        return cls(
-            criteria=criteria,
-            kind=np.array([place[rule.criterion] for rule in rules], np.int8),
-            first=np.array([rule.first for rule in rules], np.int32),
-            last=np.array([rule.last for rule in rules], np.int32),
-            bounded=any([rule.bounded for rule in rules]),
-            columns=_stack([rule.columns for rule in rules]),
-        )
+        distinct = {rule: i for i, rule in enumerate(dict.fromkeys(rules))}
+        once = _of_one(rules[0]) if len(distinct) == 1 else _of_each(tuple(distinct))
+        return once.take(np.array([distinct[rule] for rule in rules], np.intp))
 
     def take(self, rows: NDArray[np.intp]) -> "RuleState":
         """Return the state of these rows only, in this order."""
@@ -74,16 +64,22 @@ class RuleState:
         )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _of_one(rule: CompiledRule) -> RuleState:
     """Return the state of one fresh row, to be copied: rows come with few different rules."""
+    return _of_each((rule,))
+
+
+def _of_each(rules: tuple[CompiledRule, ...]) -> RuleState:
+    """Return the state of one fresh row for each rule."""
+    criteria = tuple(dict.fromkeys([rule.criterion for rule in rules]))
     return RuleState(
-        (rule.criterion,),
-        np.zeros(1, np.int8),
-        np.array([rule.first], np.int32),
-        np.array([rule.last], np.int32),
-        rule.bounded,
-        {name: value[None] for name, value in rule.columns.items()},
+        criteria=criteria,
+        kind=np.array([criteria.index(rule.criterion) for rule in rules], np.int8),
+        first=np.array([rule.first for rule in rules], np.int32),
+        last=np.array([rule.last for rule in rules], np.int32),
+        bounded=any([rule.bounded for rule in rules]),
+        columns=_stack([rule.columns for rule in rules]),
     )
 
 
@@ -97,14 +93,14 @@ def _renumbered(part: RuleState, criteria: tuple[Criterion, ...]) -> NDArray[np.
 
 def _stack(fresh: Sequence[FreshColumns]) -> Columns:
     """Return the columns of rows of which each has its own values, or lacks some columns."""
-    if not any(fresh):
-        return {}
     columns: Columns = {}
     for name, like in _examples(fresh).items():
         blank = np.zeros_like(like)
         values = [own.get(name, blank) for own in fresh]
         # A threshold may be one number in some rules, and one number per exit in others.
-        columns[name] = np.stack([np.broadcast_to(value, like.shape) for value in values])
+        if any([value.ndim != like.ndim for value in values]):
+            values = [np.broadcast_to(value, like.shape) for value in values]
+        columns[name] = np.stack(values)
     return columns
 
 

@@ -117,7 +117,18 @@ def test_auto_is_refused_where_the_default_rule_goes_by_what_is_not_recorded(
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
 
 
-def test_nobody_is_sent_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
+def test_exits_of_a_regression_are_chosen_too(tmp_path: Path) -> None:
+    folder = write_task_bundle(tmp_path, Kind("regression"))
+    policy = {"default": {"rule": "patience", "patience": 1, "tolerance": 0.5}}
+    rewrite_manifest(folder, lambda document: document.update(policy=policy))
+    bundle = load_bundle(folder)
+    constant = np.zeros((len(bundle.manifest.exit_layers), 10, 1), np.float32)
+    save_recording(folder, constant)
+    chosen = choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
+    assert chosen[-1] == bundle.manifest.exit_layers[-1]
+
+
+def test_no_message_asks_to_make_a_recording_of_a_tagger(tmp_path: Path) -> None:
     tagger = load_bundle(write_task_bundle(tmp_path, Kind("token")))
     with pytest.raises(InvalidRequest, match="models that label tokens: name the layers"):
         choose_exits("auto", tagger, Placement("cpu", "fp32"), 1)

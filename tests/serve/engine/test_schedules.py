@@ -24,6 +24,7 @@ from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverR
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import FakeRunner
 from tests.serve.support.fake_runner import fake_row as row_for
+from tests.serve.support.rule_strategies import rules_of, traits_of
 from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4)
@@ -34,9 +35,13 @@ COSTS = (
     SegmentCost(fixed_s=1e-6, per_token_s=1e-4),
 )
 
+SHAPE = ModelShape(two_labels(EXITS), TEMPERATURES)
+# Five exits and three labels, which every kind of rule can follow.
+EVERY_RULE = ModelShape(traits_of("single_label"), (1.0, 1.3, 0.8, 1.0, 1.0))
+
 # Thousands in all; more if the profile says so.
 THOROUGH = settings(max_examples=max(1000, settings().max_examples))
-fake_row = partial(row_for, exits=EXITS, temperatures=TEMPERATURES)
+fake_row = partial(row_for, traits=SHAPE.traits, temperatures=TEMPERATURES)
 
 rules = st.one_of(
     st.builds(EntropyRule, threshold=st.floats(0, 0.69)),
@@ -65,12 +70,12 @@ plans = st.lists(fates, min_size=1, max_size=16)
 
 
 @cache
-def heads(key: int, index: int) -> tuple[float, float]:
+def heads(key: int, index: int, num_labels: int = 2) -> tuple[float, ...]:
     """Return what the head says of a row: its own, and sometimes nothing."""
     generator = np.random.default_rng(1000 * key + index)
     if generator.random() < 0.03 and index < 2:
-        return math.nan, 0.0
-    return tuple(generator.normal(0, 2, 2).astype(np.float32).tolist())  # type: ignore[return-value]
+        return (math.nan,) * num_labels
+    return tuple(generator.normal(0, 2, num_labels).astype(np.float32).tolist())
 
 
 class Limited:
@@ -98,9 +103,9 @@ def new_core(
     clock: Any,
     most_rows: int = 99,
     should_yield: Callable[[], bool] = lambda: True,
+    shape: ModelShape = SHAPE,
 ) -> EngineCore:
-    runner = FakeRunner(len(EXITS), heads)
-    shape = ModelShape(two_labels(EXITS), TEMPERATURES)
+    runner = FakeRunner(len(shape.exits), partial(heads, num_labels=len(shape.traits.labels)))
     limited: Any = Limited(runner, most_rows)
     return EngineCore(limited, shape, limits, clock, lambda stats: None, should_yield)
 
@@ -116,10 +121,16 @@ def alone(key: int, length: int, rule: ExitRule) -> Answer:
     return outcome.result
 
 
-def run(core: EngineCore, plan: list[dict[str, Any]], clock: list[float], tick_s: float) -> Any:
+def run(
+    core: EngineCore,
+    plan: list[dict[str, Any]],
+    clock: list[float],
+    tick_s: float,
+    row_of: Callable[..., Row] = fake_row,
+) -> Any:
     """Let rows come and clients leave as planned; return the rows and all outcomes."""
     rows = [
-        fake_row(key, fate["length"], fate["rule"], priority=fate["priority"])
+        row_of(key, fate["length"], fate["rule"], priority=fate["priority"])
         for key, fate in enumerate(plan, 1)
     ]
     outcomes: list[Outcome] = []
@@ -204,18 +215,25 @@ def test_loosening_a_threshold_never_makes_a_row_leave_later(
 
 
 @THOROUGH
-@given(plan=plans, limits=bounds, tick_s=st.sampled_from([1e-5, 1e-3]), seed=st.integers(0, 999))
+@given(
+    plan=st.lists(st.tuples(fates, rules_of("single_label")), min_size=1, max_size=8),
+    limits=bounds,
+    tick_s=st.sampled_from([1e-5, 1e-3]),
+    seed=st.integers(0, 999),
+)
 def test_outcomes_are_the_same_with_and_without_the_fast_path(
-    plan: list[dict[str, Any]], limits: BatchLimits, tick_s: float, seed: int
+    plan: list[tuple[dict[str, Any], ExitRule]], limits: BatchLimits, tick_s: float, seed: int
 ) -> None:
-    own = [fate | {"timeout_s": math.inf, "leaves": None} for fate in plan]
+    own = [fate | {"rule": rule, "timeout_s": math.inf, "leaves": None} for fate, rule in plan]
+    row_of = partial(row_for, traits=EVERY_RULE.traits, temperatures=EVERY_RULE.temperatures)
     results = []
     for uses_fast_path in (True, False):
         clock, random = [0.0], Random(seed)
+        should_yield = partial(lambda random: random.random() < 0.2, random)
         core = new_core(limits, lambda clock=clock: clock[0],  # type: ignore[misc]
-                        should_yield=lambda random=random: random.random() < 0.2)  # fmt: skip
+                        should_yield=should_yield, shape=EVERY_RULE)  # fmt: skip
         core.uses_fast_path = uses_fast_path
-        _, outcomes = run(core, own, clock, tick_s)
+        _, outcomes = run(core, own, clock, tick_s, row_of)
         results.append({outcome.row.tag: told(outcome.result) for outcome in outcomes})
     assert results[0] == results[1]
 

@@ -206,13 +206,15 @@ def test_loosening_never_makes_a_row_leave_later(
     assert all(b <= a for a, b in zip(tight, loose, strict=True))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("threshold", [1.2, 1e300])
 @pytest.mark.parametrize("name", ["entropy", "normalized_entropy"])
 def test_a_threshold_above_the_largest_entropy_leaves_at_the_first_permitted_exit(
-    name: str,
+    name: str, threshold: float
 ) -> None:
     # DeeBERT's users write 0.7 for two labels, whose entropy is at most 0.693.
     even = np.zeros((NUM_EXITS, 1, 3), np.float32)
-    assert left_at(rule(name, threshold=1.2), even) == 0
-    assert left_at(rule(name, threshold=1.2, min_layer=3), even) == 2
+    assert left_at(rule(name, threshold=threshold), even) == 0
+    assert left_at(rule(name, threshold=threshold, min_layer=3), even) == 2
     even[2] = NAN
-    assert left_at(rule(name, threshold=1.2, min_layer=3), even) == 3
+    assert left_at(rule(name, threshold=threshold, min_layer=3), even) == 3

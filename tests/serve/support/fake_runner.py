@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from serve.engine.row import Row
 from serve.engine.runner import Hidden, Ids, StepOutput
 from serve.rules import ExitRule, NeverRule, compile_rule
+from serve.rules.traits import Traits
 from tests.support.traits import two_labels
 
 Heads = Callable[[int, int], Sequence[float]]  # (row's key, exit index) -> logits
@@ -81,9 +82,10 @@ def fake_row(
     rule: ExitRule | None = None,
     exits: Sequence[int] = (1, 2, 3, 4, 5, 6),
     temperatures: tuple[float, ...] = (),
+    traits: Traits | None = None,
     **fields: object,
 ) -> Row:
-    """Return a row that the fake runner knows by `key` (1 or more), for a model of two labels."""
+    """Return a row that the fake runner knows by `key` (1 or more); by default of two labels."""
     ids = np.full(num_tokens, key, np.int64)
-    compiled = compile_rule(rule or NeverRule(), two_labels(exits), temperatures)
+    compiled = compile_rule(rule or NeverRule(), traits or two_labels(exits), temperatures)
     return Row(ids, np.zeros_like(ids), compiled, tag=key, **fields)  # type: ignore[arg-type]
