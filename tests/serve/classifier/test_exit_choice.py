@@ -89,7 +89,7 @@ def test_auto_keeps_an_exit_where_all_leave(bundle_copy: CopyBundle) -> None:
     sure_at_two = np.zeros((DEPTH, 10, len(LABELS)), np.float32)
     sure_at_two[1:, :, 0] = 50
     save_recording(folder, sure_at_two)
-    # Asking layer 1 is in vain; asking layer 3 costs nothing, for nobody comes so far.
+    # Asking layer 1 is in vain; asking layer 3 costs nothing, for no text comes so far.
     assert choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1) == [2, 3, 4]
 
 

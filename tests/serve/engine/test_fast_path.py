@@ -26,9 +26,9 @@ SURE = (0.0, 9.0)
 
 
 class Bench:
-    """An engine core that nobody calls between segments unless the test says so.
+    """An engine core without calls between segments unless the test says so.
 
-    `between` runs before each look at whether somebody waits.
+    `between` runs before each look at whether a row waits.
     """
 
     def __init__(self, sure_from: int = 9, between: Callable[[int], bool] | None = None) -> None:

@@ -378,7 +378,7 @@ def test_no_row_starves_under_a_steady_stream_of_new_ones(
     scheduler = Scheduler(DEPTH, bounds, model)
     scheduler.add([row(0, 7, priority=priority)])
     now_s, turn = 0.0, 0
-    # Ranks do not change: nobody who comes so much later is ahead of the row.
+    # Ranks do not change: no row that comes so much later is ahead of this one.
     latest_s = 3 * bounds.aging_s + 20.0
     before = 0
     while True:

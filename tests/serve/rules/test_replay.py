@@ -35,7 +35,7 @@ def test_the_label_is_what_was_voted_for() -> None:
     assert late.exits.tolist()[:2] == [4, 4]
     assert late.logits[1].argmax() == 0
     assert late.deciding[1].argmax() == 1
-    # The recording is nobody's to write in.
+    # The recording must not be written to.
     assert RECORDING[4, 1].argmax() == 0
 
 

@@ -46,7 +46,7 @@ def serving(
 def reserved_port() -> Iterator[int]:
     """Keep a free port of this machine for Ray Serve's proxy, which binds with SO_REUSEPORT.
 
-    A port that was only found free is soon somebody else's.
+    A port that was only found free may soon belong to another process.
     """
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
