@@ -1,5 +1,6 @@
 """`offramp serve` on Ray Serve: a cluster on this machine, for as long as the command runs."""
 
+import asyncio
 import logging
 import signal
 from collections.abc import Callable
@@ -115,10 +116,11 @@ def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
 
+    from serve.cluster.replicas import ask_all
+
     try:
-        call = handle.broadcast("stop_listening")
         # A replica that has died must not end the wait for the others.
-        replies = call.results(timeout_s=DRAIN_S + _GRACE_S, return_exceptions=True)
+        replies = asyncio.run(ask_all(handle, "stop_listening", timeout_s=DRAIN_S + _GRACE_S))
     except (RayError, RayServeException, TimeoutError) as error:
         replies = [error]
     for reply in replies:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +18,7 @@ from serve.bundle.loader import sha256_of
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import (
+    START_S,
     ServerProcess,
     asking,
     requests_in_flight,
@@ -177,6 +179,21 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
     assert "Traceback" not in process.output
     assert "SIGTERM received" not in process.output
     assert not process.left()
+
+
+def test_policy_changes_with_the_first_request_that_a_replica_answers(bundle_folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with ServerProcess(bundle_folder, "--port", str(port)), LiveServer(port).http as http:
+
+        def first_answer() -> httpx.Response | None:
+            try:
+                return http.put(POLICY, json={"policy": {}})
+            except httpx.ConnectError:
+                return None
+
+        assert until(first_answer, START_S).status_code == 200
+        assert "offramp_replicas_scraped 1.0" in http.get("/metrics").text
 
 
 def test_signal_during_the_start_leaves_nothing(bundle_folder: Path) -> None:
