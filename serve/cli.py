@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from serve.access.cli import keys as keys_commands
 from serve.errors import OfframpError
+from serve.logs import LogFormat, LogLevel
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install.
@@ -25,6 +27,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(keys_commands, name="keys")
 
 
 @app.callback(invoke_without_command=True)
@@ -68,9 +72,34 @@ def serve(
             "takes the least time here. All if absent."
         ),
     ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="File of API keys; `offramp keys new` makes one.")
+    ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Let every client that reaches the port do all.")
+    ] = False,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="/metrics needs no key.")
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name that clients know the server by, *.example.com, or * for any; several "
+            "times. Default: loopback names on loopback, any elsewhere."
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin whose web pages may ask, such as https://app.example.com."),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = "text",
+    log_level: Annotated[LogLevel, typer.Option(help="Of the least important lines.")] = "info",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A log line for every request.")
+    ] = False,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
-    from serve.launch import Launch, launch
+    from serve.launch import AccessOptions, Launch, LogOptions, launch
 
     wanted = Launch(
         bundles=tuple(bundles),
@@ -81,6 +110,14 @@ def serve(
         active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
+        access=AccessOptions(
+            keys=keys,
+            no_auth=no_auth,
+            open_metrics=open_metrics,
+            allowed_hosts=tuple(allowed_host or ()),
+            cors_origins=tuple(cors_origin or ()),
+        ),
+        logs=LogOptions(log_format, log_level, access_log),
     )
     launch(wanted, standalone)
 

@@ -1,12 +1,14 @@
 """The server's arguments at start, and the policies that may change at any time."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from serve.classifier.options import EngineOptions
 from serve.engine.admission import QueueLimits
+from serve.logs import LogFormat, LogLevel
 from serve.policy.document import Policy
 
 # A stopping server works this long on the requests that it has admitted.
@@ -40,6 +42,16 @@ class ServerConfig(BaseModel):
         max_queue_tokens: tokens of those rows.
         max_inputs: texts per request.
         max_body_bytes: largest request body.
+        keys: file of API keys; None lets everybody do everything.
+        no_auth: confirms that `keys` is left out on purpose.
+        open_metrics: whether `/metrics` needs no key.
+        allowed_hosts: names that clients may know the server by, `*.example.com` for any below,
+            `*` for all.
+        cors_origins: web pages that may ask the server, such as `https://app.example.com`.
+        num_replicas: how many processes share the limits of a key.
+        log_format: of the server's own lines.
+        log_level: of the least important ones.
+        access_log: whether every request has a line.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +66,15 @@ class ServerConfig(BaseModel):
     max_queue_tokens: PositiveInt = QueueLimits().max_tokens
     max_inputs: PositiveInt = WebLimits().max_inputs
     max_body_bytes: PositiveInt = WebLimits().max_body_bytes
+    keys: Path | None = None
+    no_auth: bool = False
+    open_metrics: bool = False
+    allowed_hosts: list[str] = ["*"]
+    cors_origins: list[str] = []
+    num_replicas: PositiveInt = 1
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
+    access_log: bool = False
 
     @property
     def engine_options(self) -> EngineOptions:

@@ -114,6 +114,33 @@ class Overloaded(OfframpError):
         self.retry_after_s = retry_after_s
 
 
+class RateLimited(Overloaded):
+    """The key has taken its share; a client should try again after `retry_after_s`."""
+
+    code = "rate_limited"
+
+
+class Unauthorized(OfframpError):
+    """No key came with the request, or an unknown one."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class Forbidden(OfframpError):
+    """The key may not do this."""
+
+    status = 403
+    code = "forbidden"
+
+
+class WrongHost(OfframpError):
+    """The Host header is missing, repeated, malformed, or names a host that is not allowed."""
+
+    status = 400
+    code = "wrong_host"
+
+
 class Unavailable(OfframpError):
     """The server is starting, stopping, or has lost its engine."""
 

@@ -1,23 +1,55 @@
 """`offramp serve`: checks what is asked for, announces the models, and serves until a signal."""
 
 import json
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
 from rich.console import Console
 
+from serve.access.keys import read_keys
+from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
+from serve.logs import LogFormat, LogLevel, configure_logs
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place
 
 EXAMPLE = "The movie was awesome."
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Who may reach the server and do what; see `ServerConfig`."""
+
+    keys: Path | None = None
+    no_auth: bool = False
+    open_metrics: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+
+    def hosts(self, host: str) -> list[str]:
+        """Return the names that clients may know a server on this address by.
+
+        A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
+        """
+        return list(self.allowed_hosts or (LOOPBACK_HOSTS if _is_loopback(host) else ANY_HOST))
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What is logged, and how; see `ServerConfig`."""
+
+    log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
+    access_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +64,8 @@ class Launch:
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
+    access: AccessOptions = AccessOptions()
+    logs: LogOptions = LogOptions()
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -42,6 +76,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
     """
     if standalone and wanted.replicas > 1:
         raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
+    _check_access(wanted)
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
     config = _configure(wanted, bundles, console)
@@ -75,14 +110,45 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
+        num_replicas=wanted.replicas,
+        **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
+        **asdict(wanted.logs),
     )
+
+
+def _check_access(wanted: Launch) -> None:
+    """Refuse to serve strangers by mistake, and keys that cannot be used.
+
+    Raises:
+        InvalidRequest: the address can be reached from outside, and there are no keys.
+        InvalidKeys: the file of keys cannot be used.
+    """
+    keys, no_auth = wanted.access.keys, wanted.access.no_auth
+    if keys:
+        read_keys(keys)
+        if no_auth:
+            raise InvalidRequest("--keys and --no-auth contradict each other; leave out one")
+    elif not no_auth and not _is_loopback(wanted.host):
+        raise InvalidRequest(
+            f"on {wanted.host} every machine that reaches the port could change policies; give "
+            "--keys FILE (`offramp keys new` makes one), or --no-auth if that is what you want"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
     from serve.http.standalone import build_standalone_app, serve_standalone
 
-    limits, active = config.web_limits, config.active_exits
-    app = build_standalone_app(config.bundles, config.engine_options, limits, active)
+    configure_logs(logging.StreamHandler(), config.log_format, config.log_level)
+    app = build_standalone_app(config)
     serve_standalone(app, address, on_ready=on_ready)
 
 

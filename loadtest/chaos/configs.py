@@ -32,7 +32,12 @@ def write_config(path: Path, bundle: Path, policies: Json, max_inputs: int = 256
         "name": APP_NAME,
         "route_prefix": "/",
         "import_path": "serve.app:build",
-        "args": {"bundles": [str(bundle.resolve())], "num_threads": 1, "max_inputs": max_inputs},
+        "args": {
+            "bundles": [str(bundle.resolve())],
+            "num_threads": 1,
+            "max_inputs": max_inputs,
+            "no_auth": True,  # it listens on this machine only
+        },
         "deployments": [deployment],
     }
     path.write_text(json.dumps({"applications": [application]}))

@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
 
 from serve.api.context import AppContext
 from serve.api.errors import add_error_handlers
+from serve.api.guard import describe_access
 from serve.api.middleware import RequestMiddleware
 from serve.api.request_body import JsonRoute
 from serve.api.routes.classify import add_classify_route
@@ -67,7 +69,14 @@ def build_http_app(
     ):
         add_routes(app, context)
     add_error_handlers(app)
-    app.add_middleware(
-        RequestMiddleware, metrics=context.metrics, max_body_bytes=context.limits.max_body_bytes
-    )
+    describe_access(app)
+    app.add_middleware(RequestMiddleware, context=context)
+    if context.cors_origins:  # outermost: browsers ask first without a key
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=context.cors_origins,
+            allow_methods=["GET", "POST", "PUT"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
     return app

@@ -1,7 +1,8 @@
 """What the routes work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from serve.api.guard import Guard
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
@@ -10,9 +11,22 @@ from serve.metrics.collectors import Metrics
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """The models, the metrics, the other replicas and the limits."""
+    """The models and what goes with them.
+
+    Attributes:
+        catalog: the models.
+        metrics: of this process.
+        replicas: all that serve the same models.
+        limits: on one request.
+        guard: who may do what.
+        cors_origins: web pages that may ask the server.
+        access_log: whether every request has a log line.
+    """
 
     catalog: Catalog
     metrics: Metrics
     replicas: Replicas
     limits: WebLimits = WebLimits()
+    guard: Guard = field(default_factory=Guard)
+    cors_origins: tuple[str, ...] = ()
+    access_log: bool = False

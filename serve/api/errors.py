@@ -4,7 +4,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded
+from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
 
 # Messages quote the request, which may be long.
 MAX_MESSAGE_CHARS = 1000
@@ -19,6 +19,8 @@ def error_response(error: OfframpError) -> Response:
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = error.allowed
     return JSONResponse(body, error.status, headers)

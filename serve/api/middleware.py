@@ -1,30 +1,44 @@
-"""The outermost layer: request ids, body size, metrics, unexpected errors."""
+"""The outermost layer: ids, access, body size, metrics, log lines, unexpected errors."""
 
 import asyncio
 import logging
 import time
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.api.body_limit import BodyLimit
+from serve.api.context import AppContext
 from serve.api.errors import error_response
 from serve.errors import Cancelled, OfframpError
-from serve.metrics.collectors import Metrics
+from serve.logs import ACCESS_LOG
 
 log = logging.getLogger(__name__)
+access_log = logging.getLogger(ACCESS_LOG)
 
 REQUEST_ID = "x-request-id"
 MAX_REQUEST_ID_CHARS = 128
 
 INTERNAL = OfframpError("internal error; the server's log has the cause")
 
-# Routes set `model`, error handlers `error_code`; the rest is set here.
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+# Of pages: no other site may show them in a frame or learn where their reader came from.
+_PAGE_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
+
+# Routes set `model`, `rows` and `layers`, error handlers `error_code`; the rest is set here.
 _INITIAL_STATE: Final = {
     "model": "",
+    "rows": 0,
+    "layers": 0,
+    "client": None,
     "error_code": "",
     "started": False,
     "code": HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -34,17 +48,18 @@ _INITIAL_STATE: Final = {
 class RequestMiddleware:
     """ASGI middleware around the app."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
         """Wrap an app.
 
         Args:
             app: answers the requests.
-            metrics: counts the requests.
-            max_body_bytes: size of the largest body that is taken.
+            context: the app's.
         """
         self._app = app
-        self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self._guard = context.guard
+        self._metrics = context.metrics
+        self._max_body_bytes = context.limits.max_body_bytes
+        self._logs_access = context.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,38 +69,77 @@ class RequestMiddleware:
         if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
-        request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
-        state.update(_INITIAL_STATE, arrived_s=arrived_s)
+        request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
+        state.update(_INITIAL_STATE, arrived_s=arrived_s, request_id=request_id)
         body = BodyLimit(receive, headers, self._max_body_bytes)
 
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state.update(code=message["status"], started=True)
-                MutableHeaders(scope=message).setdefault(REQUEST_ID, request_id)
+                _add_headers(message, request_id)
             await (_send_and_close(message, body, send) if body.exceeded else send(message))
 
         try:
+            state["client"] = self._guard.check(scope, headers)
             await self._app(scope, body.receive, send_recorded)
         except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
             state["code"] = Cancelled.status
             raise
-        except Exception:
-            log.exception("request %s failed", request_id)
-            state["error_code"] = INTERNAL.code
-            if state["started"]:
-                raise  # too late for another answer: the HTTP server closes the connection
-            await error_response(INTERNAL)(scope, receive, send_recorded)
+        except Exception as error:
+            await _answer_error(error, scope, receive, send_recorded)
         finally:
-            self._count(scope, time.monotonic() - arrived_s)
+            self._record(scope, time.monotonic() - arrived_s)
 
-    def _count(self, scope: Scope, duration_s: float) -> None:
+    def _record(self, scope: Scope, duration_s: float) -> None:
         # Unknown paths share one label, so that clients cannot add series to the metrics.
         route = getattr(scope.get("route"), "path", "other")
         state = scope["state"]
         self._metrics.request(state["model"], route, int(state["code"]), duration_s)
         if state["error_code"]:
             self._metrics.rejected(state["model"], state["error_code"])
+        if self._logs_access:
+            access_log.info("request", extra={"fields": _access_fields(scope, route, duration_s)})
+
+
+async def _answer_error(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer what the guard refuses, and what the app does not expect."""
+    state = scope["state"]
+    if isinstance(error, OfframpError):
+        refusal = error
+    else:
+        log.error("request %s failed", state["request_id"], exc_info=error)
+        refusal = INTERNAL
+    state["error_code"] = refusal.code
+    if state["started"]:
+        raise error  # too late for another answer: the HTTP server closes the connection
+    await error_response(refusal)(scope, receive, send)
+
+
+def _access_fields(scope: Scope, route: str, duration_s: float) -> dict[str, Any]:
+    """Return what the line of a request says; never what the request says."""
+    state = scope["state"]
+    client = state["client"]
+    return {
+        "id": state["request_id"],
+        "key": client.name if client else "",
+        "method": scope["method"],
+        "route": route,
+        "status": int(state["code"]),
+        "error": state["error_code"],
+        "model": state["model"],
+        "rows": state["rows"],
+        "layers": state["layers"],
+        "ms": round(duration_s * 1e3, 3),
+    }
+
+
+def _add_headers(message: Message, request_id: str) -> None:
+    headers = MutableHeaders(scope=message)
+    headers.setdefault(REQUEST_ID, request_id)
+    headers.raw.append(_NO_SNIFFING)
+    if headers.get("content-type", "").startswith("text/html"):
+        headers.update(_PAGE_HEADERS)
 
 
 async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:

@@ -119,6 +119,8 @@ class Classifier:
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
         tokens = await self._tokenize(request)
+        if request.take_tokens:
+            request.take_tokens(sum(len(each.input_ids) for each in tokens))
         pending = Pending(len(tokens), asyncio.get_running_loop())
         rows = _rows(request, rule, tokens, pending)
         self.engine.submit(rows)

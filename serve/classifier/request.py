@@ -1,7 +1,7 @@
 """A classification request as one model takes it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from serve.engine.row import Priority
@@ -21,6 +21,8 @@ class ModelRequest:
         truncate: cut texts that are too long.
         priority: among the inputs that wait.
         exit_trace: whether answers carry the outputs of all exits on the input's way.
+        take_tokens: called with the number of all tokens before the inputs are queued; what it
+            raises refuses the request.
     """
 
     inputs: Sequence[Input]
@@ -29,13 +31,16 @@ class ModelRequest:
     truncate: bool = False
     priority: Priority = Priority.NORMAL
     exit_trace: bool = False
+    take_tokens: Callable[[int], None] | None = None
 
     @property
     def size(self) -> int:
         """The characters and token ids of all inputs."""
-        return sum(
-            len(each.text) + len(each.text_pair or "")
-            if isinstance(each, Text)
-            else len(each.input_ids)
-            for each in self.inputs
-        )
+        return sum(map(num_chars, self.inputs))
+
+
+def num_chars(one: Input) -> int:
+    """Return the characters of a text or pair of texts, or the number of token ids."""
+    if isinstance(one, Text):
+        return len(one.text) + len(one.text_pair or "")
+    return len(one.input_ids)

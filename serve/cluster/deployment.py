@@ -8,10 +8,20 @@ from ray.serve import Application
 from serve.cluster.options import DEFAULTS, DEPLOYMENT_NAME
 from serve.cluster.replica import Classifiers
 from serve.config import ServerConfig
+from serve.errors import InvalidRequest
 
 
 def build(config: ServerConfig) -> Application:
-    """Return the application over the configured bundles, for Ray Serve's proxies."""
+    """Return the application over the configured bundles, for Ray Serve's proxies.
+
+    Raises:
+        InvalidRequest: the config has neither keys nor says that none are wanted.
+    """
+    if config.keys is None and not config.no_auth:
+        raise InvalidRequest(
+            "the proxies may be reached from outside: set `keys` to a file of keys, or "
+            "`no_auth: true` if every client may do everything"
+        )
     return bind(config)
 
 

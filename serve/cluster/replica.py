@@ -2,26 +2,31 @@
 
 import asyncio
 import logging
-from typing import Any
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Final
 
 from fastapi import FastAPI
 from pydantic import ValidationError
 from ray import serve as ray_serve
 
 from serve.api.app import build_http_app
-from serve.api.context import AppContext
 from serve.api.replicas import Ack
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
-from serve.http.loading import assemble
+from serve.http.loading import app_context, assemble
 from serve.http.server import HttpServer
+from serve.logs import configure_logs
 from serve.validation import explain
 
 log = logging.getLogger(__name__)
 
 # A replica that a broadcast did not reach reads the newest policy after this time at the latest.
 POLL_EVERY_S = 2.0
+# Of the file of log lines, which rotates.
+_LOG_BYTES: Final = 100 * 1024 * 1024
+_LOG_FILES: Final = 5
 
 
 class Classifiers:
@@ -35,17 +40,14 @@ class Classifiers:
             address: host and port to listen on beside the other replicas, from the first
                 `reconfigure` on; None to answer Ray Serve's proxies alone.
         """
-        # Log records go to Ray Serve's log file of this replica.
-        for name in ("serve", "uvicorn"):
-            logging.getLogger(name).handlers = logging.getLogger("ray.serve").handlers
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
+        configure_logs(_log_file(self._replica), config.log_format, config.log_level)
         store = RayStore(context.app_name)
         assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         replicas = RayReplicas(context.deployment, context.app_name)
-        app_context = AppContext(self._catalog, self._metrics, replicas, config.web_limits)
-        self._app = build_http_app(app_context, self.stop_listening)
+        self._app = build_http_app(app_context(config, assembly, replicas), self.stop_listening)
         self._http = HttpServer(self._app, *address) if address else None
         self._poll: asyncio.Task[None] | None = None
 
@@ -97,3 +99,15 @@ class Classifiers:
                     await asyncio.to_thread(classifier.policy.refresh)
             except Exception:
                 log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
+
+
+def _log_file(replica: str) -> logging.Handler:
+    """Return a handler that writes beside Ray Serve's own log file of this replica."""
+    for handler in logging.getLogger("ray.serve").handlers:
+        target = getattr(handler, "target", handler)  # Ray buffers lines
+        if isinstance(target, logging.FileHandler):
+            path = Path(target.baseFilename).with_name(f"offramp_{replica}.log")
+            return RotatingFileHandler(
+                path, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES, delay=True
+            )
+    return logging.StreamHandler()

@@ -1,13 +1,18 @@
-"""Loads bundles into the classifiers and metrics of one process."""
+"""Puts together what one process serves with: classifiers, metrics, guard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from serve.access.gate import Gate
+from serve.api.context import AppContext
+from serve.api.guard import Guard
+from serve.api.replicas import Replicas
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
+from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.metrics.collectors import Metrics
 from serve.policy.live import PolicyStore
@@ -45,6 +50,24 @@ def assemble(
     catalog = Catalog([Classifier(b, options, store, metrics.observer(b.name)) for b in bundles])
     metrics.watch(catalog)
     return Assembly(catalog, metrics)
+
+
+def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) -> AppContext:
+    """Return what the HTTP app works with.
+
+    Raises:
+        InvalidKeys: the file of keys cannot be used.
+    """
+    gate = Gate(config.keys, config.num_replicas)
+    return AppContext(
+        assembly.catalog,
+        assembly.metrics,
+        replicas,
+        config.web_limits,
+        Guard(gate, config.allowed_hosts, config.open_metrics),
+        tuple(config.cors_origins),
+        config.access_log,
+    )
 
 
 def _with_active_exits(bundles: list[Bundle], active: Mapping[str, Sequence[int]]) -> list[Bundle]:

@@ -2,40 +2,34 @@
 
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
 
 from serve.api.app import build_http_app
-from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
-from serve.classifier.options import EngineOptions
-from serve.config import WebLimits
+from serve.config import ServerConfig
 from serve.http.listener import listen
-from serve.http.loading import assemble
+from serve.http.loading import app_context, assemble
 from serve.http.server import uvicorn_config
 from serve.policy.live import MemoryStore
 
 
-def build_standalone_app(
-    folders: Sequence[str | Path],
-    options: EngineOptions = EngineOptions(),
-    limits: WebLimits = WebLimits(),
-    active_exits: Mapping[str, Sequence[int]] | None = None,
-) -> FastAPI:
+def build_standalone_app(config: ServerConfig) -> FastAPI:
     """Return the app over bundles; the app's lifespan starts and stops the engines.
 
     Raises:
         InvalidBundle: a bundle cannot be loaded.
         DeviceUnavailable: a bundle lacks the wanted precision.
+        InvalidKeys: the file of keys cannot be used.
     """
-    assembly = assemble(folders, options, MemoryStore(), active_exits)
+    options, active = config.engine_options, config.active_exits
+    assembly = assemble(config.bundles, options, MemoryStore(), active)
     catalog = assembly.catalog
     catalog.set_baselines({})
     replicas = OnlyReplica(catalog, assembly.metrics)
-    return build_http_app(AppContext(catalog, assembly.metrics, replicas, limits))
+    return build_http_app(app_context(config, assembly, replicas))
 
 
 def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[], None]) -> None:

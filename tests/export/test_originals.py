@@ -15,9 +15,7 @@ import pytest
 
 from export import bundle as bundles
 from serve.bundle.manifest import Manifest
-from serve.classifier.options import EngineOptions
-from serve.http.standalone import build_standalone_app
-from tests.serve.support.live_server import LiveServer, listening
+from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.originals.elasticbert import ElasticBert
 from tests.support.originals.fastbert import FastBert
 from tests.support.originals.highway import (
@@ -164,9 +162,7 @@ def served(
     folder = case.system.save(tmp_path_factory.mktemp("original") / "checkpoint")
     out = folder.parent / "bundle"
     manifest = bundles.write(bundles.plan(folder, ("fp32",), last_ramp=case.last_ramp), out)
-    with listening(
-        build_standalone_app([out], EngineOptions(precision="fp32", num_threads=1))
-    ) as server:
+    with serving_bundles(out) as server:
         yield Served(case, manifest, server)
 
 

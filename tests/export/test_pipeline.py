@@ -16,9 +16,7 @@ from transformers import (
 )
 
 from export import bundle as bundles
-from serve.classifier.options import EngineOptions
-from serve.http.standalone import build_standalone_app
-from tests.serve.support.live_server import LiveServer, listening
+from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.families import CONFIGS, with_depth
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
@@ -69,8 +67,7 @@ def served(
         folders[name] = _save(kind.from_config(config), root / f"{name}-model")
         out.append(root / name)
         bundles.write(bundles.plan(folders[name], ("fp32",)), out[-1])
-    options = EngineOptions(precision="fp32", num_threads=1)
-    with listening(build_standalone_app(out, options)) as server:
+    with serving_bundles(*out) as server:
         yield Served(server, folders)
 
 

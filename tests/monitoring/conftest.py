@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.classifier.options import EngineOptions
-from serve.http.standalone import build_standalone_app
 from serve.metrics.page import merge_pages
-from tests.serve.support.live_server import listening
+from tests.serve.support.live_server import serving_bundles
 
 Promtool = Callable[..., str]
 
@@ -18,8 +16,7 @@ Promtool = Callable[..., str]
 @pytest.fixture(scope="session")
 def page(bundle_folder: Path) -> str:
     """Return the page of one replica that has answered a request, as Ray Serve's would be."""
-    options = EngineOptions(precision="fp32", num_threads=1)
-    with listening(build_standalone_app([bundle_folder], options)) as server:
+    with serving_bundles(bundle_folder) as server:
         server.answer(["w1", "w2 w3"])
         server.refusal("")
         text = server.http.get("/metrics").text

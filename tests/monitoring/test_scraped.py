@@ -55,7 +55,7 @@ def send_traffic(server: LiveServer) -> bool:
     text = " ".join(["w1"] * 60)
     content = b'{"inputs": [' + b",".join([f'"{text}"'.encode()] * 256) + b"]}"
     head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(content)
     )
     with ThreadPoolExecutor(4) as pool, ExitStack() as clients:

@@ -8,7 +8,7 @@ import pytest
 
 import serve.launch
 from serve.errors import InvalidRequest, OfframpError
-from serve.launch import Launch, launch
+from serve.launch import AccessOptions, Launch, launch
 
 STANDALONE = pytest.mark.parametrize("standalone", [True, False])
 
@@ -25,7 +25,10 @@ def taken_port() -> Iterator[int]:
 @pytest.fixture
 def wanted(bundle_folder: Path, taken_port: int) -> Launch:
     """Return arguments with a taken port, so that a test that fails does not serve for ever."""
-    return Launch((bundle_folder,), "127.0.0.1", taken_port, "fp32", 1, active_exits=None)
+    access = AccessOptions(no_auth=True)
+    return Launch(
+        (bundle_folder,), "127.0.0.1", taken_port, "fp32", 1, active_exits=None, access=access
+    )
 
 
 @STANDALONE

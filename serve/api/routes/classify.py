@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from serve.access.gate import Client
 from serve.api.context import AppContext
 from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
 from serve.api.json_encoding import encode_by_element
@@ -18,7 +19,7 @@ from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.api.schemas.response import ClassifyResponse
 from serve.classifier.classifier import Classified, Classifier
-from serve.classifier.request import ModelRequest
+from serve.classifier.request import ModelRequest, num_chars
 from serve.engine.row import Priority
 from serve.errors import Cancelled, TooManyInputs
 
@@ -47,23 +48,36 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
     async def classify(request: Request, body: ClassifyRequest) -> Response:
         """Classify one or more texts, each leaving the model when its exit rule allows."""
         classifier = context.catalog.pick(body.model)
-        request.state.model = classifier.name
-        arrived_s = request.state.arrived_s
-        model_request = _model_request(body, context.limits.max_inputs, arrived_s)
+        state = request.state
+        state.model = classifier.name
+        client: Client = state.client
+        model_request = _model_request(body, context.limits.max_inputs, state.arrived_s, client)
         check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
-        work = classifier.classify(model_request)
-        try:
-            classified = await cancel_on_disconnect(request.receive, work)
-        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
-            context.metrics.disconnected(classifier.name)
-            raise
-        except ClientDisconnected:
-            context.metrics.disconnected(classifier.name)
-            raise Cancelled("the client has left") from None
-        return await _respond(classifier, body, classified, time.monotonic() - arrived_s)
+        inputs = model_request.inputs
+        with client.request(len(inputs), max(map(num_chars, inputs))):
+            work = classifier.classify(model_request)
+            try:
+                classified = await cancel_on_disconnect(request.receive, work)
+            except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
+                context.metrics.disconnected(classifier.name)
+                raise
+            except ClientDisconnected:
+                context.metrics.disconnected(classifier.name)
+                raise Cancelled("the client has left") from None
+        state.rows, state.layers = len(inputs), _layers_run(classifier, classified)
+        return await _respond(classifier, body, classified, time.monotonic() - state.arrived_s)
 
 
-def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:
+def _layers_run(classifier: Classifier, classified: Classified) -> int:
+    exits = classifier.bundle.manifest.exit_layers
+    return sum(exits[answer.exit_index] for answer in classified.answers)
+
+
+def _model_request(
+    body: ClassifyRequest, max_inputs: int, arrived_s: float, client: Client
+) -> ModelRequest:
+    priority = Priority[body.priority.upper()]
+    client.check_priority(urgent=priority < Priority.NORMAL)
     inputs = body.read_inputs()
     if len(inputs) > max_inputs:
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
@@ -72,8 +86,9 @@ def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> 
         body.exit_choice,
         math.inf if body.timeout_ms is None else arrived_s + body.timeout_ms / 1000,
         body.truncate,
-        Priority[body.priority.upper()],
+        priority,
         exit_trace="exits" in body.returned,
+        take_tokens=client.take_tokens,
     )
 
 

@@ -1,6 +1,7 @@
 """The live policy of a model."""
 
 import asyncio
+import logging
 
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
@@ -10,6 +11,11 @@ from serve.api.request_body import BODY_ERRORS
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import PolicyChange, PolicyReport, PolicyUpdate, ReplicaAck
+from serve.logs import fields
+from serve.policy.difference import difference
+from serve.policy.live import VersionedPolicy
+
+log = logging.getLogger(__name__)
 
 
 def add_policy_routes(app: FastAPI, context: AppContext) -> None:
@@ -48,6 +54,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         previous, new = await asyncio.to_thread(
             classifier.policy.replace, body.policy, body.version
         )
+        _log_change(request, classifier.name, previous, new)
         refreshed = await context.replicas.refresh_policy(classifier.name)
         change = PolicyChange(
             model=classifier.name,
@@ -59,3 +66,19 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             unconfirmed=refreshed.unconfirmed,
         )
         return JSONResponse(change.model_dump(mode="json", exclude_none=True))
+
+
+def _log_change(request: Request, model: str, old: VersionedPolicy, new: VersionedPolicy) -> None:
+    client = request.state.client
+    before, after = (e.policy.model_dump(mode="json", exclude_none=True) for e in (old, new))
+    log.info(
+        "policy changed",
+        extra=fields(
+            id=request.state.request_id,
+            model=model,
+            by=client.name or client.identity,
+            from_version=old.version,
+            to_version=new.version,
+            changes=difference(before, after),
+        ),
+    )

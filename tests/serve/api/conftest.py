@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from serve.config import ServerConfig
-from serve.http.standalone import build_standalone_app
-from tests.serve.support.live_server import LiveServer, listening
+from tests.serve.support.live_server import LiveServer, serving_bundles
 
 StartServer = Callable[..., LiveServer]
 
@@ -31,8 +29,4 @@ def start_server(bundle_folder: Path) -> Iterator[StartServer]:
 
 
 def _start(stack: ExitStack, *folders: Path, **config: Any) -> LiveServer:
-    fields = {"precision": "fp32", "num_threads": 1, **config}
-    wanted = ServerConfig(bundles=[str(folder) for folder in folders], **fields)
-    limits, active = wanted.web_limits, wanted.active_exits
-    app = build_standalone_app(wanted.bundles, wanted.engine_options, limits, active)
-    return stack.enter_context(listening(app))
+    return stack.enter_context(serving_bundles(*folders, **config))

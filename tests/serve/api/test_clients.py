@@ -20,7 +20,7 @@ ROOMY = {"max_inputs": MANY, "max_queue_rows": MANY, "max_queue_tokens": 10**6}
 def request_of(body: dict[str, Any]) -> bytes:
     content = json.dumps(body).encode()
     head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content

@@ -19,7 +19,7 @@ from tests.serve.support.live_server import LiveServer, Problem, serving
 
 GOOD = '{"inputs": "w1"}'
 HUGE = (
-    b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
 )
 

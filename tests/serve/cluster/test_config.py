@@ -10,6 +10,7 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.config import ServerConfig
+from serve.errors import InvalidRequest
 from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
@@ -23,7 +24,7 @@ with warnings.catch_warnings():
     from ray._private import worker
     from ray.experimental import internal_kv
 
-    from serve.cluster.deployment import bind
+    from serve.cluster.deployment import bind, build
     from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
 
 pytestmark = pytest.mark.ray
@@ -51,7 +52,7 @@ def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
                     "name": "declared",
                     "route_prefix": "/",
                     "import_path": "serve.app:build",
-                    "args": {"bundles": [str(bundle_folder)], "precision": "fp32"},
+                    "args": {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True},
                     "deployments": [
                         {
                             "name": "Classifiers",
@@ -186,7 +187,7 @@ def test_rows_of_a_client_that_leaves_are_dropped(server: LiveServer, deploy: De
     answered = server.metric("offramp_requests_total", route="/v1/classify", code="200")
     content = b'{"inputs": [' + b",".join([b'"' + b"w1 " * 60 + b'"'] * 256) + b"]}"
     head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(content)
     )
 
@@ -212,7 +213,7 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
 ) -> None:
     content = b'{"inputs": "w1"}'
     head = (
-        b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(content)
     )
     config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32")
@@ -232,3 +233,8 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
             unfinished.sendall(content[5:])
             assert unfinished.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
         until(lambda: "listening" not in ray_serve.status().applications)
+
+
+def test_config_of_a_cluster_names_keys_or_renounces_them(bundle_folder: Path) -> None:
+    with pytest.raises(InvalidRequest, match="set `keys` to a file of keys, or `no_auth: true`"):
+        build(ServerConfig(bundles=[str(bundle_folder)]))

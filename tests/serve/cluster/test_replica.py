@@ -118,7 +118,7 @@ def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServ
 
 def still_answers(connection: socket.socket) -> bool:
     try:
-        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return connection.recv(15) == b"HTTP/1.1 200 OK"
     except ConnectionError:
         return False

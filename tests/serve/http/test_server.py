@@ -17,7 +17,7 @@ import serve.http.server
 from serve.http.listener import PortTaken, take_port, take_shared_port
 from serve.http.server import MAX_HEAD_BYTES, HttpServer
 
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class App:
@@ -177,7 +177,7 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
         answer, asking = await asyncio.open_connection("127.0.0.1", port)
         for number, proposed in enumerate([first, then, first]):
             body = b"body %d" % number
-            head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n"
+            head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n"
             asking.write(head + PROPOSALS[proposed] + b"\r\n" + (body if number else b""))
             if not number:  # some clients send the head by itself
                 await asyncio.sleep(0.02)
@@ -196,7 +196,7 @@ def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first
     async def scenario(server: HttpServer, port: int) -> None:
         answer, asking = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(2):  # the connection is kept
-            asking.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n")
+            asking.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n")
             asking.write(bytes(3_000_000))
             await asking.drain()
             assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 413")

@@ -14,9 +14,7 @@ from models.encoders.families import build_encoder
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.train import train
-from serve.classifier.options import EngineOptions
-from serve.http.standalone import build_standalone_app
-from tests.serve.support.live_server import LiveServer, listening
+from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.tiny import MAX_TOKENS, SPECIAL, WORDS, tiny_tokenizer
 
 
@@ -52,8 +50,7 @@ def server(trained: Path, request: pytest.FixtureRequest) -> Iterator[LiveServer
     """Return a server of the trained model."""
     out = trained.parent / request.param
     bundles.write(bundles.plan(trained, (request.param,)), out)
-    options = EngineOptions(precision=request.param, num_threads=1)
-    with listening(build_standalone_app([out], options)) as server:
+    with serving_bundles(out, precision=request.param) as server:
         yield server
 
 

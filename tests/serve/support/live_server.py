@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -13,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
+from serve.config import ServerConfig
 from serve.http.server import uvicorn_config
+from serve.http.standalone import build_standalone_app
 from tests.support.patience import until
 
 TIMEOUT_S = 60.0
@@ -103,6 +106,12 @@ def listening(app: FastAPI) -> Iterator[LiveServer]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def serving_bundles(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
+    """Serve bundles in fp32 on one thread, or with other fields of `ServerConfig`."""
+    fields = {"precision": "fp32", "num_threads": 1, **config}
+    return listening(build_standalone_app(ServerConfig(bundles=list(map(str, folders)), **fields)))
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:

@@ -147,7 +147,7 @@ def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
     big = {"inputs": [" ".join(WORDS[:60])] * 256}
     content = json.dumps({"inputs": "w1"}).encode()
     head = (
-        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
     with (

@@ -1,0 +1,1 @@
+"""Who may do what: keys, their scopes and their limits."""

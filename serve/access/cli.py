@@ -1,0 +1,72 @@
+"""`offramp keys`: make, list and revoke API keys."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from serve.access.keys import Key, KeyLimits, new_key, read_keys, revoke_key
+from serve.errors import InvalidRequest
+from serve.validation import explain
+
+keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+
+KeysFile = Annotated[Path, typer.Option("--file", help="The file of keys.")]
+DEFAULT_FILE = Path("keys.json")
+
+
+@keys.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Whose key it is; appears in logs.")],
+    file: KeysFile = DEFAULT_FILE,
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            help="What it may do: classify; read models, metrics and policies; or admin, which is "
+            "all of it and changing policies. May be given several times."
+        ),
+    ] = ["classify"],  # noqa: B006 - typer copies it
+    priority: Annotated[
+        str, typer.Option(help="The best that its requests may ask for: low, normal or high.")
+    ] = "normal",
+    rows_per_s: Annotated[int | None, typer.Option(help="Texts a second.", min=1)] = None,
+    tokens_per_s: Annotated[int | None, typer.Option(help="Tokens a second.", min=1)] = None,
+    in_flight: Annotated[int | None, typer.Option(help="Requests at once.", min=1)] = None,
+    max_text_chars: Annotated[
+        int | None, typer.Option(help="Characters of its longest text.", min=1)
+    ] = None,
+) -> None:
+    """Make a key and print it; only its hash is kept."""
+    limits = KeyLimits(
+        rows_per_s=rows_per_s,
+        tokens_per_s=tokens_per_s,
+        in_flight=in_flight,
+        max_text_chars=max_text_chars,
+    )
+    fields = {"name": name, "sha256": "0" * 64, "scopes": scope, "priority": priority}
+    try:
+        key = Key.model_validate({**fields, "limits": limits})
+    except ValidationError as error:
+        raise InvalidRequest(explain(error)) from None
+    typer.echo(new_key(key, file))
+    typer.echo("It is shown this once. The file holds its hash.", err=True)
+
+
+@keys.command("list")
+def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
+    """List the keys: name, scopes, priority, limits, day of making."""
+    for key in read_keys(file):
+        limits = [
+            f"{name}={value}" for name, value in key.limits.model_dump(exclude_none=True).items()
+        ]
+        made = str(key.created or "")
+        typer.echo("\t".join([key.name, ",".join(key.scopes), key.priority, *limits, made]))
+
+
+@keys.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="Of the key.")], file: KeysFile = DEFAULT_FILE
+) -> None:
+    """Remove a key; a running server refuses it within seconds."""
+    revoke_key(name, file)

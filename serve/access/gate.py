@@ -1,0 +1,163 @@
+"""Decides for each request who sends it and whether it may pass."""
+
+import hmac
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
+from serve.access.usage import Usage
+from serve.errors import Forbidden, Unauthorized
+
+log = logging.getLogger(__name__)
+
+# The file of keys is looked at so often while requests come.
+_RELOAD_EVERY_S = 1.0
+# Longer keys are not hashed.
+MAX_KEY_CHARS = 512
+
+HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who sends a request.
+
+    Attributes:
+        identity: clients of equal identity share what one client may take: the key's name, or
+            the address of a client without a key.
+        key: None where none is needed.
+        usage: counts what the key takes; None without a key.
+    """
+
+    identity: str
+    key: Key | None = None
+    usage: Usage | None = None
+
+    @property
+    def name(self) -> str:
+        """The key's name, for logs; empty without a key."""
+        return self.key.name if self.key else ""
+
+    def check_priority(self, urgent: bool) -> None:
+        """Refuse a priority above normal that the key does not have.
+
+        Raises:
+            Forbidden: the key may not ask for it.
+        """
+        if urgent and self.key and self.key.priority != "high":
+            raise Forbidden(
+                f"priority: the key {self.key.name} may not ask for `high`; leave it out, or make "
+                "a key with `--priority high`"
+            )
+
+    @contextmanager
+    def request(self, num_rows: int, max_chars: int) -> Iterator[None]:
+        """Count a request while it is being answered, as `Usage.request`."""
+        if self.key is None or self.usage is None:
+            yield
+            return
+        with self.usage.request(self.key, num_rows, max_chars):
+            yield
+
+    def take_tokens(self, num_tokens: int) -> None:
+        """Count the tokens of a request, as `Usage.tokens`."""
+        if self.key is not None and self.usage is not None:
+            self.usage.tokens(self.key, num_tokens)
+
+
+class Gate:
+    """Knows the keys. Without a file of keys, everybody may do everything."""
+
+    def __init__(self, path: Path | None = None, num_replicas: int = 1) -> None:
+        """Read the keys.
+
+        Args:
+            path: the file of keys, read again when it changes; None to let everybody pass.
+            num_replicas: how many processes share the limits of a key.
+
+        Raises:
+            InvalidKeys: the file cannot be used.
+        """
+        self._path = path
+        self._usage = Usage(num_replicas)
+        self._keys: dict[str, Key] = {}
+        self._looked_s = time.monotonic()
+        self._changed: tuple[int, ...] = ()
+        if path:
+            self._changed = _state_of(path)
+            self._keys = _by_hash(path)
+
+    @property
+    def open(self) -> bool:
+        """Whether no key is needed."""
+        return self._path is None
+
+    def identify(self, secret: str | None, address: str) -> Client:
+        """Return who sends a request.
+
+        Args:
+            secret: the key that came with the request.
+            address: of the client.
+
+        Raises:
+            Unauthorized: there is no such key.
+        """
+        if self._path is None or secret is None:
+            return Client(address)
+        self._reload(self._path)
+        given = hash_of(secret[:MAX_KEY_CHARS])
+        key = self._keys.get(given)
+        # The look-up compares hashes, whose timing tells nothing of a key; this one tells nothing
+        # at all.
+        if key is None or not hmac.compare_digest(key.sha256, given):
+            raise Unauthorized(f"the key is unknown or revoked; {HOW}")
+        return Client(f"key:{key.name}", key, self._usage)
+
+    def check(self, client: Client, scope: Scope) -> None:
+        """Let a client pass or refuse it.
+
+        Raises:
+            Unauthorized: a key is needed.
+            Forbidden: the key lacks the scope.
+        """
+        if self._path is None:
+            return
+        if client.key is None:
+            raise Unauthorized(f"a key with scope `{scope}` is needed; {HOW}")
+        if not client.key.may(scope):
+            raise Forbidden(
+                f"the key {client.key.name} has scope {', '.join(client.key.scopes)}; "
+                f"this needs `{scope}`"
+            )
+
+    def _reload(self, path: Path) -> None:
+        """Read the file again if it has changed; a file that cannot be used changes nothing."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + _RELOAD_EVERY_S:
+            return
+        self._looked_s = now_s
+        try:
+            changed = _state_of(path)
+            if changed == self._changed:
+                return
+            self._changed = changed
+            self._keys = _by_hash(path)
+            log.info("the keys of %s were read again: %d", path, len(self._keys))
+        except (InvalidKeys, OSError) as error:
+            log.error("the keys stay as they were: %s", error)
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InvalidKeys(f"{path}: {error.strerror}; make a key with `offramp keys new`") from None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _by_hash(path: Path) -> dict[str, Key]:
+    return {key.sha256: key for key in read_keys(path)}

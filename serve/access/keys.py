@@ -1,0 +1,144 @@
+"""API keys: a file holds their hashes, and only the client holds the key itself.
+
+A key is 256 random bits, so a plain SHA-256 cannot be reversed by guessing, and a slow hash would
+only slow down requests.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError
+
+from serve.errors import OfframpError
+from serve.validation import explain
+
+Scope = Literal["classify", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+PREFIX = "offramp_"
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class InvalidKeys(OfframpError):
+    """The file of keys cannot be used, or a change of it makes no sense."""
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KeyLimits(_Document):
+    """What one key may take from the whole server; None is no limit.
+
+    Attributes:
+        rows_per_s: texts a second, averaged over ten seconds.
+        tokens_per_s: tokens a second, averaged over ten seconds.
+        in_flight: requests that are being answered at once.
+        max_text_chars: characters of the longest text.
+    """
+
+    rows_per_s: PositiveInt | None = None
+    tokens_per_s: PositiveInt | None = None
+    in_flight: PositiveInt | None = None
+    max_text_chars: PositiveInt | None = None
+
+
+class Key(_Document):
+    """One key, without its secret.
+
+    Attributes:
+        name: appears in logs.
+        sha256: hash of the key, in hexadecimal.
+        scopes: what it may do; `admin` includes the others.
+        priority: the best that its requests may ask for.
+        limits: what it may take.
+        created: day on which it was made.
+    """
+
+    name: Name
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    scopes: tuple[Scope, ...] = Field(min_length=1)
+    priority: Literal["low", "normal", "high"] = "normal"
+    limits: KeyLimits = KeyLimits()
+    created: date | None = None
+
+    def may(self, scope: Scope) -> bool:
+        """Tell whether the key has a scope."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+class KeyFile(_Document):
+    """The file of keys."""
+
+    keys: tuple[Key, ...] = ()
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """Return the keys of a file.
+
+    Raises:
+        InvalidKeys: the file cannot be read, or two keys share a name or a hash.
+    """
+    try:
+        keys = KeyFile.model_validate_json(path.read_bytes()).keys
+    except OSError as error:
+        raise InvalidKeys(f"{path}: {error.strerror}; make a key with `offramp keys new`") from None
+    except ValidationError as error:
+        raise InvalidKeys(f"{path} is no file of keys: {explain(error)}") from None
+    for values in ([key.name for key in keys], [key.sha256 for key in keys]):
+        if repeated := next((value for value in values if values.count(value) > 1), None):
+            raise InvalidKeys(f"{path}: {repeated} stands for two keys")
+    return keys
+
+
+def write_keys(path: Path, keys: Sequence[Key]) -> None:
+    """Write a file of keys that only this user may read, whole or not at all."""
+    text = KeyFile(keys=tuple(keys)).model_dump_json(indent=2, exclude_none=True)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text + "\n")
+    part.replace(path)
+
+
+def new_key(key: Key, path: Path) -> str:
+    """Add a key to a file, which is made if there is none, and return the key's secret.
+
+    Args:
+        key: its `sha256` and `created` are replaced.
+        path: of the file.
+
+    Raises:
+        InvalidKeys: there is a key of this name.
+    """
+    keys = read_keys(path) if path.exists() else ()
+    if any(other.name == key.name for other in keys):
+        raise InvalidKeys(f"{path} has a key {key.name} already; revoke it first, or choose a name")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    made = {"sha256": hash_of(secret), "created": datetime.now(UTC).date()}
+    write_keys(path, [*keys, key.model_copy(update=made)])
+    return secret
+
+
+def revoke_key(name: str, path: Path) -> None:
+    """Remove a key from a file.
+
+    Raises:
+        InvalidKeys: there is no such key.
+    """
+    keys = read_keys(path)
+    left = [key for key in keys if key.name != name]
+    if len(left) == len(keys):
+        names = ", ".join(key.name for key in keys) or "none"
+        raise InvalidKeys(f"{path} has no key {name}; it has {names}")
+    write_keys(path, left)
+
+
+def hash_of(secret: str) -> str:
+    """Return the hash that a key is known by."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,106 @@
+"""What each key takes, held against its limits. For use on one event loop.
+
+The limits hold for the whole server. Every replica counts by itself and allows its share of them.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+
+from serve.access.keys import Key
+from serve.errors import InvalidRequest, RateLimited, TextTooLong
+
+# Rates hold on average over this time, so that a client may send a burst.
+WINDOW_S = 10
+
+
+class Usage:
+    """Counts what keys take in this process."""
+
+    def __init__(self, num_replicas: int = 1) -> None:
+        """Start with nothing taken.
+
+        Args:
+            num_replicas: how many processes share the limits.
+        """
+        self._num_replicas = num_replicas
+        self._in_flight: Counter[str] = Counter()
+        self._limiter: FixedWindowRateLimiter | None = None  # its storage needs a thread
+
+    @contextmanager
+    def request(self, key: Key, num_rows: int, max_chars: int) -> Iterator[None]:
+        """Count a request of a key while it is being answered.
+
+        Args:
+            key: of the request.
+            num_rows: texts in the request.
+            max_chars: characters of its longest text.
+
+        Raises:
+            TextTooLong: a text is longer than the key may send.
+            RateLimited: the key has too many requests in flight, or sends texts too fast.
+            InvalidRequest: the request has more texts than the key may send at any time.
+        """
+        limits = key.limits
+        if limits.max_text_chars and max_chars > limits.max_text_chars:
+            raise TextTooLong(
+                f"inputs: a text has {max_chars} characters; the key {key.name} may send texts of "
+                f"{limits.max_text_chars}"
+            )
+        allowed = self._share(limits.in_flight or math.inf)
+        if self._in_flight[key.name] >= allowed:
+            raise RateLimited(
+                f"the key {key.name} has {self._in_flight[key.name]} requests in flight; it may "
+                f"have {allowed:g} here at once",
+                retry_after_s=1,
+            )
+        if limits.rows_per_s:
+            self._take(key, "texts", limits.rows_per_s, num_rows)
+        self._in_flight[key.name] += 1
+        try:
+            yield
+        finally:
+            self._in_flight[key.name] -= 1
+            if not self._in_flight[key.name]:
+                del self._in_flight[key.name]
+
+    def tokens(self, key: Key, num_tokens: int) -> None:
+        """Count the tokens of a request.
+
+        Raises:
+            RateLimited: the key sends tokens too fast.
+            InvalidRequest: the request has more than the key may send at any time.
+        """
+        if key.limits.tokens_per_s:
+            self._take(key, "tokens", key.limits.tokens_per_s, num_tokens)
+
+    def _take(self, key: Key, what: str, per_s: int, amount: int) -> None:
+        rate = RateLimitItemPerSecond(int(self._share(per_s * WINDOW_S)), WINDOW_S)
+        if amount > rate.amount:
+            raise InvalidRequest(
+                f"inputs: {amount} {what} are more than the key {key.name} may send in "
+                f"{WINDOW_S} s, {rate.amount}; send fewer at once"
+            )
+        if self._limiter is None:
+            self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        if not self._limiter.test(rate, what, key.name, cost=amount):
+            raise RateLimited(
+                f"the key {key.name} may send {per_s} {what} a second; it has sent more in the "
+                f"last {WINDOW_S} s",
+                retry_after_s=self._seconds_left(self._limiter, rate, what, key.name),
+            )
+        self._limiter.hit(rate, what, key.name, cost=amount)
+
+    def _share(self, limit: float) -> float:
+        """Return this process's share of a limit of the whole server, at least 1."""
+        return limit if limit == math.inf else max(1, math.ceil(limit / self._num_replicas))
+
+    @staticmethod
+    def _seconds_left(limiter: FixedWindowRateLimiter, rate: RateLimitItem, *names: str) -> int:
+        return max(1, math.ceil(limiter.get_window_stats(rate, *names).reset_time - time.time()))

@@ -1,0 +1,136 @@
+"""Decides, from its head alone, whether a request may pass."""
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import Scope as ASGIScope
+
+from serve.access.gate import Client, Gate
+from serve.access.keys import Scope
+from serve.errors import WrongHost
+
+LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+ANY_HOST: Final = ("*",)
+
+_SCHEMES: Final = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+# host:port as in RFC 3986, without user names.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?")
+
+
+class Guard:
+    """Checks the Host header, the key and its scope."""
+
+    def __init__(
+        self,
+        gate: Gate | None = None,
+        allowed_hosts: Collection[str] = ANY_HOST,
+        open_metrics: bool = False,
+    ) -> None:
+        """Make a guard.
+
+        Args:
+            gate: knows the keys; None lets everybody pass.
+            allowed_hosts: names that clients may know this server by, `*.example.com` for any
+                below, or `*` for all.
+            open_metrics: whether `/metrics` needs no key.
+        """
+        self.gate = gate or Gate()
+        self._hosts = {host.lower() for host in allowed_hosts}
+        self._open_metrics = open_metrics
+
+    def check(self, scope: ASGIScope, headers: Headers) -> Client:
+        """Return who sends the request.
+
+        Raises:
+            WrongHost: the Host header is not one that this server has.
+            Unauthorized: a key is needed, or the key is unknown.
+            Forbidden: the key lacks the scope.
+        """
+        path: str = scope["path"]
+        needed = required_scope(scope["method"], path, self._open_metrics)
+        # Probes name the address that they ask; what they learn is no secret.
+        if not path.startswith("/health/"):
+            self._check_host(headers, scope["http_version"])
+        address = scope["client"][0] if scope.get("client") else ""
+        if needed is None:
+            return Client(address)
+        client = self.gate.identify(_secret(headers), address)
+        self.gate.check(client, needed)
+        return client
+
+    def _check_host(self, headers: Headers, http_version: str) -> None:
+        given = headers.getlist("host")
+        if len(given) != 1:
+            if not given and http_version == "1.0":
+                return
+            raise WrongHost(f"the request has {len(given)} Host headers; send one")
+        found = _HOST.fullmatch(given[0])
+        if found is None:
+            raise WrongHost("the Host header is no host name with an optional port")
+        host = found[1].lower().rstrip(".")
+        if "*" in self._hosts or host in self._hosts:
+            return
+        if not any(f"*{host[i:]}" in self._hosts for i, c in enumerate(host) if c == "."):
+            name = host[:100]
+            raise WrongHost(
+                f"this server is not known as {name}; if it should be, start it with "
+                f"`--allowed-host {name}`"
+            )
+
+
+def required_scope(method: str, path: str, open_metrics: bool = False) -> Scope | None:
+    """Return the scope that a request needs, None for open routes.
+
+    What is not named here needs `read` to look at and `admin` to change.
+    """
+    if path.startswith("/health/") or (path == "/metrics" and open_metrics):
+        return None
+    # They describe the software, not this server, and browsers cannot send a key with a page.
+    if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
+        return None
+    if path == "/v1/classify":
+        return "classify"
+    return "read" if method in ("GET", "HEAD") else "admin"
+
+
+def describe_access(app: FastAPI) -> None:
+    """Say in the app's OpenAPI document which key each route needs."""
+    make: Callable[[], dict[str, Any]] = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = make()
+        schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+        if not schemes:
+            schemes |= _SCHEMES
+            for path, operations in document["paths"].items():
+                for method, operation in operations.items():
+                    if scope := required_scope(method.upper(), path):
+                        _add_security(operation, scope)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_security(operation: dict[str, Any], scope: Scope) -> None:
+    operation["security"] = [{name: []} for name in _SCHEMES]
+    answers = operation["responses"]
+    error = answers["default"]["content"]
+    needs = f"Where the server has keys: one with scope `{scope}` is needed."
+    answers["401"] = {"description": f"No key, or an unknown one. {needs}", "content": error}
+    said = answers.get("403", {}).get("description", "")
+    answers["403"] = {"description": f"{said} {needs}".strip(), "content": error}
+
+
+def _secret(headers: Headers) -> str | None:
+    """Return the key that came with a request."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    return headers.get("x-api-key")

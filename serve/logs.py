@@ -1,0 +1,109 @@
+"""Log lines: as JSON or as text, and without floods."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+LogFormat = Literal["json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+# Of equal lines, so many are written in a window; the next one says how many were left out.
+BURST = 20
+WINDOW_S = 10.0
+
+
+def fields(**values: Any) -> dict[str, Any]:
+    """Return the `extra` of a log call that adds fields to the line."""
+    return {"fields": values}
+
+
+def configure_logs(handler: logging.Handler, log_format: LogFormat, level: LogLevel) -> None:
+    """Send the server's own log lines to a handler, and to no other.
+
+    Args:
+        handler: whose formatter is replaced.
+        log_format: `json` writes one object per line.
+        level: of the least important lines.
+    """
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(BurstFilter())
+    for name in ("serve", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+    logging.getLogger("serve").setLevel(level.upper())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, message and fields. Values are quoted, so that no client can forge a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        parts = [_time(record), record.levelname, record.getMessage().replace("\n", "\\n")]
+        parts += [f"{name}={json.dumps(v, default=str)}" for name, v in _fields(record).items()]
+        line = " ".join(parts)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class BurstFilter(logging.Filter):
+    """Lets `BURST` lines of one kind pass in `WINDOW_S`. Lines of the access log always pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._windows: dict[tuple[str, str], _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the line is written."""
+        if record.name == ACCESS_LOG:
+            return True
+        kind = record.name, str(record.msg)
+        window = self._windows.get(kind)
+        now_s = time.monotonic()
+        if window is None or now_s >= window.began_s + WINDOW_S:
+            left_out = window.num_lines - BURST if window else 0
+            if left_out > 0:
+                record.__dict__.setdefault("fields", {})["left_out"] = left_out
+            if len(self._windows) >= _MAX_KINDS:
+                self._windows.clear()
+            window = self._windows[kind] = _Window(now_s)
+        window.num_lines += 1
+        return window.num_lines <= BURST
+
+
+ACCESS_LOG = "serve.access_log"
+_MAX_KINDS = 1000
+
+
+class _Window:
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        self.num_lines = 0
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(record, "fields", {})
+    return found

@@ -1,0 +1,136 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from serve.access.gate import Gate
+from serve.access.keys import (
+    SCOPES,
+    InvalidKeys,
+    Key,
+    Scope,
+    hash_of,
+    new_key,
+    read_keys,
+    revoke_key,
+)
+from serve.errors import Forbidden, Unauthorized
+from tests.serve.support.server_process import run_offramp
+from tests.support.patience import until
+
+ONE_KEY = json.dumps({"name": "a", "sha256": "1" * 64, "scopes": ["read"]})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def add(file: Path, name: str = "web", scope: Scope = "classify") -> str:
+    return new_key(Key(name=name, sha256="0" * 64, scopes=(scope,)), file)
+
+
+def test_file_holds_a_hash_that_only_its_owner_may_read(file: Path) -> None:
+    secret = add(file)
+    assert len(secret) > 40
+    assert secret.removeprefix("offramp_") not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [key.sha256 for key in read_keys(file)] == [hash_of(secret)]
+
+
+def test_revoked_key_is_gone_and_the_others_stay(file: Path) -> None:
+    add(file, "web"), add(file, "ops", "admin")
+    revoke_key("web", file)
+    assert [key.name for key in read_keys(file)] == ["ops"]
+    with pytest.raises(InvalidKeys, match="has no key web; it has ops"):
+        revoke_key("web", file)
+
+
+def test_second_key_of_a_name_is_refused(file: Path) -> None:
+    add(file)
+    with pytest.raises(InvalidKeys, match="has a key web already; revoke it first"):
+        add(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is no file of keys: .*JSON"),
+        ('{"keys": [{"name": "a"}]}', r"keys\[0\]\.sha256: .*; keys\[0\]\.scopes"),
+        (
+            '{"keys": [{"name": "a b", "sha256": "x", "scopes": ["all"]}]}',
+            "name: .*sha256: .*scopes",
+        ),
+        (f'{{"keys": [{ONE_KEY}, {ONE_KEY}]}}', "a stands for two keys"),
+    ],
+)
+def test_file_that_makes_no_sense_is_refused_in_one_line(
+    file: Path, text: str, message: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(InvalidKeys, match=message) as raised:
+        read_keys(file)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_key_may_do_what_its_scope_says(file: Path, scope: Scope) -> None:
+    secret = add(file, scope=scope)
+    gate = Gate(file)
+    client = gate.identify(secret, "10.0.0.1")
+    assert (client.name, client.identity) == ("web", "key:web")
+    for wanted in SCOPES:
+        if scope in (wanted, "admin"):
+            gate.check(client, wanted)
+        else:
+            with pytest.raises(Forbidden, match=f"has scope {scope}; this needs `{wanted}`"):
+                gate.check(client, wanted)
+
+
+def test_without_a_key_or_with_a_wrong_one_nothing_is_allowed(file: Path) -> None:
+    secret = add(file)
+    gate = Gate(file)
+    with pytest.raises(Unauthorized, match="scope `read` is needed; send the header"):
+        gate.check(gate.identify(None, "10.0.0.1"), "read")
+    for wrong in ("", "x", secret[:-1], secret + "x", hash_of(secret), "x" * 100_000, "\ud800"):
+        with pytest.raises(Unauthorized, match="unknown or revoked"):
+            gate.identify(wrong, "10.0.0.1")
+
+
+def test_changes_of_the_file_apply_while_running_and_a_broken_file_changes_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    first = add(file)
+    gate = Gate(file)
+    second = add(file, "ops", "admin")
+    assert gate.identify(second, "").name == "ops"
+    file.write_text("{")
+    assert gate.identify(first, "").name == "web"
+    assert "the keys stay as they were" in caplog.text
+    file.write_text('{"keys": []}')
+    until(lambda: not _passes(gate, first))
+
+
+def _passes(gate: Gate, secret: str) -> bool:
+    try:
+        return bool(gate.identify(secret, ""))
+    except Unauthorized:
+        return False
+
+
+def test_commands_make_list_and_revoke_keys(file: Path) -> None:
+    made = run_offramp("keys", "new", "web", "--file", file, "--rows-per-s", "5", "--scope", "read")
+    assert made[0] == 0
+    assert [key.sha256 for key in read_keys(file)] == [hash_of(made[1].strip())]
+    status, listed, _ = run_offramp("keys", "list", "--file", file)
+    assert (status, listed.split("\t")[:4]) == (0, ["web", "read", "normal", "rows_per_s=5"])
+    assert run_offramp("keys", "new", "a", "--file", file, "--scope", "all") == (
+        2,
+        "",
+        "offramp: scopes[0]: must be 'classify', 'read' or 'admin', not 'all'; "
+        "scopes: must not be empty\n",
+    )
+    assert run_offramp("keys", "revoke", "web", "--file", file)[0] == 0
+    assert not read_keys(file)

@@ -1,0 +1,258 @@
+"""Keys, scopes, limits and hosts over HTTP; the server knows two keys."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from serve.access.keys import Key, KeyLimits, Scope, new_key
+from serve.api.guard import LOOPBACK_HOSTS, required_scope
+from serve.config import ServerConfig
+from serve.http.standalone import build_standalone_app
+from serve.logs import ACCESS_LOG
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, Problem, listening
+
+POLICY = "/v1/models/tiny/policy"
+ASK = {"inputs": "w1"}
+
+
+class Keys:
+    """A file of keys and their secrets by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "keys.json"
+        self.secrets: dict[str, str] = {}
+        self._add("user", "classify", rows_per_s=100)
+        self._add("slow", "classify", rows_per_s=1, in_flight=1, max_text_chars=20)
+        self._add("viewer", "read")
+        self._add("ops", "admin", priority="high")
+
+    def _add(self, name: str, scope: Scope, priority: str = "normal", **limits: Any) -> None:
+        fields = {"name": name, "sha256": "0" * 64, "scopes": [scope], "priority": priority}
+        key = Key.model_validate({**fields, "limits": KeyLimits(**limits)})
+        self.secrets[name] = new_key(key, self.file)
+
+    def __getitem__(self, name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.secrets[name]}"}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
+    config = ServerConfig(
+        bundles=[str(bundle_folder)],
+        precision="fp32",
+        num_threads=1,
+        keys=keys.file,
+        allowed_hosts=[*LOOPBACK_HOSTS, "*.example.com"],
+        cors_origins=["https://app.example.com"],
+        access_log=True,
+    )
+    with ExitStack() as stack:
+        yield stack.enter_context(listening(build_standalone_app(config)))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/v1/classify", {"user", "slow", "ops"}),
+        ("GET", "/v1/models", {"viewer", "ops"}),
+        ("GET", "/v1/models/tiny", {"viewer", "ops"}),
+        ("GET", POLICY, {"viewer", "ops"}),
+        ("GET", "/metrics", {"viewer", "ops"}),
+        ("PUT", POLICY, {"ops"}),
+        ("GET", "/no/such/route", {"viewer", "ops"}),
+        ("DELETE", "/v1/models/tiny", {"ops"}),
+    ],
+)
+def test_each_route_admits_the_keys_of_its_scope_and_no_others(
+    guarded: LiveServer, keys: Keys, method: str, path: str, allowed: set[str]
+) -> None:
+    body = {"PUT": {"policy": {}}, "POST": ASK}.get(method)
+    for name in keys.secrets:
+        response = guarded.http.request(method, path, json=body, headers=keys[name])
+        if name in allowed:
+            assert response.status_code not in (401, 403), response.text
+        else:
+            problem = Problem.of(response)
+            assert (problem.status, problem.code) == (403, "forbidden")
+            assert f"the key {name} has scope" in problem.message
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic dTpw"}):
+        response = guarded.http.request(method, path, json=body, headers=headers)
+        assert Problem.of(response)[:2] == (401, "unauthorized")
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+def test_refused_policy_changes_nothing(guarded: LiveServer, keys: Keys) -> None:
+    before = guarded.http.get(POLICY, headers=keys["ops"]).json()
+    for headers in ({}, keys["user"], keys["viewer"]):
+        guarded.http.put(POLICY, json={"policy": {}}, headers=headers)
+    assert guarded.http.get(POLICY, headers=keys["ops"]).json() == before
+
+
+def test_x_api_key_is_a_key_too(guarded: LiveServer, keys: Keys) -> None:
+    headers = {"X-API-Key": keys.secrets["user"]}
+    assert guarded.http.post("/v1/classify", json=ASK, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/docs", "/openapi.json"])
+def test_probes_and_docs_need_no_key(guarded: LiveServer, path: str) -> None:
+    assert guarded.http.get(path).status_code == 200
+
+
+def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) -> None:
+    app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)], precision="fp32"))
+    routes = {(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
+    open_paths = {path for method, path in routes if required_scope(method, path) is None}
+    assert open_paths == {"/health/live", "/health/ready", "/docs", "/openapi.json"}
+
+
+def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> None:
+    server = start_server(keys=keys.file, open_metrics=True)
+    assert server.http.get("/metrics").status_code == 200
+    assert server.http.get("/v1/models").status_code == 401
+
+
+def test_only_a_key_that_may_gets_a_high_priority(guarded: LiveServer, keys: Keys) -> None:
+    body = {**ASK, "priority": "high"}
+    refused = guarded.http.post("/v1/classify", json=body, headers=keys["user"])
+    assert Problem.of(refused)[:2] == (403, "forbidden")
+    assert guarded.http.post("/v1/classify", json=body, headers=keys["ops"]).status_code == 200
+    body["priority"] = "low"
+    assert guarded.http.post("/v1/classify", json=body, headers=keys["user"]).status_code == 200
+
+
+def test_limits_of_a_key_answer_429_with_retry_after(guarded: LiveServer, keys: Keys) -> None:
+    def ask(inputs: Any) -> Any:
+        return guarded.http.post("/v1/classify", json={"inputs": inputs}, headers=keys["slow"])
+
+    assert Problem.of(ask("w1 " * 9))[:2] == (422, "text_too_long")
+    statuses = [ask("w1").status_code for _ in range(12)]
+    assert 429 in statuses
+    refused = ask("w1")
+    assert Problem.of(refused)[:2] == (429, "rate_limited")
+    assert 1 <= int(refused.headers["retry-after"]) <= 10
+    assert guarded.http.post("/v1/classify", json=ASK, headers=keys["user"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("API.Example.com.", 200),
+        ("evil.example", 400),
+        ("example.com", 400),
+        ("notexample.com", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("user@localhost", 400),
+        ("localhost:80:80", 400),
+        ("localhost/..", 400),
+        ("", 400),
+    ],
+)
+def test_host_that_the_server_does_not_have_is_refused(
+    guarded: LiveServer, keys: Keys, host: str, status: int
+) -> None:
+    headers = {**keys["ops"], "Host": host}
+    response = guarded.http.get("/v1/models", headers=headers)
+    assert response.status_code == status, response.text
+    if status == 400:
+        assert Problem.of(response).code == "wrong_host"
+    assert guarded.http.get("/health/live", headers={"Host": host}).status_code == 200
+
+
+def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(
+    start_server: StartServer,
+) -> None:
+    server = start_server(allowed_hosts=list(LOOPBACK_HOSTS))
+    headers = {"Host": "evil.example", "Origin": "http://evil.example"}
+    refused = server.http.put(POLICY, json={"policy": {}}, headers=headers)
+    assert Problem.of(refused)[:2] == (400, "wrong_host")
+    assert server.http.get(POLICY).json()["version"] == 1
+
+
+def test_browsers_may_ask_from_named_pages_only(guarded: LiveServer, keys: Keys) -> None:
+    asking = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-api-key",
+    }
+    for origin, allowed in (("https://app.example.com", True), ("https://evil.example", False)):
+        preflight = guarded.http.options("/v1/classify", headers={"Origin": origin, **asking})
+        assert preflight.is_success == allowed
+        headers = {"Origin": origin, **keys["user"]}
+        response = guarded.http.post("/v1/classify", json=ASK, headers=headers)
+        assert ("access-control-allow-origin" in response.headers) == allowed
+
+
+def test_answers_may_not_be_sniffed_and_pages_not_framed(guarded: LiveServer) -> None:
+    page = guarded.http.get("/docs").headers
+    assert "frame-ancestors 'none'" in page["content-security-policy"]
+    assert page["x-frame-options"] == "DENY"
+    answer = guarded.http.get("/health/live").headers
+    assert answer["x-content-type-options"] == "nosniff"
+    assert "x-frame-options" not in answer
+
+
+def test_every_request_has_a_line_that_holds_neither_text_nor_key(
+    guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        body = {"inputs": ["w1 secretword", "w2"], "exit": {"rule": "layer", "layer": 2}}
+        headers = {**keys["user"], "X-Request-Id": "mine"}
+        guarded.http.post("/v1/classify", json=body, headers=headers)
+        guarded.http.post("/v1/classify", json=body)
+    lines = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+    good, refused = lines
+    assert good.pop("ms") > 0
+    assert good == {
+        "id": "mine",
+        "key": "user",
+        "method": "POST",
+        "route": "/v1/classify",
+        "status": 200,
+        "error": "",
+        "model": "tiny",
+        "rows": 2,
+        "layers": 4,
+    }
+    assert (refused["key"], refused["status"], refused["error"]) == ("", 401, "unauthorized")
+    everything = json.dumps([{k: str(v) for k, v in vars(r).items()} for r in caplog.records])
+    assert "secretword" not in everything
+    assert keys.secrets["user"] not in everything
+
+
+def test_change_of_policy_leaves_a_line_with_who_and_what(
+    guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    version = guarded.http.get(POLICY, headers=keys["ops"]).json()["version"]
+    fast = {"rule": "patience", "patience": 2}
+    body = {"policy": {"default": "fast", "profiles": {"fast": fast}}}
+    with caplog.at_level(logging.INFO):
+        assert guarded.http.put(POLICY, json=body, headers=keys["ops"]).status_code == 200
+        fast["patience"] = 1
+        assert guarded.http.put(POLICY, json=body, headers=keys["ops"]).status_code == 200
+    line = [vars(r)["fields"] for r in caplog.records if r.message == "policy changed"][-1]
+    assert line["by"] == "ops"
+    assert (line["from_version"], line["to_version"]) == (version + 1, version + 2)
+    assert line["changes"] == {"profiles.fast.patience": (2, 1)}
+
+
+def test_openapi_says_which_scope_a_route_needs(guarded: LiveServer) -> None:
+    document = guarded.http.get("/openapi.json").json()
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
+    put = document["paths"]["/v1/models/{model}/policy"]["put"]
+    assert put["security"] == [{"bearer": []}, {"apiKey": []}]
+    assert "`admin`" in put["responses"]["401"]["description"]
+    assert "security" not in document["paths"]["/health/live"]["get"]

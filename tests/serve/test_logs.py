@@ -1,0 +1,89 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from serve.logs import ACCESS_LOG, BURST, WINDOW_S, LogFormat, configure_logs, fields
+from serve.policy.difference import difference
+
+LOGGER = logging.getLogger("serve.test")
+FORGED = "x\n2026-01-01T00:00:00 ERROR forged"
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("serve", "uvicorn")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def lines_of(log_format: LogFormat) -> io.StringIO:
+    written = io.StringIO()
+    configure_logs(logging.StreamHandler(written), log_format, "info")
+    return written
+
+
+def test_json_line_holds_message_and_fields() -> None:
+    written = lines_of("json")
+    LOGGER.info("policy %s", "changed", extra=fields(model="tiny", version=2))
+    LOGGER.debug("left out")
+    line = json.loads(written.getvalue())
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "serve.test",
+        "message": "policy changed",
+        "model": "tiny",
+        "version": 2,
+    }
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_client_cannot_forge_a_line(log_format: LogFormat) -> None:
+    written = lines_of(log_format)
+    LOGGER.info("request %s", FORGED, extra=fields(id=FORGED))
+    assert written.getvalue().count("\n") == 1
+
+
+def test_exception_is_written_with_its_trace() -> None:
+    written = lines_of("json")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        LOGGER.exception("failed")
+    assert "ValueError: why" in json.loads(written.getvalue())["exception"]
+
+
+def test_flood_of_equal_lines_becomes_a_burst_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("serve.logs.time.monotonic", lambda: now_s)
+    written = lines_of("json")
+    for number in range(1000):
+        LOGGER.error("request %d failed", number)
+    LOGGER.error("something else")
+    assert written.getvalue().count("\n") == BURST + 1
+    now_s = WINDOW_S
+    LOGGER.error("request %d failed", 1000)
+    assert json.loads(written.getvalue().splitlines()[-1])["left_out"] == 1000 - BURST
+
+
+def test_access_log_is_never_cut() -> None:
+    written = lines_of("json")
+    for _ in range(2 * BURST):
+        logging.getLogger(ACCESS_LOG).info("request")
+    assert written.getvalue().count("\n") == 2 * BURST
+
+
+def test_difference_names_what_changed_and_no_more() -> None:
+    old = {"default": "a", "profiles": {"a": {"t": 1, "u": 2}, "b": {"t": 3}}, "limits": None}
+    new = {"default": "a", "profiles": {"a": {"t": 2, "u": 2}, "c": {"t": 3}}}
+    assert difference(old, new) == {
+        "profiles.a.t": (1, 2),
+        "profiles.b": ({"t": 3}, None),
+        "profiles.c": (None, {"t": 3}),
+    }
