@@ -86,10 +86,10 @@ def replica_pid() -> int:
     return pid
 
 
-def log_of(pid: int) -> str:
-    """Return what a process of the cluster has written to stderr."""
-    logs = Path(worker._global_node.get_session_dir_path()) / "logs"
-    return "".join(path.read_text() for path in logs.glob(f"worker-*-{pid}.err"))
+def log_lines() -> str:
+    """Return what replicas of this cluster have logged."""
+    logs = Path(worker._global_node.get_session_dir_path()) / "logs" / "serve"
+    return "".join(path.read_text() for path in logs.glob("offramp_*.log"))
 
 
 def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
@@ -112,7 +112,7 @@ def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
         ({"policies": []}, "policies: must be a JSON object"),
     ):
         deploy(wrong)
-        until(lambda complaint=complaint: complaint in log_of(pid))  # type: ignore[misc]
+        until(lambda complaint=complaint: complaint in log_lines())  # type: ignore[misc]
         assert layer_now(server) == 3
         assert replica_pid() == pid
         assert server.http.get("/health/ready").status_code == 200
