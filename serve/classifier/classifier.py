@@ -123,6 +123,8 @@ class Classifier:
             request.take_tokens(sum(len(each.input_ids) for each in tokens))
         pending = Pending(len(tokens), asyncio.get_running_loop())
         rows = _rows(request, rule, tokens, pending)
+        if request.trace:
+            request.trace.rows = rows
         self.engine.submit(rows)
         try:
             return Classified(await pending.answers(), tokens, live.version)
@@ -138,7 +140,10 @@ class Classifier:
             tokens = self.inputs.read(*wanted)
         else:
             tokens = await asyncio.to_thread(self.inputs.read, *wanted)
-        self._observer.tokenized(self.engine.clock() - began_s)
+        ended_s = self.engine.clock()
+        self._observer.tokenized(ended_s - began_s)
+        if request.trace:
+            request.trace.tokenized = began_s, ended_s
         return tokens
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
@@ -162,6 +167,7 @@ def _rows(
             ahead_tokens=ahead,
             counted=t.counted,
             exit_trace=[] if request.exit_trace else None,
+            segment_trace=[] if request.trace else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]

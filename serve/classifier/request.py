@@ -4,10 +4,23 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from serve.engine.row import Priority
+from serve.engine.row import Priority, Row
 from serve.policy.document import ExitChoice
 from serve.tokenization.inputs import Input
 from serve.tokenization.tokenizer import Text
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """What a request went through, for tracing; filled in on its way.
+
+    Attributes:
+        tokenized: begin and end of tokenization, on the engine's clock.
+        rows: of the request; each has its times and a segment trace.
+    """
+
+    tokenized: tuple[float, float] | None = None
+    rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,7 @@ class ModelRequest:
         exit_trace: whether answers carry the outputs of all exits on the input's way.
         take_tokens: called with the number of all tokens before the inputs are queued; what it
             raises refuses the request.
+        trace: to be filled in; None where there is no tracing.
     """
 
     inputs: Sequence[Input]
@@ -32,6 +46,7 @@ class ModelRequest:
     priority: Priority = Priority.NORMAL
     exit_trace: bool = False
     take_tokens: Callable[[int], None] | None = None
+    trace: RequestTrace | None = None
 
     @property
     def size(self) -> int:
