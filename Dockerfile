@@ -71,6 +71,8 @@ ENV PATH=/opt/offramp/bin:$PATH \
     RAY_worker_niceness=0 \
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 \
     RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S=2 \
+    RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS=1 \
+    RAY_kill_worker_timeout_milliseconds=2000 \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /bundles
 USER 10001:0

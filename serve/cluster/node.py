@@ -17,6 +17,11 @@ ENVIRONMENT: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # A dead proxy is noticed by this check alone; Ray's default is 10 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    # A replica that fails its checks is hung, or has no engine: it would not drain, but be waited
+    # for, and meanwhile be dealt connections.
+    "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
+    # What a hung process has to end by itself before it is killed; Ray's default is 5 s.
+    "RAY_kill_worker_timeout_milliseconds": "2000",
 }
 # For this process alone: Ray's handler would print a trace for SIGTERM and abort 3 s later.
 _NO_SIGNAL_HANDLER = "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"

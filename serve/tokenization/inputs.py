@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.bundle.manifest import Manifest
-from serve.errors import InvalidRequest, TextTooLong
+from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
 from serve.tokenization.word_spans import WordSpanFinder
 
@@ -38,14 +38,20 @@ class InputReader:
         """Load the tokenizer.
 
         Raises:
-            InvalidBundle: its file cannot be read.
+            InvalidBundle: its file cannot be read, or it has ids that the model does not have.
         """
         self._texts = TextEncoder(tokenizer_path, manifest.max_tokens)
         tokenizer = self._texts.tokenizer
         self.word_span_finder = WordSpanFinder(tokenizer)
         self._labels_tokens = manifest.task == "token"
         self.takes_pairs = not self._labels_tokens
-        self.vocab_size = manifest.vocab_size or max(tokenizer.get_vocab().values()) + 1
+        known = max(tokenizer.get_vocab().values(), default=-1) + 1
+        self.vocab_size = manifest.vocab_size or known
+        if max(known, manifest.pad_id + 1) > self.vocab_size:
+            raise InvalidBundle(
+                f"{tokenizer_path} and pad_id have ids up to {max(known - 1, manifest.pad_id)}; "
+                f"the manifest's vocab_size is {self.vocab_size}, and ids must be below it"
+            )
         self.num_types = manifest.type_vocab_size if manifest.token_types else 1
         self._special = np.array([*_special_ids(tokenizer), manifest.pad_id])
 

@@ -1,5 +1,6 @@
 """`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
 
+import json
 import signal
 import socket
 import time
@@ -7,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,43 @@ def test_killed_replica_takes_only_its_connections_and_comes_back_with_the_live_
     assert {a["policy_version"] for a in answers} == {change["version"]}
     assert {a["results"][0]["exit"]["layer"] for a in answers} == {3}
     assert DEPTH != 3
+
+
+def ask(connection: socket.socket, method: str, path: str, body: Any = None) -> str:
+    """Ask over an open connection; return the body of an answer with status 200."""
+    http = HTTPConnection("127.0.0.1")
+    http.sock = connection
+    headers = {"Content-Type": "application/json"}
+    http.request(method, path, body and json.dumps(body), headers)
+    response = http.getresponse()
+    text = response.read().decode()
+    assert response.status == 200, text
+    return text
+
+
+def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerProcess) -> None:
+    names, replicas = set(by_replica(server, "offramp_policy_version")), process.replicas()
+    hung = next(iter(replicas))
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.half_sent(b"")) for _ in range(24)]
+        for connection in connections:
+            ask(connection, "GET", "/health/live")
+        elsewhere = {c.raddr.port for c in hung.net_connections("tcp") if c.raddr}
+        answered = [c for c in connections if c.getsockname()[1] not in elsewhere]
+        assert 0 < len(answered) < 24
+        hung.suspend()
+        change = json.loads(ask(answered[0], "PUT", POLICY, {"policy": {}}))
+        [ack] = change["replicas"]
+        assert ack["version"] == change["version"]
+        assert change["unconfirmed"] == 1
+        assert set(change["missing"]) == names - {ack["replica"]}
+        page = ask(answered[1], "GET", "/metrics")
+        assert "offramp_replicas_scraped 1.0" in page
+        assert "offramp_replicas_unreachable 1.0" in page
+        # By Ray's defaults it would take 125 s.
+        until(lambda: process.replicas() - replicas, 60, every_s=0.2)
+    until(lambda: len(by_replica(server, "offramp_policy_version")) == 2, every_s=0.2)
+    assert replicas - {hung} < process.replicas()
 
 
 def test_killed_controller_is_replaced_and_replicas_go_on(
