@@ -39,6 +39,16 @@ def test_file_holds_a_hash_that_only_its_owner_may_read(file: Path) -> None:
     assert [key.sha256 for key in read_keys(file)] == [hash_of(secret)]
 
 
+def test_file_keeps_the_mode_that_it_was_given(file: Path) -> None:
+    # The server may run as another user, such as the one of the image.
+    add(file)
+    file.chmod(0o644)
+    add(file, "ops")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    revoke_key("ops", file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
 def test_revoked_key_is_gone_and_the_others_stay(file: Path) -> None:
     add(file, "web"), add(file, "ops", "admin")
     revoke_key("web", file)
