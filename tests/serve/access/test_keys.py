@@ -1,4 +1,5 @@
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -121,6 +122,18 @@ def test_changes_of_the_file_apply_while_running_and_a_broken_file_changes_nothi
     assert "the keys stay as they were" in caplog.text
     file.write_text('{"keys": []}')
     until(lambda: not _passes(gate, first))
+
+
+def test_change_that_leaves_time_and_size_as_they_were_is_noticed(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As chmod does, after which a file that could not be read can be.
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    secret = add(file)
+    gate, before = Gate(file), file.stat()
+    file.write_text(file.read_text().replace('"web"', '"app"'))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert gate.identify(secret, "").name == "app"
 
 
 def _passes(gate: Gate, secret: str) -> bool:
