@@ -73,13 +73,22 @@ def serve(
         ),
     ] = None,
     keys: Annotated[
-        Path | None, typer.Option(help="File of API keys; `offramp keys new` makes one.")
+        Path | None,
+        typer.Option(envvar="OFFRAMP_KEYS", help="File of API keys; `offramp keys new` makes one."),
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Let every client that reaches the port do all.")
+        bool,
+        typer.Option(
+            "--no-auth",
+            envvar="OFFRAMP_NO_AUTH",
+            help="Let every client that reaches the port do all.",
+        ),
     ] = False,
     open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="/metrics needs no key.")
+        bool,
+        typer.Option(
+            "--open-metrics", envvar="OFFRAMP_OPEN_METRICS", help="/metrics needs no key."
+        ),
     ] = False,
     allowed_host: Annotated[
         list[str] | None,

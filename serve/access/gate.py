@@ -156,7 +156,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
         found = path.stat()
     except OSError as error:
         raise InvalidKeys(f"{path}: {error.strerror}; make a key with `offramp keys new`") from None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _by_hash(path: Path) -> dict[str, Key]:

@@ -122,7 +122,11 @@ def test_bring_your_own_model(
 
 @pytest.mark.parametrize("page", ["deployment.md", "operations.md"])
 def test_operators_pages(page: str, project: Path) -> None:
-    assert '"label":"positive"' in run(script_of(page), project)
+    said = run(script_of(page), project)
+    assert '"label":"positive"' in said
+    if page == "deployment.md":
+        statuses = [line for line in said.splitlines() if re.fullmatch(r"\d{3}", line)]
+        assert statuses == ["401", "200"]
 
 
 def rules() -> set[str]:

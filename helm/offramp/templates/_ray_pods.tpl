@@ -70,9 +70,11 @@ spec:
       volumeMounts:
         {{- include "offramp.rayMounts" . | nindent 8 }}
         {{- include "offramp.bundleMounts" . | nindent 8 }}
+        {{- include "offramp.keysMount" . | nindent 8 }}
   volumes:
     {{- include "offramp.rayVolumes" . | nindent 4 }}
     {{- include "offramp.bundleVolumes" . | nindent 4 }}
+    {{- include "offramp.keysVolume" . | nindent 4 }}
 {{- end -}}
 
 {{- define "offramp.rayMounts" -}}

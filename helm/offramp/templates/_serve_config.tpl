@@ -33,6 +33,19 @@ policies, is applied in place.
 {{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}
 {{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
+{{- $_ := set $args "log_format" $server.logFormat -}}
+{{- $_ := set $args "log_level" $server.logLevel -}}
+{{- $_ := set $args "access_log" $server.accessLog -}}
+{{- with include "offramp.allowedHosts" . | fromJsonArray }}{{ $_ := set $args "allowed_hosts" . }}{{ end -}}
+{{- with $server.corsOrigins }}{{ $_ := set $args "cors_origins" . }}{{ end -}}
+{{- if .Values.auth.enabled -}}
+{{- $_ := set $args "keys" "/keys/keys.json" -}}
+{{- $_ := set $args "open_metrics" .Values.auth.openMetrics -}}
+{{/* Each replica allows its share of a key's limits. More replicas than the least allow more. */}}
+{{- $_ := set $args "num_replicas" (include "offramp.leastServers" . | int64) -}}
+{{- else -}}
+{{- $_ := set $args "no_auth" true -}}
+{{- end -}}
 {{- toJson $args -}}
 {{- end -}}
 
