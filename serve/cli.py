@@ -68,6 +68,9 @@ def serve(
             "takes the least time here. All if absent."
         ),
     ] = None,
+    tokenizer_threads: Annotated[
+        int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
+    ] = 2,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import Launch, launch
@@ -81,6 +84,7 @@ def serve(
         active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
+        tokenizer_threads=tokenizer_threads,
     )
     launch(wanted, standalone)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
+from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
@@ -32,6 +33,7 @@ class Launch:
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
+    tokenizer_threads: int = EngineOptions().tokenizer_threads
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -75,6 +77,7 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
+        tokenizer_threads=wanted.tokenizer_threads,
     )
 
 

@@ -67,7 +67,5 @@ def build_http_app(
     ):
         add_routes(app, context)
     add_error_handlers(app)
-    app.add_middleware(
-        RequestMiddleware, metrics=context.metrics, max_body_bytes=context.limits.max_body_bytes
-    )
+    app.add_middleware(RequestMiddleware, metrics=context.metrics, limits=context.limits)
     return app

@@ -10,8 +10,9 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.api.body_limit import BodyLimit
+from serve.api.body_limit import BodyBudget, BodyLimit
 from serve.api.errors import error_response
+from serve.config import WebLimits
 from serve.errors import Cancelled, OfframpError
 from serve.metrics.collectors import Metrics
 
@@ -34,17 +35,18 @@ _INITIAL_STATE: Final = {
 class RequestMiddleware:
     """ASGI middleware around the app."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, limits: WebLimits) -> None:
         """Wrap an app.
 
         Args:
             app: answers the requests.
             metrics: counts the requests.
-            max_body_bytes: size of the largest body that is taken.
+            limits: on bodies.
         """
         self._app = app
         self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = limits.max_body_bytes
+        self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,7 +59,7 @@ class RequestMiddleware:
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state = scope.setdefault("state", {})
         state.update(_INITIAL_STATE, arrived_s=arrived_s)
-        body = BodyLimit(receive, headers, self._max_body_bytes)
+        body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
 
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -77,12 +79,14 @@ class RequestMiddleware:
                 raise  # too late for another answer: the HTTP server closes the connection
             await error_response(INTERNAL)(scope, receive, send_recorded)
         finally:
-            self._count(scope, time.monotonic() - arrived_s)
+            self._end(scope, body)
 
-    def _count(self, scope: Scope, duration_s: float) -> None:
+    def _end(self, scope: Scope, body: BodyLimit) -> None:
+        body.release()
         # Unknown paths share one label, so that clients cannot add series to the metrics.
         route = getattr(scope.get("route"), "path", "other")
         state = scope["state"]
+        duration_s = time.monotonic() - state["arrived_s"]
         self._metrics.request(state["model"], route, int(state["code"]), duration_s)
         if state["error_code"]:
             self._metrics.rejected(state["model"], state["error_code"])

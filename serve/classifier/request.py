@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from serve.engine.row import Priority
 from serve.policy.document import ExitChoice
-from serve.tokenization.inputs import Input
-from serve.tokenization.tokenizer import Text
+from serve.tokenization.inputs import Input, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,7 @@ class ModelRequest:
         truncate: cut texts that are too long.
         priority: among the inputs that wait.
         exit_trace: whether answers carry the outputs of all exits on the input's way.
+        client: who asks; clients share the queue and the machine evenly.
     """
 
     inputs: Sequence[Input]
@@ -29,13 +29,9 @@ class ModelRequest:
     truncate: bool = False
     priority: Priority = Priority.NORMAL
     exit_trace: bool = False
+    client: str = ""
 
     @property
     def size(self) -> int:
         """The characters and token ids of all inputs."""
-        return sum(
-            len(each.text) + len(each.text_pair or "")
-            if isinstance(each, Text)
-            else len(each.input_ids)
-            for each in self.inputs
-        )
+        return sum(size_of(each) for each in self.inputs)
