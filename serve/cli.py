@@ -106,6 +106,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A log line for every request.")
     ] = False,
+    tokenizer_threads: Annotated[
+        int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
+    ] = 2,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import AccessOptions, Launch, LogOptions, launch
@@ -127,6 +130,7 @@ def serve(
             cors_origins=tuple(cors_origin or ()),
         ),
         logs=LogOptions(log_format, log_level, access_log),
+        tokenizer_threads=tokenizer_threads,
     )
     launch(wanted, standalone)
 

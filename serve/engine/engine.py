@@ -108,15 +108,15 @@ class Engine:
             self._unanswered.update(rows)
             self._inbox.put(rows)
 
-    def check_room(self, num_rows: int) -> None:
-        """Refuse rows that the queue has no room for now, before their text is tokenized.
+    def check_room(self, num_rows: int, num_tokens: int = 0) -> None:
+        """Refuse rows that the queue has no room for now, before all their text is tokenized.
 
         Raises:
             InvalidRequest: the rows would not fit into an empty queue.
             Overloaded: the queue is full.
         """
         with self._lock:
-            self._admission.check_room(num_rows)
+            self._admission.check_room(num_rows, num_tokens)
 
     def stop(self, drain_s: float) -> bool:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.

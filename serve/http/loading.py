@@ -1,6 +1,8 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +49,12 @@ def assemble(
     """
     bundles = _with_active_exits(load_bundles(folders), active_exits or {})
     metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
-    catalog = Catalog([Classifier(b, options, store, metrics.observer(b.name)) for b in bundles])
+    # The library's own threads would come on top of these, and of those that run the model.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    pool = ThreadPoolExecutor(options.tokenizer_threads, thread_name_prefix="tokenizer")
+    catalog = Catalog(
+        [Classifier(b, options, store, metrics.observer(b.name), pool) for b in bundles]
+    )
     metrics.watch(catalog)
     return Assembly(catalog, metrics)
 

@@ -121,9 +121,11 @@ def test_text_that_is_too_long_is_refused_by_its_place_or_cut(server: LiveServer
 
 
 def test_long_text_is_tokenized_like_a_short_one(server: LiveServer) -> None:
-    """Beyond 10,000 characters tokenization moves to a thread."""
-    short, long = (server.answer("w1 w2" + " " * n)["results"][0] for n in (0, 20_000))
-    assert long["scores"] == short["scores"]
+    """Beyond 10,000 characters tokenization moves to threads, and is done in pieces."""
+    short, *long = (server.answer(["w1 w2" + " " * n] * 40)["results"] for n in (0, 300, 4000))
+    assert [[result["scores"] for result in results] for results in long] == [
+        [result["scores"] for result in short]
+    ] * 2
 
 
 def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
