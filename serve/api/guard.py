@@ -122,6 +122,7 @@ def describe_access(app: FastAPI) -> None:
                 for method, operation in operations.items():
                     if scope := required_scope(method.upper(), path):
                         _add_security(operation, scope)
+                        _add_answer(operation, "400", "The Host header is not one of this server.")
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -129,12 +130,22 @@ def describe_access(app: FastAPI) -> None:
 
 def _add_security(operation: dict[str, Any], scope: Scope) -> None:
     operation["security"] = [{name: []} for name in _SCHEMES]
-    answers = operation["responses"]
-    error = answers["default"]["content"]
     needs = f"Where the server has keys: one with scope `{scope}` is needed."
-    answers["401"] = {"description": f"No key, or an unknown one. {needs}", "content": error}
-    said = answers.get("403", {}).get("description", "")
-    answers["403"] = {"description": f"{said} {needs}".strip(), "content": error}
+    _add_answer(operation, "401", f"No key, or an unknown one. {needs}")
+    operation["responses"]["401"]["headers"] = {
+        "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}
+    }
+    _add_answer(operation, "403", needs)
+
+
+def _add_answer(operation: dict[str, Any], status: str, reason: str) -> None:
+    """Add a reason to those for which an operation answers with an error of this status."""
+    answers = operation["responses"]
+    said = answers.get(status, {}).get("description", "")
+    answers[status] = {
+        "description": f"{said} {reason}".strip(),
+        "content": answers["default"]["content"],
+    }
 
 
 def _secret(headers: Headers) -> str | None:

@@ -32,7 +32,17 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     403: {"model": ErrorBody, "description": "The policy does not allow this `exit`."},
     404: {"model": ErrorBody, "description": "No such model."},
     422: {"model": ErrorBody, "description": "The request asks for something that cannot be."},
-    429: {"model": ErrorBody, "description": "The queue is full; see Retry-After."},
+    429: {
+        "model": ErrorBody,
+        "description": "The queue is full, or the key has taken its share.",
+        "headers": {
+            "Retry-After": {
+                "description": "In seconds.",
+                "required": True,
+                "schema": {"type": "integer", "minimum": 1},
+            }
+        },
+    },
     500: {"model": ErrorBody, "description": "The model failed on this input."},
     503: {"model": ErrorBody, "description": "The server is starting or stopping."},
     504: {

@@ -1,0 +1,21 @@
+"""Random requests from the OpenAPI document to two replicas that know keys."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.serve.support.openapi_fuzz import check_unharmed, fuzz, make_key
+from tests.serve.support.server_process import ServerProcess
+
+pytestmark = pytest.mark.ray
+
+
+def test_replicas_give_documented_answers_only(bundle_folder: Path, tmp_path: Path) -> None:
+    admin = make_key(tmp_path, "admin")
+    keys = ("--keys", tmp_path / "keys.json")
+    with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0", *keys) as process:
+        server = process.client()
+        for key in ("", admin):
+            fuzz(server, tmp_path, "--phases", "examples,fuzzing", key=key)
+        server.http.headers["X-API-Key"] = admin
+        check_unharmed(server)
