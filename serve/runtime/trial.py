@@ -23,18 +23,21 @@ def try_out(runner: ModelRunner, bundle: Bundle, precision: Precision) -> None:
     manifest = bundle.manifest
     where = f"{bundle.folder}: {precision}"
     num_tokens = min(manifest.max_tokens, MOST_TOKENS)
-    ids = np.full((1, num_tokens), manifest.pad_id, np.int64)
-    ids[0, -1] = (manifest.vocab_size or 1) - 1
+    # Not the padding's id, by which some models count positions.
+    largest = (manifest.vocab_size or manifest.pad_id + 2) - 1
+    ids = np.full((1, num_tokens), largest, np.int64)
     types = np.full_like(ids, manifest.type_vocab_size - 1 if manifest.token_types else 0)
     walk = steps(runner, ids, np.ones_like(ids), types)
     for layer in manifest.exit_layers:
         try:
             output = next(walk)
         except Exception as error:  # ONNX Runtime's errors have no common type
+            # Of nested nodes, the innermost one's reason.
+            reason = (str(error) or repr(error)).splitlines()[0].rpartition("Status Message: ")[2]
             raise InvalidBundle(
                 f"{where}: the graphs fail at exit {layer} on a text of {num_tokens} tokens "
-                f"with ids up to {ids.max()} and types up to {types.max()}, which {MANIFEST} "
-                f"allows: {str(error).splitlines()[0]}"
+                f"with ids up to {largest} and types up to {types.max()}, which {MANIFEST} "
+                f"allows: {reason}"
             ) from None
         for name, found, expected in _shapes(output, manifest, num_tokens):
             if found != expected:
