@@ -84,9 +84,7 @@ def test_servers_see_hashes_and_each_helper_its_key_alone(values: Values) -> Non
     assert found == (wanted if enabled else {})
 
 
-def test_files_of_keys_are_mounted_as_folders_and_everybody_in_the_container_may_read_them() -> (
-    None
-):
+def test_files_of_keys_are_mounted_as_folders_that_every_user_of_the_container_may_read() -> None:
     # A file mounted by itself would not change when the Secret does. Hashes are no secret in a pod.
     for pod in render(DEPLOYMENT).pods().values():
         for volume in pod["spec"].get("volumes", ()):

@@ -136,6 +136,24 @@ def test_change_that_leaves_time_and_size_as_they_were_is_noticed(
     assert gate.identify(secret, "").name == "app"
 
 
+def test_folder_that_kubernetes_swaps_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mounted Secret: keys.json -> ..data/keys.json, and a change makes ..data point elsewhere.
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    (tmp_path / "1").mkdir(), (tmp_path / "2").mkdir()
+    first, second = add(tmp_path / "1" / "keys.json"), add(tmp_path / "2" / "keys.json")
+    data = tmp_path / "..data"
+    data.symlink_to("1")
+    (tmp_path / "keys.json").symlink_to("..data/keys.json")
+    gate = Gate(tmp_path / "keys.json")
+    assert _passes(gate, first)
+    (tmp_path / "new").symlink_to("2")
+    (tmp_path / "new").replace(data)
+    assert _passes(gate, second)
+    assert not _passes(gate, first)
+
+
 def _passes(gate: Gate, secret: str) -> bool:
     try:
         return bool(gate.identify(secret, ""))
