@@ -50,7 +50,6 @@ class ServerConfig(BaseModel):
         allowed_hosts: names that clients may know the server by, `*.example.com` for any below,
             `*` for all.
         cors_origins: web pages that may ask the server, such as `https://app.example.com`.
-        num_replicas: how many processes share the limits of a key.
         log_format: of the server's own lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
@@ -75,7 +74,6 @@ class ServerConfig(BaseModel):
     open_metrics: bool = False
     allowed_hosts: list[str] = ["*"]
     cors_origins: list[str] = []
-    num_replicas: PositiveInt = 1
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = False

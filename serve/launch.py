@@ -112,7 +112,6 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
-        num_replicas=wanted.replicas,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
         **asdict(wanted.logs),
         tokenizer_threads=wanted.tokenizer_threads,

@@ -31,6 +31,11 @@ class Refreshed(NamedTuple):
 class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
 
+    @property
+    def number(self) -> int:
+        """How many there should be."""
+        ...
+
     async def refresh_policy(self, model: str) -> Refreshed:
         """Make every replica apply the newest stored policy of a model."""
         ...
@@ -46,6 +51,10 @@ class OnlyReplica:
     def __init__(self, catalog: Catalog, metrics: Metrics) -> None:
         self._catalog = catalog
         self._metrics = metrics
+
+    @property
+    def number(self) -> int:
+        return 1
 
     async def refresh_policy(self, model: str) -> Refreshed:
         version = self._catalog.find(model).policy.refresh().version

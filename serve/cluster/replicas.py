@@ -74,6 +74,11 @@ class RayReplicas:
         replica = context.replica_id
         self._prefix = replica.to_full_id_str().removesuffix(replica.unique_id)
 
+    @property
+    def number(self) -> int:
+        # Read again each time: Ray Serve renews the context when the number changes.
+        return ray_serve.get_replica_context().world_size or 1
+
     async def refresh_policy(self, model: str) -> Refreshed:
         replies = await self._ask_all("apply_policy", model)
         acks = sorted(Ack(*reply) for reply in replies if not isinstance(reply, BaseException))

@@ -65,7 +65,7 @@ def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) ->
     Raises:
         InvalidKeys: the file of keys cannot be used.
     """
-    gate = Gate(config.keys, config.num_replicas)
+    gate = Gate(config.keys, lambda: replicas.number)
     return AppContext(
         assembly.catalog,
         assembly.metrics,

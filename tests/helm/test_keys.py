@@ -130,15 +130,6 @@ def test_server_needs_keys_unless_told_otherwise() -> None:
     assert "keys" not in config(enabled=False)
 
 
-def test_replicas_share_the_limits_of_a_key() -> None:
-    for values, number in (
-        ({"replicas": 5}, 5),
-        ({"ray": {"autoscaling": {"enabled": True, "minReplicas": 3}}}, 3),
-    ):
-        [application] = render(values).serve_config["applications"]
-        assert application["args"]["num_replicas"] == number
-
-
 def test_named_hosts_do_not_lock_out_the_charts_own_requests() -> None:
     names = ["a.example", "prod-offramp", "prod-offramp.models.svc", "127.0.0.1", "$(POD_IP)"]
     values = {"server": {"allowedHosts": ["a.example"]}}

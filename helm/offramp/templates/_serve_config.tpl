@@ -32,6 +32,8 @@ policies, is applied in place.
 {{- with $server.maxQueueTokens }}{{ $_ := set $args "max_queue_tokens" (int64 .) }}{{ end -}}
 {{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}
 {{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
+{{- with $server.maxBufferedBytes }}{{ $_ := set $args "max_buffered_bytes" (int64 .) }}{{ end -}}
+{{- with $server.tokenizerThreads }}{{ $_ := set $args "tokenizer_threads" (int64 .) }}{{ end -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
 {{- $_ := set $args "log_format" $server.logFormat -}}
 {{- $_ := set $args "log_level" $server.logLevel -}}
@@ -41,8 +43,6 @@ policies, is applied in place.
 {{- if .Values.auth.enabled -}}
 {{- $_ := set $args "keys" "/keys/keys.json" -}}
 {{- $_ := set $args "open_metrics" .Values.auth.openMetrics -}}
-{{/* Each replica allows its share of a key's limits. More replicas than the least allow more. */}}
-{{- $_ := set $args "num_replicas" (include "offramp.leastServers" . | int64) -}}
 {{- else -}}
 {{- $_ := set $args "no_auth" true -}}
 {{- end -}}

@@ -51,7 +51,7 @@ and what to set. values.schema.json checks single values.
 {{- if and $v.metrics.enabled (eq $v.metrics.via "scrapeConfig") -}}
 {{- $problems = append $problems "metrics.via scrapeConfig reads one page for all replicas, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
 {{- end -}}
-{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" -}}
+{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" "maxBufferedBytes" "tokenizerThreads" -}}
 {{- if index $v.server . -}}
 {{- $problems = append $problems (printf "server.%s is for mode rayservice: the command that mode deployment runs has no option for it; leave it out" .) -}}
 {{- end -}}
