@@ -72,7 +72,9 @@ class Client:
 class Gate:
     """Knows the keys. Without a file of keys, everybody may do everything."""
 
-    def __init__(self, path: Path | None = None, num_replicas: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self, path: Path | None = None, num_replicas: Callable[[], int] = lambda: 1
+    ) -> None:
         """Read the keys.
 
         Args:
