@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from serve.api.client import client_of
 from serve.api.context import AppContext
 from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
 from serve.api.json_encoding import encode_by_element
@@ -49,7 +50,8 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
         classifier = context.catalog.pick(body.model)
         request.state.model = classifier.name
         arrived_s = request.state.arrived_s
-        model_request = _model_request(body, context.limits.max_inputs, arrived_s)
+        client = client_of(request)
+        model_request = _model_request(body, client, context.limits.max_inputs, arrived_s)
         check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
         work = classifier.classify(model_request)
         try:
@@ -63,7 +65,9 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
         return await _respond(classifier, body, classified, time.monotonic() - arrived_s)
 
 
-def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> ModelRequest:
+def _model_request(
+    body: ClassifyRequest, client: str, max_inputs: int, arrived_s: float
+) -> ModelRequest:
     inputs = body.read_inputs()
     if len(inputs) > max_inputs:
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
@@ -74,6 +78,7 @@ def _model_request(body: ClassifyRequest, max_inputs: int, arrived_s: float) -> 
         body.truncate,
         Priority[body.priority.upper()],
         exit_trace="exits" in body.returned,
+        client=client,
     )
 
 
