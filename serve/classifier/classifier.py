@@ -131,7 +131,7 @@ class Classifier:
         """
         live = self.policy.current
         rule = self._shape.compile(live.policy.rule_for(request.exit_choice))
-        self.engine.check_room(len(request.inputs))
+        self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
         tokens = await self._tokenize(request)
@@ -167,7 +167,7 @@ class Classifier:
             read = await loop.run_in_executor(self._tokenizer_pool, task)
             tokens += read
             num_tokens += sum(len(t.input_ids) for t in read)
-            self.engine.check_room(len(request.inputs), num_tokens)
+            self.engine.check_room(len(request.inputs), num_tokens, request.client)
         return tokens
 
     def _read_in_time(
@@ -198,6 +198,7 @@ def _rows(
             ahead_tokens=ahead,
             counted=t.counted,
             exit_trace=[] if request.exit_trace else None,
+            client=request.client,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]
