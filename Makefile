@@ -85,8 +85,9 @@ bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (most 
 	$(BIN)/offramp simulate --json build/bench/simulator.json
 
 soak: $(INSTALLED) ## thousands of random schedules and of random requests
-	$(BIN)/pytest tests/serve/engine/test_schedules.py tests/serve/api/test_openapi_fuzz.py \
-	  tests/serve/cluster/test_openapi_fuzz.py --hypothesis-profile soak $(ARGS)
+	$(BIN)/pytest --hypothesis-profile soak tests/serve/engine/test_schedules.py \
+	  tests/serve/api/test_openapi_fuzz.py tests/serve/api/test_raw_bytes.py \
+	  tests/serve/cluster/test_openapi_fuzz.py $(ARGS)
 
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest
 	@$(BIN)/python -m loadtest.load $(BUNDLE) $(ARGS)

@@ -3,11 +3,13 @@
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serve.config import DRAIN_S
 from serve.http.listener import listen_shared
@@ -24,6 +26,15 @@ _POLL_EVERY_S = 0.01
 _ACCEPT_RETRY_S = 0.05
 
 
+class _Connection(H11Protocol):
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # the app's own answer is dropped
+        with suppress(h11.LocalProtocolError):  # an answer has begun, or that to HEAD has a body
+            super().send_400_response(msg)
+        self.transport.close()
+
+
 def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
     """Return the settings of uvicorn that every server here uses.
 
@@ -37,7 +48,7 @@ def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
-        http="h11",
+        http=_Connection,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         **settings,
