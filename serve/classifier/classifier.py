@@ -101,6 +101,7 @@ class Classifier:
         self.policy = LivePolicy(bundle.name, manifest.traits, store)
         self._observer = observer
         self._tokenizer_pool = tokenizer_pool
+        self._tokens_coming = 0  # of requests that are being tokenized in pieces
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -162,12 +163,18 @@ class Classifier:
         A request that is cancelled, expired or too large for the queue ends after a piece.
         """
         loop, tokens, num_tokens = asyncio.get_running_loop(), list[Tokens](), 0
-        for piece in pieces_of(request.inputs):
-            task = partial(self._read_in_time, request, piece, len(tokens))
-            read = await loop.run_in_executor(self._tokenizer_pool, task)
-            tokens += read
-            num_tokens += sum(len(t.input_ids) for t in read)
-            self.engine.check_room(len(request.inputs), num_tokens, request.client)
+        try:
+            for piece in pieces_of(request.inputs):
+                task = partial(self._read_in_time, request, piece, len(tokens))
+                read = await loop.run_in_executor(self._tokenizer_pool, task)
+                tokens += read
+                read_tokens = sum(len(t.input_ids) for t in read)
+                num_tokens += read_tokens
+                self._tokens_coming += read_tokens
+                others = self._tokens_coming - num_tokens
+                self.engine.check_room(len(request.inputs), num_tokens, request.client, others)
+        finally:
+            self._tokens_coming -= num_tokens
         return tokens
 
     def _read_in_time(

@@ -90,8 +90,13 @@ class Admission:
         self.tokens += tokens
         self._drain.add(rows, now_s)
 
-    def check_room(self, num_rows: int, num_tokens: int = 0, client: str = "") -> None:
-        """Raise what `admit` would raise for so many rows and tokens of a client."""
+    def check_room(
+        self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
+    ) -> None:
+        """Raise what `admit` would raise for so many rows and tokens of a client.
+
+        Tokens that are `coming` with other requests take their room already.
+        """
         rows, tokens = self._limits.max_rows, self._limits.max_tokens
         if num_rows > rows:
             raise InvalidRequest(
@@ -103,7 +108,7 @@ class Admission:
                 f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
                 f"all, {tokens}; send fewer at once"
             )
-        free = rows - self.rows - num_rows, tokens - self.tokens - num_tokens
+        free = rows - self.rows - num_rows, tokens - self.tokens - num_tokens - coming
         if min(free) < 0:
             self._refuse(
                 f"the queue is full: {self.rows} rows ({self.tokens} tokens) are waiting, "

@@ -15,7 +15,7 @@ TOKENS_REMEMBERED = 4096
 
 # The pace is that of the last seconds. At first the costs count as right, for so many seconds.
 PACE_MEMORY_S = 5.0
-TRUSTED_S = 0.5
+TRUSTED_S = 2.0
 
 
 class DrainEstimate:

@@ -108,7 +108,9 @@ class Engine:
             self._unanswered.update(rows)
             self._inbox.put(rows)
 
-    def check_room(self, num_rows: int, num_tokens: int = 0, client: str = "") -> None:
+    def check_room(
+        self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
+    ) -> None:
         """Refuse rows that the queue has no room for now, before all their text is tokenized.
 
         Raises:
@@ -116,7 +118,7 @@ class Engine:
             Overloaded: the queue is full, or the client's share of it.
         """
         with self._lock:
-            self._admission.check_room(num_rows, num_tokens, client)
+            self._admission.check_room(num_rows, num_tokens, client, coming)
 
     def stop(self, drain_s: float) -> bool:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import pytest
 
 from serve.bundle.loader import Bundle
-from serve.classifier.classifier import Classifier
+from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.engine.admission import QueueLimits
-from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.policy.live import MemoryStore
 from serve.tokenization.inputs import Input
 from serve.tokenization.length_bounds import PIECE_CHARS, Text
@@ -133,3 +133,21 @@ def test_a_request_of_more_tokens_than_the_queue_takes_is_not_tokenized_to_its_e
     with pytest.raises(InvalidRequest, match="more than the queue takes at all"):
         asyncio.run(classifier.classify(too_much))
     assert sum(gate.sizes) < too_much.size / 2
+
+
+def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
+    classifier: Classifier, gate: Gate
+) -> None:
+    """Else each would be tokenized to its end, and all but the first be refused then."""
+    gate.open.set()
+    request = ModelRequest(LONG)  # 80 rows of 62 tokens: two of them fit
+
+    async def run() -> list[object]:
+        calls = [classifier.classify(request) for _ in range(20)]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    results = asyncio.run(run())
+    assert sum(isinstance(result, Classified) for result in results) >= 1
+    assert all(isinstance(result, Classified | Overloaded) for result in results)
+    assert len(gate.sizes) < 20 * 4 / 2
+    assert classifier._tokens_coming == 0
