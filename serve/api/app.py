@@ -19,6 +19,7 @@ from serve.api.routes.operations import add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
 from serve.config import DRAIN_S
+from serve.tracing import telemetry
 from serve.version import __version__
 
 DESCRIPTION = """
@@ -48,6 +49,8 @@ def build_http_app(
         await stop_first()
         # On a thread, because the event loop delivers the last answers meanwhile.
         await asyncio.to_thread(context.catalog.stop, DRAIN_S)
+        if context.tracing:
+            await asyncio.to_thread(context.tracing.provider.shutdown)  # sends what is left
 
     app = FastAPIOffline(
         title="Offramp",
@@ -58,6 +61,7 @@ def build_http_app(
         redirect_slashes=False,
         responses={"default": {"model": ErrorBody, "description": "Any other error."}},
         lifespan=lifespan,
+        telemetry=telemetry(context.tracing),
     )
     app.router.route_class = JsonRoute
     # Straight onto the app: FastAPI matches the routes of included routers twice.

@@ -7,6 +7,7 @@ from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
+from serve.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class AppContext:
         guard: who may do what.
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
+        tracing: makes spans of classifications; None where no endpoint for them is configured.
     """
 
     catalog: Catalog
@@ -30,3 +32,4 @@ class AppContext:
     guard: Guard = field(default_factory=Guard)
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
+    tracing: Tracing | None = None

@@ -140,6 +140,8 @@ class Classifier:
             request.take_tokens(sum(len(each.input_ids) for each in tokens))
         pending = Pending(len(tokens), asyncio.get_running_loop())
         rows = _rows(request, rule, tokens, pending)
+        if request.trace:
+            request.trace.rows = rows
         self.engine.submit(rows)
         try:
             return Classified(await pending.answers(), tokens, live.version)
@@ -154,7 +156,10 @@ class Classifier:
             tokens = self.inputs.read(request.inputs, request.truncate)
         else:
             tokens = await self._tokenize_in_pieces(request)
-        self._observer.tokenized(self.engine.clock() - began_s)
+        ended_s = self.engine.clock()
+        self._observer.tokenized(ended_s - began_s)
+        if request.trace:
+            request.trace.tokenized = began_s, ended_s
         return tokens
 
     async def _tokenize_in_pieces(self, request: ModelRequest) -> list[Tokens]:
@@ -206,6 +211,7 @@ def _rows(
             counted=t.counted,
             exit_trace=[] if request.exit_trace else None,
             client=request.client,
+            segment_trace=[] if request.trace else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
     ]

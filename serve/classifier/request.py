@@ -4,9 +4,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from serve.engine.row import Priority
+from serve.engine.row import Priority, Row
 from serve.policy.document import ExitChoice
 from serve.tokenization.inputs import Input, size_of
+
+
+@dataclass(slots=True)
+class RequestTrace:
+    """What a request went through, for tracing; filled in on its way.
+
+    Attributes:
+        tokenized: begin and end of tokenization, on the engine's clock.
+        rows: of the request; each has its times and a segment trace.
+    """
+
+    tokenized: tuple[float, float] | None = None
+    rows: Sequence[Row] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,7 @@ class ModelRequest:
         take_tokens: called with the number of all tokens before the inputs are queued; what it
             raises refuses the request.
         client: who asks; clients share the queue and the machine evenly.
+        trace: to be filled in; None where there is no tracing.
     """
 
     inputs: Sequence[Input]
@@ -33,6 +47,7 @@ class ModelRequest:
     exit_trace: bool = False
     take_tokens: Callable[[int], None] | None = None
     client: str = ""
+    trace: RequestTrace | None = None
 
     @property
     def size(self) -> int:

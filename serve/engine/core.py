@@ -13,7 +13,14 @@ from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.executor import Executor, ModelShape, last_exit_in_time
 from serve.engine.fast_path import FastPath
 from serve.engine.out_of_memory import out_of_memory
-from serve.engine.outputs import client_left, expired, outcomes_of, refusal, segment_failed
+from serve.engine.outputs import (
+    client_left,
+    expired,
+    outcomes_of,
+    record_run,
+    refusal,
+    segment_failed,
+)
 from serve.engine.row import BatchStats, Outcome, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits, Scheduler
@@ -180,7 +187,9 @@ class EngineCore:
         size = len(batch.rows), batch.num_tokens, batch.longest
         first, until, began = batch.depth, self._until(batch), perf_counter()
         self._executor.run(batch, until)
-        return batch, SegmentRun(first, until, *size, perf_counter() - began, 0.0)
+        run_s = perf_counter() - began
+        record_run(batch.rows, until, run_s, self._clock)
+        return batch, SegmentRun(first, until, *size, run_s, 0.0)
 
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.

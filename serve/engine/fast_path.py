@@ -20,7 +20,7 @@ from serve.engine.batch import Batch, arange
 from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.executor import MAX_RUN_S, ModelShape, last_exit_in_time
-from serve.engine.outputs import FinalOutput, outcome_of, segment_failed
+from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
 from serve.rules.head_output import HeadOutput
@@ -92,6 +92,7 @@ class FastPath:
                 until, began = self._until(row, depth), perf_counter()
                 output = self._run(row, depth, until, hidden, keep, mask)
                 ran = perf_counter()
+                record_run((row,), until, ran - began, self._clock)
                 end = self._judge(row, until, output)
                 times_s = ran - began, perf_counter() - ran
                 tokens = row.num_tokens

@@ -1,13 +1,13 @@
 """What rows leave with: an answer or an error, and the record of the exits they have passed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.engine.batch import Batch
-from serve.engine.row import Answer, ExitRecord, Outcome, Row
+from serve.engine.row import Answer, ExitRecord, Outcome, Row, SegmentTrace
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure, OfframpError
 from serve.rules.reason import Reason
 from serve.rules.signals import meaningless
@@ -120,6 +120,25 @@ def record_exit(batch: Batch) -> None:
         if row.exit_trace is not None:
             own = logits[: row.num_tokens] if logits.ndim == 2 else logits
             row.exit_trace.append(ExitRecord(batch.depth - 1, own.copy(), signal))
+
+
+def record_run(
+    rows: Sequence[Row], exit_index: int, run_s: float, clock: Callable[[], float]
+) -> None:
+    """Append a run that has just ended to the segment traces of those rows that have one.
+
+    Args:
+        rows: in the batch.
+        exit_index: the exit that the run has reached.
+        run_s: how long it took.
+        clock: the engine's.
+    """
+    traces = [row.segment_trace for row in rows if row.segment_trace is not None]
+    if traces:
+        ended_s = clock()
+        run = SegmentTrace(exit_index, len(rows), ended_s - run_s, ended_s)
+        for trace in traces:
+            trace.append(run)
 
 
 def expired(row: Row, now_s: float) -> bool:

@@ -36,6 +36,22 @@ class ExitRecord(NamedTuple):
     signal: float
 
 
+class SegmentTrace(NamedTuple):
+    """One run of a batch that a row was in.
+
+    Attributes:
+        exit_index: the exit that the run has reached, counted from 0.
+        num_rows: rows in the batch.
+        began_s: on the engine's clock.
+        ended_s: on the engine's clock.
+    """
+
+    exit_index: int
+    num_rows: int
+    began_s: float
+    ended_s: float
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """One text in flight.
@@ -55,6 +71,7 @@ class Row:
             tokens are left out. None for all.
         exit_trace: collects what every exit gives for the row; None if it was not asked for.
         client: who has sent it; clients share the queue and the machine.
+        segment_trace: collects the runs that the row is in; None if it was not asked for.
         num_tokens: length, special tokens included.
     """
 
@@ -71,6 +88,7 @@ class Row:
     counted: NDArray[np.bool_] | None = None
     exit_trace: list[ExitRecord] | None = None
     client: str = ""
+    segment_trace: list[SegmentTrace] | None = None
     num_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:

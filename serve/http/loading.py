@@ -18,6 +18,7 @@ from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.metrics.collectors import Metrics
 from serve.policy.live import PolicyStore
+from serve.tracing import configured_tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) ->
         Guard(gate, config.allowed_hosts, config.open_metrics),
         tuple(config.cors_origins),
         config.access_log,
+        configured_tracing(),
     )
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -19,7 +20,7 @@ from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.api.schemas.response import ClassifyResponse
 from serve.classifier.classifier import Classified, Classifier
-from serve.classifier.request import ModelRequest
+from serve.classifier.request import ModelRequest, RequestTrace
 from serve.engine.row import Priority
 from serve.errors import Cancelled, TooManyInputs
 from serve.tokenization.inputs import size_of
@@ -62,7 +63,8 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
         state = request.state
         state.model = classifier.name
         client: Client = state.client
-        model_request = _model_request(body, context.limits.max_inputs, state.arrived_s, client)
+        trace = RequestTrace() if context.tracing else None
+        model_request = _model_request(body, context.limits.max_inputs, state, trace)
         check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
         inputs = model_request.inputs
         with client.request(len(inputs), max(map(size_of, inputs))):
@@ -75,6 +77,9 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
             except ClientDisconnected:
                 context.metrics.disconnected(classifier.name)
                 raise Cancelled("the client has left") from None
+            finally:
+                if context.tracing and trace:
+                    context.tracing.record(trace, classifier.bundle.manifest.exit_layers)
         state.rows, state.layers = len(inputs), _layers_run(classifier, classified)
         return await _respond(classifier, body, classified, time.monotonic() - state.arrived_s)
 
@@ -85,8 +90,9 @@ def _layers_run(classifier: Classifier, classified: Classified) -> int:
 
 
 def _model_request(
-    body: ClassifyRequest, max_inputs: int, arrived_s: float, client: Client
+    body: ClassifyRequest, max_inputs: int, state: State, trace: RequestTrace | None
 ) -> ModelRequest:
+    client: Client = state.client
     priority = Priority[body.priority.upper()]
     client.check_priority(urgent=priority < Priority.NORMAL)
     inputs = body.read_inputs()
@@ -95,12 +101,13 @@ def _model_request(
     return ModelRequest(
         inputs,
         body.exit_choice,
-        math.inf if body.timeout_ms is None else arrived_s + body.timeout_ms / 1000,
+        math.inf if body.timeout_ms is None else state.arrived_s + body.timeout_ms / 1000,
         body.truncate,
         priority,
         exit_trace="exits" in body.returned,
         take_tokens=client.take_tokens,
         client=client.identity,
+        trace=trace,
     )
 
 

@@ -1,0 +1,73 @@
+"""Spans of real requests, kept in memory instead of being sent."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import serve.http.loading
+from serve.tracing import Tracing, configured_tracing
+from tests.serve.support.live_server import serving_bundles
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def spans_of(
+    bundle_folder: Path, patch: pytest.MonkeyPatch, *inputs: str
+) -> dict[str, list[ReadableSpan]]:
+    """Return the spans of one request by name, earliest first."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    patch.setattr(serve.http.loading, "configured_tracing", lambda: Tracing(provider))
+    with serving_bundles(bundle_folder) as server:
+        server.http.headers["traceparent"] = PARENT
+        assert server.http.get("/health/ready").status_code == 200
+        body = {"inputs": list(inputs), "exit": {"rule": "layer", "layer": 2}}
+        assert server.http.post("/v1/classify", json=body).status_code == 200
+    spans: dict[str, list[ReadableSpan]] = {}
+    for span in sorted(exporter.get_finished_spans(), key=lambda span: span.start_time or 0):
+        spans.setdefault(span.name, []).append(span)
+    return spans
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_request_has_spans_from_the_clients_trace_to_each_segment(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch, num_rows: int
+) -> None:
+    spans = spans_of(bundle_folder, monkeypatch, *["w1 w2"] * num_rows)
+    (request,), (tokenize,), (queue,) = (
+        spans.pop(name) for name in ("POST /v1/classify", "tokenize", "queue")
+    )
+    segments = spans.pop("segment")
+    assert not spans, "nothing else is traced"
+    assert request.parent is not None
+    assert f"{request.parent.span_id:016x}" == PARENT.split("-")[2]
+    times = [request.start_time]
+    for span in (tokenize, queue, *segments):
+        assert span.parent == request.context
+        times += [span.start_time, span.end_time]
+    assert [*times, request.end_time] == sorted([*times, request.end_time])
+    assert queue.attributes == {"offramp.rows": num_rows}
+    last = segments[-1].attributes
+    assert last == {"offramp.layer": 2, "offramp.batch.rows": num_rows}
+
+
+def test_traces_are_sent_only_to_a_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configured_tracing() is None
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    tracing = configured_tracing()
+    assert tracing
+    assert tracing.provider.resource.attributes["service.name"] == "offramp"
+    tracing.provider.shutdown()
+
+
+def test_server_without_the_extra_warns_and_serves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    assert configured_tracing() is None
+    assert "offramp[otel]" in caplog.text
