@@ -71,6 +71,8 @@ ENV PATH=/opt/offramp/bin:$PATH \
     RAY_worker_niceness=0 \
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 \
     RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S=2 \
+    RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS=1 \
+    RAY_kill_worker_timeout_milliseconds=2000 \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /bundles
 USER 10001:0
@@ -78,7 +80,8 @@ EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8000/health/ready"]
 ENTRYPOINT ["tini", "--"]
-# Serves every folder under /bundles that has a manifest.
+# Serves every folder under /bundles that has a manifest. OFFRAMP_KEYS names a file of keys; without one the
+# server refuses to start, unless OFFRAMP_NO_AUTH is 1.
 CMD ["bash", "-c", "found=(/bundles/*/manifest.json); exec offramp serve --standalone --host 0.0.0.0 --port 8000 \"${found[@]%/manifest.json}\""]
 
 ARG VARIANT

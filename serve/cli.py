@@ -73,13 +73,22 @@ def serve(
         ),
     ] = None,
     keys: Annotated[
-        Path | None, typer.Option(help="File of API keys; `offramp keys new` makes one.")
+        Path | None,
+        typer.Option(envvar="OFFRAMP_KEYS", help="File of API keys; `offramp keys new` makes one."),
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Let every client that reaches the port do all.")
+        bool,
+        typer.Option(
+            "--no-auth",
+            envvar="OFFRAMP_NO_AUTH",
+            help="Let every client that reaches the port do all.",
+        ),
     ] = False,
     open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="/metrics needs no key.")
+        bool,
+        typer.Option(
+            "--open-metrics", envvar="OFFRAMP_OPEN_METRICS", help="/metrics needs no key."
+        ),
     ] = False,
     allowed_host: Annotated[
         list[str] | None,
@@ -97,6 +106,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A log line for every request.")
     ] = False,
+    tokenizer_threads: Annotated[
+        int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
+    ] = 2,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import AccessOptions, Launch, LogOptions, launch
@@ -118,6 +130,7 @@ def serve(
             cors_origins=tuple(cors_origin or ()),
         ),
         logs=LogOptions(log_format, log_level, access_log),
+        tokenizer_threads=tokenizer_threads,
     )
     launch(wanted, standalone)
 

@@ -17,15 +17,17 @@ DRAIN_S: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class WebLimits:
-    """Bounds on one request.
+    """Bounds on requests.
 
     Attributes:
         max_body_bytes: largest body that is read.
         max_inputs: most texts in one request.
+        max_buffered_bytes: bodies that a process holds at once, small ones not counted.
     """
 
     max_body_bytes: int = 2 * 1024 * 1024
     max_inputs: int = 256
+    max_buffered_bytes: int = 48 * 1024 * 1024
 
 
 class ServerConfig(BaseModel):
@@ -48,10 +50,11 @@ class ServerConfig(BaseModel):
         allowed_hosts: names that clients may know the server by, `*.example.com` for any below,
             `*` for all.
         cors_origins: web pages that may ask the server, such as `https://app.example.com`.
-        num_replicas: how many processes share the limits of a key.
         log_format: of the server's own lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
+        tokenizer_threads: threads per replica that tokenize long texts, for all its models.
+        max_buffered_bytes: request bodies that a replica holds at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,10 +74,11 @@ class ServerConfig(BaseModel):
     open_metrics: bool = False
     allowed_hosts: list[str] = ["*"]
     cors_origins: list[str] = []
-    num_replicas: PositiveInt = 1
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = False
+    tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
+    max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
 
     @property
     def engine_options(self) -> EngineOptions:
@@ -85,12 +89,17 @@ class ServerConfig(BaseModel):
             gpu_memory_gb=self.gpu_memory_gb,
             num_threads=self.num_threads,
             queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),
+            tokenizer_threads=self.tokenizer_threads,
         )
 
     @property
     def web_limits(self) -> WebLimits:
-        """Bounds on one request."""
-        return WebLimits(max_body_bytes=self.max_body_bytes, max_inputs=self.max_inputs)
+        """Bounds on requests."""
+        return WebLimits(
+            max_body_bytes=self.max_body_bytes,
+            max_inputs=self.max_inputs,
+            max_buffered_bytes=self.max_buffered_bytes,
+        )
 
 
 class UserConfig(BaseModel):

@@ -15,6 +15,7 @@ from serve.access.keys import read_keys
 from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
+from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
@@ -66,6 +67,7 @@ class Launch:
     gpu_memory_gb: float | None = None
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
+    tokenizer_threads: int = EngineOptions().tokenizer_threads
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -110,9 +112,9 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
-        num_replicas=wanted.replicas,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
         **asdict(wanted.logs),
+        tokenizer_threads=wanted.tokenizer_threads,
     )
 
 

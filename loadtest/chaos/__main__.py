@@ -1,9 +1,9 @@
 """What clients see while parts of a Ray Serve deployment die or change.
 
 Locust loads two replicas on this machine in an open loop. Meanwhile policies change, a replica or
-the controller is killed, and at last the server gets SIGTERM. Then it loads two replicas behind
-Ray Serve's proxy, as on a cluster, while a new configuration or new code is deployed and the proxy
-is killed. Every failed request is reported, with and without a second try.
+the controller is killed or stopped (SIGSTOP), and at last the server gets SIGTERM. Then it loads
+two replicas behind Ray Serve's proxy, as on a cluster, while a new configuration or new code is
+deployed and the proxy is killed. Every failed request is reported, with and without a second try.
 """
 
 import argparse
@@ -26,6 +26,8 @@ from loadtest.chaos.scenarios import (
     kill_controller,
     kill_proxy,
     kill_replica,
+    stop_controller,
+    stop_replica,
     terminate,
 )
 from loadtest.chaos.server_processes import NotSeen, ServerProcesses
@@ -45,11 +47,13 @@ Play = Callable[[Scenario], None]
 SERVED: dict[Event, Play] = {
     "thresholds": change_thresholds,
     "replica killed": kill_replica,
+    "replica stopped": stop_replica,
     "controller killed": kill_controller,
+    "controller stopped": stop_controller,
     "SIGTERM": terminate,  # the last one
 }
-# Ray Serve notices a dead proxy after three health checks, ten seconds apart.
-EXTRA_S: dict[Event, float] = {"proxy killed": 20.0}
+# Ray Serve notices a dead proxy, or a hung replica, after three health checks.
+EXTRA_S: dict[Event, float] = {"proxy killed": 20.0, "replica stopped": 10.0}
 
 
 class LeftBehind(Exception):

@@ -5,7 +5,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 Event: TypeAlias = Literal[
     "replica killed",
+    "replica stopped",
     "controller killed",
+    "controller stopped",
     "proxy killed",
     "thresholds",
     "user_config",
@@ -29,6 +31,12 @@ EXPLANATIONS = (
         "the request was in the replica that was killed, and its connection ended; no other "
         "replica gets it, because the server cannot know whether it had effects; classification "
         "has none, so clients may send it again",
+    ),
+    Explanation(
+        "replica stopped",
+        re.compile(r"no answer(?!.*refused)|50[03] "),
+        "the request, or its connection, was in the replica that hung, and waited until Ray Serve "
+        "had found and killed it; connections went on being dealt to it meanwhile",
     ),
     Explanation(
         "proxy killed",

@@ -11,7 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
-from serve.cluster.node import start_node
+from serve.cluster.node import local_node
 from serve.cluster.options import APP_NAME
 
 
@@ -35,8 +35,10 @@ class Host:
 
     def run(self, port: int) -> None:
         """Start Ray Serve on this port and serve until SIGTERM."""
-        start_node(num_cpus=2)
-        import ray
+        with local_node(num_cpus=2):
+            self._run(port)
+
+    def _run(self, port: int) -> None:
         from ray import serve as ray_serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
@@ -51,7 +53,6 @@ class Host:
                 self._wake.clear()
         finally:
             ray_serve.delete(APP_NAME)
-            ray.shutdown()
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._ending = self._ending or number == signal.SIGTERM

@@ -14,7 +14,9 @@ from loadtest.chaos.server_processes import Role, runs, wait_for
 from loadtest.http.client import ApiError, Json, LivePolicy
 from loadtest.http.metrics_page import MetricsPage
 
+MOST_HUNG_S = 20.0
 _CHANGE_EVERY_S = 1.0
+_STOPPED_S = 10.0
 
 
 def kill_replica(scenario: Scenario) -> None:
@@ -26,6 +28,16 @@ def kill_replica(scenario: Scenario) -> None:
     _check_same_version(scenario, version)
 
 
+def stop_replica(scenario: Scenario) -> None:
+    """Stop one of two replicas, as if it hung; it must be replaced, with the live policy."""
+    version = _version(scenario)
+    with scenario.load():
+        took_s = _kill(scenario, "ServeReplica", NUM_REPLICAS, signal.SIGSTOP)
+        scenario.notes.append(f"replaced after {took_s:.1f} s")
+        scenario.expect(took_s < MOST_HUNG_S, f"not replaced within {MOST_HUNG_S:g} s")
+    _check_same_version(scenario, version)
+
+
 def kill_controller(scenario: Scenario) -> None:
     """Kill Ray Serve's controller; no request may fail, and policies must survive."""
     replicas = scenario.processes.pids("ServeReplica")
@@ -34,6 +46,21 @@ def kill_controller(scenario: Scenario) -> None:
         took_s = _kill(scenario, "ServeController", 1)
         scenario.notes.append(f"a new controller after {took_s:.1f} s")
     _check_same_version(scenario, version)
+    _check_same_replicas(scenario, replicas)
+
+
+def stop_controller(scenario: Scenario) -> None:
+    """Stop the controller for a while; no request may fail, and policies may change."""
+    replicas, model = scenario.processes.pids("ServeReplica"), scenario.model["name"]
+    with scenario.load():
+        stopped = scenario.processes.signal_one("ServeController", signal.SIGSTOP)
+        live = scenario.client.policy(model)
+        changed = scenario.client.replace_policy(model, live)
+        wait_for(lambda: _all_answer(scenario), "the metrics of both replicas")
+        time.sleep(_STOPPED_S)
+        psutil.Process(stopped).send_signal(signal.SIGCONT)
+        scenario.notes.append(f"{_STOPPED_S:g} s without one: policy changed, metrics complete")
+    _check_versions(scenario, {live.version: None, changed.version: None})
     _check_same_replicas(scenario, replicas)
 
 
@@ -106,9 +133,11 @@ def terminate(scenario: Scenario) -> None:
         scenario.notes.append(f"the first refused request came {after_s:.2f} s after the signal")
 
 
-def _kill(scenario: Scenario, role: Role, num: int) -> float:
-    """Kill one process and return the seconds until `num` others run and the server answers."""
-    killed = scenario.processes.kill_one(role)
+def _kill(
+    scenario: Scenario, role: Role, num: int, number: signal.Signals = signal.SIGKILL
+) -> float:
+    """Signal one process and return the seconds until `num` others run and the server answers."""
+    killed = scenario.processes.signal_one(role, number)
     return wait_for(
         lambda: len(scenario.processes.pids(role) - {killed}) == num and _all_answer(scenario),
         f"another {role}",

@@ -44,10 +44,10 @@ class ServerProcesses:
                     found.add(process.pid)
         return found
 
-    def kill_one(self, role: Role) -> int:
-        """Kill one actor's process, as a crash would; return its process id."""
+    def signal_one(self, role: Role, number: signal.Signals) -> int:
+        """Send a signal to one actor's process; return its process id."""
         pid = min(self.pids(role))
-        psutil.Process(pid).send_signal(signal.SIGKILL)
+        psutil.Process(pid).send_signal(number)
         return pid
 
     def left(self, patience_s: float = 10.0) -> list[psutil.Process]:

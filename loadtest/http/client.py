@@ -1,6 +1,7 @@
 """A small client of the HTTP API."""
 
 import json
+import os
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple, TypeAlias
@@ -95,9 +96,7 @@ class Client:
 
     def _call(self, method: str, path: str, body: Json | None = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json"}, method=method
-        )
+        request = urllib.request.Request(self.url + path, data, json_headers(), method=method)
         try:
             with self._opener.open(request, timeout=self._timeout_s) as response:
                 reply: bytes = response.read()
@@ -107,6 +106,12 @@ class Client:
         except OSError as error:
             raise ApiError(f"{method} {self.url}{path}: {error}") from None
         return reply
+
+
+def json_headers() -> dict[str, str]:
+    """Return the headers of a request with JSON, and the key of `OFFRAMP_KEY` if it is set."""
+    key = os.environ.get("OFFRAMP_KEY")
+    return {"Content-Type": "application/json"} | ({"X-API-Key": key} if key else {})
 
 
 def _message(body: bytes) -> str:

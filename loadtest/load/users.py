@@ -16,7 +16,7 @@ from locust import FastHttpUser, constant_pacing, events, task
 from locust.contrib.fasthttp import ResponseContextManager
 from locust.exception import CatchResponseError
 
-from loadtest.http.client import Json
+from loadtest.http.client import Json, json_headers
 from loadtest.load.arrivals import due_times
 from loadtest.load.request_log import LoggedRequest, Outcome, outcome_of
 from loadtest.load.texts import Example, load_texts, made_up
@@ -45,6 +45,7 @@ class ApiUser(FastHttpUser):
         options = environment.parsed_options
         self._open = options.arrivals != "closed"
         self._per_user = options.rate_per_user or 0.0
+        self._headers = json_headers()
         self.network_timeout = options.timeout
         # The most connections; they are opened as needed.
         self.concurrency = options.most_outstanding if self._open else 1
@@ -102,7 +103,12 @@ class ApiUser(FastHttpUser):
         left = self.environment.parsed_options.retries
         while True:
             response = self.client.post(
-                _PATH, json=body, name=self.kind, catch_response=True, context={"logged": logged}
+                _PATH,
+                json=body,
+                headers=self._headers,
+                name=self.kind,
+                catch_response=True,
+                context={"logged": logged},
             )
             logged.outcome = outcome = _outcome(response, len(logged.examples))
             if not outcome.problem or not left or not outcome.transient:

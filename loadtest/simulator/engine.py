@@ -28,6 +28,7 @@ class LightRow:
     deadline_s: float
     ahead_tokens: int
     cancelled: bool = False
+    client: str = ""
 
 
 def run_engine(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:

@@ -11,7 +11,8 @@ from models.data.alignment import TokenTags, tag_tokens
 from models.data.examples import Example, Target
 from models.errors import TrainingFailed
 from serve.bundle.loader import TOKENIZER
-from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
+from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import TextEncoder, Tokens
 
 _CONFIG = "tokenizer_config.json"
 

@@ -3,7 +3,7 @@
 import hmac
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +72,14 @@ class Client:
 class Gate:
     """Knows the keys. Without a file of keys, everybody may do everything."""
 
-    def __init__(self, path: Path | None = None, num_replicas: int = 1) -> None:
+    def __init__(
+        self, path: Path | None = None, num_replicas: Callable[[], int] = lambda: 1
+    ) -> None:
         """Read the keys.
 
         Args:
             path: the file of keys, read again when it changes; None to let everybody pass.
-            num_replicas: how many processes share the limits of a key.
+            num_replicas: tells how many processes share the limits of a key.
 
         Raises:
             InvalidKeys: the file cannot be used.
@@ -156,7 +158,7 @@ def _state_of(path: Path) -> tuple[int, ...]:
         found = path.stat()
     except OSError as error:
         raise InvalidKeys(f"{path}: {error.strerror}; make a key with `offramp keys new`") from None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _by_hash(path: Path) -> dict[str, Key]:

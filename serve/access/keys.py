@@ -7,6 +7,7 @@ only slow down requests.
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -97,12 +98,17 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 
 
 def write_keys(path: Path, keys: Sequence[Key]) -> None:
-    """Write a file of keys that only this user may read, whole or not at all."""
+    """Write a file of keys, whole or not at all.
+
+    A new file may be read by this user only; one that exists keeps its mode.
+    """
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     text = KeyFile(keys=tuple(keys)).model_dump_json(indent=2, exclude_none=True)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text + "\n")
+        os.fchmod(file.fileno(), mode)
     part.replace(path)
 
 

@@ -6,7 +6,7 @@ The limits hold for the whole server. Every replica counts by itself and allows 
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from limits import RateLimitItem, RateLimitItemPerSecond
@@ -23,11 +23,11 @@ WINDOW_S = 10
 class Usage:
     """Counts what keys take in this process."""
 
-    def __init__(self, num_replicas: int = 1) -> None:
+    def __init__(self, num_replicas: Callable[[], int] = lambda: 1) -> None:
         """Start with nothing taken.
 
         Args:
-            num_replicas: how many processes share the limits.
+            num_replicas: tells how many processes share the limits.
         """
         self._num_replicas = num_replicas
         self._in_flight: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Usage:
 
     def _share(self, limit: float) -> float:
         """Return this process's share of a limit of the whole server, at least 1."""
-        return limit if limit == math.inf else max(1, math.ceil(limit / self._num_replicas))
+        return limit if limit == math.inf else max(1, math.ceil(limit / self._num_replicas()))
 
     @staticmethod
     def _seconds_left(limiter: FixedWindowRateLimiter, rate: RateLimitItem, *names: str) -> int:

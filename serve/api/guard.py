@@ -53,7 +53,7 @@ class Guard:
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope.
         """
-        path: str = scope["path"]
+        path = _route_path(scope)
         needed = required_scope(scope["method"], path, self._open_metrics)
         # Probes name the address that they ask; what they learn is no secret.
         if not path.startswith("/health/"):
@@ -98,6 +98,15 @@ def required_scope(method: str, path: str, open_metrics: bool = False) -> Scope 
     if path == "/v1/classify":
         return "classify"
     return "read" if method in ("GET", "HEAD") else "admin"
+
+
+def _route_path(scope: ASGIScope) -> str:
+    """Return the path that the app routes by: without the prefix that a proxy has added."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    if prefix and path.startswith(f"{prefix}/"):
+        return path.removeprefix(prefix)
+    return path
 
 
 def describe_access(app: FastAPI) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.api.body_limit import BodyLimit
+from serve.api.body_limit import BodyBudget, BodyLimit
 from serve.api.context import AppContext
 from serve.api.errors import error_response
 from serve.errors import Cancelled, OfframpError
@@ -55,10 +55,12 @@ class RequestMiddleware:
             app: answers the requests.
             context: the app's.
         """
+        limits = context.limits
         self._app = app
         self._guard = context.guard
         self._metrics = context.metrics
-        self._max_body_bytes = context.limits.max_body_bytes
+        self._max_body_bytes = limits.max_body_bytes
+        self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
         self._logs_access = context.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +74,7 @@ class RequestMiddleware:
         state = scope.setdefault("state", {})
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state.update(_INITIAL_STATE, arrived_s=arrived_s, request_id=request_id)
-        body = BodyLimit(receive, headers, self._max_body_bytes)
+        body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
 
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -89,12 +91,14 @@ class RequestMiddleware:
         except Exception as error:
             await _answer_error(error, scope, receive, send_recorded)
         finally:
-            self._record(scope, time.monotonic() - arrived_s)
+            body.release()
+            self._record(scope)
 
-    def _record(self, scope: Scope, duration_s: float) -> None:
+    def _record(self, scope: Scope) -> None:
         # Unknown paths share one label, so that clients cannot add series to the metrics.
         route = getattr(scope.get("route"), "path", "other")
         state = scope["state"]
+        duration_s = time.monotonic() - state["arrived_s"]
         self._metrics.request(state["model"], route, int(state["code"]), duration_s)
         if state["error_code"]:
             self._metrics.rejected(state["model"], state["error_code"])

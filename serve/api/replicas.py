@@ -1,5 +1,6 @@
 """The interface to the other replicas, and its implementation for a single process."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from serve.classifier.catalog import Catalog
@@ -14,14 +15,26 @@ class Ack(NamedTuple):
 
 
 class Refreshed(NamedTuple):
-    """The replicas that confirmed, and how many did not in time; those follow by polling."""
+    """The replicas that confirmed, and those that did not in time; they follow by polling.
+
+    Attributes:
+        acks: of those that confirmed.
+        unconfirmed: how many did not.
+        missing: ids of those that did not, as far as known.
+    """
 
     acks: list[Ack]
-    unconfirmed: int
+    unconfirmed: int = 0
+    missing: Sequence[str] = ()
 
 
 class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
+
+    @property
+    def number(self) -> int:
+        """How many there should be."""
+        ...
 
     async def refresh_policy(self, model: str) -> Refreshed:
         """Make every replica apply the newest stored policy of a model."""
@@ -39,9 +52,13 @@ class OnlyReplica:
         self._catalog = catalog
         self._metrics = metrics
 
+    @property
+    def number(self) -> int:
+        return 1
+
     async def refresh_policy(self, model: str) -> Refreshed:
         version = self._catalog.find(model).policy.refresh().version
-        return Refreshed([Ack("local", version)], unconfirmed=0)
+        return Refreshed([Ack("local", version)])
 
     async def metrics_text(self) -> bytes:
         return self._metrics.page()

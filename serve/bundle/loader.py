@@ -1,13 +1,13 @@
 """Reads a bundle, and verifies all of it before anything is loaded."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
@@ -100,8 +100,13 @@ def load_bundle(folder: str | Path) -> Bundle:
         raise InvalidBundle(f"{folder}/{MANIFEST}: files does not list {TOKENIZER}")
     calibration = Calibration()
     if CALIBRATION in manifest.files:
-        calibration = _parse(Calibration, _read_json(folder / CALIBRATION), folder / CALIBRATION)
-    return Bundle(folder.name, folder, manifest, calibration)
+        path = folder / CALIBRATION
+        content = path.read_bytes()
+        _parse_json(content, path)
+        calibration = _validate(Calibration, content, path)
+    bundle = Bundle(folder.name, folder, manifest, calibration)
+    _ = bundle.recording  # read once, so that a wrong one is no surprise later
+    return bundle
 
 
 def load_bundles(folders: Iterable[str | Path]) -> list[Bundle]:
@@ -142,26 +147,29 @@ def _read_manifest(folder: Path) -> Manifest:
         raise InvalidBundle(
             f"{folder} is no bundle: {MANIFEST} is missing; `offramp export` makes one of a model"
         )
-    document = _read_json(path)
+    content = path.read_bytes()
+    document = _parse_json(content, path)
     version = document.get("format_version") if isinstance(document, dict) else None
-    if version != FORMAT_VERSION:
+    # In Python, 2.0 == 2 and True == 1.
+    if type(version) is not int or version != FORMAT_VERSION:
         raise InvalidBundle(
             f"{path}: format_version is {version!r}, this server reads {FORMAT_VERSION}; "
             "export the model again with this version of offramp"
         )
-    return _parse(Manifest, document, path)
+    return _validate(Manifest, content, path)
 
 
-def _read_json(path: Path) -> object:
+def _parse_json(content: bytes, path: Path) -> object:
     try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        return from_json(content, allow_inf_nan=False)
+    except ValueError as error:
         raise InvalidBundle(f"{path} is not JSON: {error}") from None
 
 
-def _parse(model: type[_Model], document: object, path: Path) -> _Model:
+def _validate(model: type[_Model], content: bytes, path: Path) -> _Model:
     try:
-        return model.model_validate(document)
+        # Strict, as `true` is no 1; of JSON, as strictness of Python's types refuses lists.
+        return model.model_validate_json(content, strict=True)
     except ValidationError as error:
         raise InvalidBundle(f"{path}: {explain(error)}") from None
     except InvalidRule as error:
@@ -169,10 +177,15 @@ def _parse(model: type[_Model], document: object, path: Path) -> _Model:
 
 
 def _verify(folder: Path, name: str, expected: str) -> None:
-    path = (folder / name).resolve()
+    try:
+        path = (folder / name).resolve()
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long; a loop of links; a NUL
+        reason = (error.strerror if isinstance(error, OSError) else str(error)) or "unreadable"
+        raise InvalidBundle(f"{folder}/{MANIFEST} names {name!r}: {reason}") from None
     if not path.is_relative_to(folder):
         raise InvalidBundle(f"{folder}/{MANIFEST} names {name!r}, which lies outside the bundle")
-    if not path.is_file():
+    if not there:
         raise InvalidBundle(f"{folder}: {name} is missing")
     if sha256_of(path) != expected:
         raise InvalidBundle(f"{folder}: {name} is damaged: its sha256 is not the manifest's")

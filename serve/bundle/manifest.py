@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from serve.policy.document import Policy
 from serve.rules import ExitRule
@@ -12,6 +12,8 @@ FORMAT_VERSION: Literal[2] = 2
 
 Precision = Literal["fp32", "int8", "fp16"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# Bounded, because numpy and the tokenizer's library compute with machine words.
+PositiveInt = Annotated[int, Field(gt=0, lt=2**31)]
 
 INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
@@ -32,7 +34,7 @@ def hidden_after(segment: int) -> str:
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Exit(_Frozen):
@@ -158,7 +160,7 @@ class Manifest(_Frozen):
     exits: tuple[Exit, ...] = Field(min_length=1)
     width: PositiveInt
     max_tokens: PositiveInt
-    pad_id: int = Field(ge=0)
+    pad_id: int = Field(ge=0, lt=2**31)
     token_types: bool
     vocab_size: PositiveInt | None = None
     type_vocab_size: PositiveInt = 2

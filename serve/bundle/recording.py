@@ -21,13 +21,15 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
         InvalidBundle: it is damaged or of another model.
     """
     try:
-        logits = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InvalidBundle(f"{path} is no array: {error}") from None
-    if not isinstance(logits, np.ndarray) or logits.dtype.kind != "f":
+        # Mapped: a header that promises more than the file holds takes no memory.
+        logits = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # of a wrong header; they have no common type
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidBundle(f"{path} is no array: {reason}") from None
+    if logits.dtype.kind != "f":
         raise InvalidBundle(f"{path} is no array of floating-point numbers")
     if logits.ndim != 3 or logits.shape[::2] != shape or not logits.shape[1]:
         raise InvalidBundle(
             f"{path} has shape {logits.shape}; expected ({shape[0]} exits, rows, {shape[1]} labels)"
         )
-    return np.ascontiguousarray(logits, np.float32)
+    return np.array(logits, np.float32, order="C")

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -20,7 +22,7 @@ from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
 from serve.tokenization.entities import EntityReader
-from serve.tokenization.inputs import InputReader
+from serve.tokenization.inputs import Input, InputReader, pieces_of
 from serve.tokenization.tokenizer import Tokens
 
 log = logging.getLogger(__name__)
@@ -75,9 +77,22 @@ class Classifier:
     """
 
     def __init__(
-        self, bundle: Bundle, options: EngineOptions, store: PolicyStore, observer: Observer
+        self,
+        bundle: Bundle,
+        options: EngineOptions,
+        store: PolicyStore,
+        observer: Observer,
+        tokenizer_pool: Executor,
     ) -> None:
-        """Load and warm the model; `start` makes it answer."""
+        """Load and warm the model; `start` makes it answer.
+
+        Args:
+            bundle: what to load.
+            options: how to run it.
+            store: of its live policy.
+            observer: counts what it does.
+            tokenizer_pool: tokenizes long texts. All models of a process share it.
+        """
         manifest = bundle.manifest
         self.name = bundle.name
         self.bundle = bundle
@@ -85,6 +100,8 @@ class Classifier:
         self.device, self.precision = placement
         self.policy = LivePolicy(bundle.name, manifest.traits, store)
         self._observer = observer
+        self._tokenizer_pool = tokenizer_pool
+        self._tokens_coming = 0  # of requests that are being tokenized in pieces
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -115,7 +132,7 @@ class Classifier:
         """
         live = self.policy.current
         rule = self._shape.compile(live.policy.rule_for(request.exit_choice))
-        self.engine.check_room(len(request.inputs))
+        self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
         tokens = await self._tokenize(request)
@@ -135,16 +152,42 @@ class Classifier:
 
     async def _tokenize(self, request: ModelRequest) -> list[Tokens]:
         began_s = self.engine.clock()
-        wanted = request.inputs, request.truncate
         if request.size <= MAX_INLINE_SIZE:
-            tokens = self.inputs.read(*wanted)
+            tokens = self.inputs.read(request.inputs, request.truncate)
         else:
-            tokens = await asyncio.to_thread(self.inputs.read, *wanted)
+            tokens = await self._tokenize_in_pieces(request)
         ended_s = self.engine.clock()
         self._observer.tokenized(ended_s - began_s)
         if request.trace:
             request.trace.tokenized = began_s, ended_s
         return tokens
+
+    async def _tokenize_in_pieces(self, request: ModelRequest) -> list[Tokens]:
+        """Tokenize on the pool; other requests take turns with the pieces of this one.
+
+        A request that is cancelled, expired or too large for the queue ends after a piece.
+        """
+        loop, tokens, num_tokens = asyncio.get_running_loop(), list[Tokens](), 0
+        try:
+            for piece in pieces_of(request.inputs):
+                task = partial(self._read_in_time, request, piece, len(tokens))
+                read = await loop.run_in_executor(self._tokenizer_pool, task)
+                tokens += read
+                read_tokens = sum(len(t.input_ids) for t in read)
+                num_tokens += read_tokens
+                self._tokens_coming += read_tokens
+                others = self._tokens_coming - num_tokens
+                self.engine.check_room(len(request.inputs), num_tokens, request.client, others)
+        finally:
+            self._tokens_coming -= num_tokens
+        return tokens
+
+    def _read_in_time(
+        self, request: ModelRequest, piece: Sequence[Input], first: int
+    ) -> list[Tokens]:
+        if request.deadline_s <= self.engine.clock():
+            raise DeadlineExceeded
+        return self.inputs.read(piece, request.truncate, first)
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -167,6 +210,7 @@ def _rows(
             ahead_tokens=ahead,
             counted=t.counted,
             exit_trace=[] if request.exit_trace else None,
+            client=request.client,
             segment_trace=[] if request.trace else None,
         )
         for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))

@@ -17,6 +17,7 @@ class EngineOptions:
         num_threads: of each segment; None for all cores that the process may use.
         batch_limits: how large a batch may grow.
         queue_limits: how much is admitted.
+        tokenizer_threads: threads of a process that tokenize long texts, for all its models.
     """
 
     device: str = "auto"
@@ -25,3 +26,4 @@ class EngineOptions:
     num_threads: int | None = None
     batch_limits: BatchLimits = BatchLimits()
     queue_limits: QueueLimits = QueueLimits()
+    tokenizer_threads: int = 2

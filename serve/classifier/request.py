@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from serve.engine.row import Priority, Row
 from serve.policy.document import ExitChoice
-from serve.tokenization.inputs import Input
-from serve.tokenization.tokenizer import Text
+from serve.tokenization.inputs import Input, size_of
 
 
 @dataclass(slots=True)
@@ -36,6 +35,7 @@ class ModelRequest:
         exit_trace: whether answers carry the outputs of all exits on the input's way.
         take_tokens: called with the number of all tokens before the inputs are queued; what it
             raises refuses the request.
+        client: who asks; clients share the queue and the machine evenly.
         trace: to be filled in; None where there is no tracing.
     """
 
@@ -46,16 +46,10 @@ class ModelRequest:
     priority: Priority = Priority.NORMAL
     exit_trace: bool = False
     take_tokens: Callable[[int], None] | None = None
+    client: str = ""
     trace: RequestTrace | None = None
 
     @property
     def size(self) -> int:
         """The characters and token ids of all inputs."""
-        return sum(map(num_chars, self.inputs))
-
-
-def num_chars(one: Input) -> int:
-    """Return the characters of a text or pair of texts, or the number of token ids."""
-    if isinstance(one, Text):
-        return len(one.text) + len(one.text_pair or "")
-    return len(one.input_ids)
+        return sum(map(size_of, self.inputs))

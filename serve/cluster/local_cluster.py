@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from serve.cluster.node import start_node
+from serve.cluster.node import local_node
 from serve.cluster.options import APP_NAME, LOGGING, local_options
 from serve.config import DRAIN_S, ServerConfig
 from serve.errors import Unavailable
@@ -45,8 +45,7 @@ def serve_on_ray(
         Unavailable: Ray or the replicas do not start.
     """
     signals = _Signals()
-    try:
-        start_node(available_threads())
+    with local_node(available_threads()):  # Serve's processes end with it
         handle = None if signals.came() else _deploy(config, address, num_replicas, signals)
         if not signals.came():
             on_ready()
@@ -54,11 +53,6 @@ def serve_on_ray(
         on_stop()
         if handle:
             _stop_listening(handle)
-    finally:
-        import ray
-
-        # Serve's processes end with the cluster.
-        ray.shutdown(wait_for_processes=True)
 
 
 class _Signals:

@@ -2,9 +2,14 @@
 
 import logging
 import os
+import secrets
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+from serve.cluster.session_folder import check_space, session_folder
 from serve.errors import Unavailable
 
 # Ray reads these at import, in every process.
@@ -17,7 +22,20 @@ ENVIRONMENT: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # A dead proxy is noticed by this check alone; Ray's default is 10 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    # A replica that fails its checks is hung, or has no engine: it would not drain, but be waited
+    # for, and meanwhile be dealt connections.
+    "RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS": "1",
+    # What a hung process has to end by itself before it is killed; Ray's default is 5 s.
+    "RAY_kill_worker_timeout_milliseconds": "2000",
 }
+# Of a node that is the whole cluster, whatever the caller's environment says. Any process that Ray
+# takes for one of the cluster's may run code in it, so the token is required. Ray knows the second
+# name from systems on which it has no clusters; then all but one port of each replica is bound to
+# 127.0.0.1.
+ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
+# Ray keeps what it has read once, so this process has one token, for any number of nodes.
+_TOKEN: Final = secrets.token_hex(32)
 # For this process alone: Ray's handler would print a trace for SIGTERM and abort 3 s later.
 _NO_SIGNAL_HANDLER = "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"
 # The smallest that Ray takes; requests do not use the object store.
@@ -28,8 +46,9 @@ _OBJECT_STORE_BYTES = 78_643_200
 _THREAD = ThreadPoolExecutor(1, thread_name_prefix="ray-start")
 
 
-def start_node(num_cpus: int) -> None:
-    """Start Ray with `ENVIRONMENT`, until `ray.shutdown`.
+@contextmanager
+def local_node(num_cpus: int) -> Iterator[None]:
+    """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal
     handlers stay as they are.
@@ -42,11 +61,25 @@ def start_node(num_cpus: int) -> None:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    os.environ[_NO_SIGNAL_HANDLER] = "1"
+    with session_folder() as folder:
+        os.environ.update(ALONE)
+        os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be preferred
+        os.environ[_TOKEN_PATH] = str(_write_token(folder))
+        os.environ[_NO_SIGNAL_HANDLER] = "1"
+        import ray
+
+        del os.environ[_NO_SIGNAL_HANDLER]
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            _start(num_cpus, folder)
+            yield
+        finally:
+            ray.shutdown(wait_for_processes=True)
+
+
+def _start(num_cpus: int, folder: Path) -> None:
     import ray
 
-    del os.environ[_NO_SIGNAL_HANDLER]
-    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         _THREAD.submit(
             ray.init,
@@ -56,6 +89,16 @@ def start_node(num_cpus: int) -> None:
             object_store_memory=_OBJECT_STORE_BYTES,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            # Below the folder, because Ray opens this one to all users.
+            _temp_dir=str(folder / "ray"),
         ).result()
     except Exception as error:  # Ray raises Exception itself
+        check_space(folder)
         raise Unavailable(f"Ray does not start: {error}") from error
+
+
+def _write_token(folder: Path) -> Path:
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(_TOKEN)
+    return path

@@ -14,6 +14,11 @@ DEFAULTS: Final[dict[str, Any]] = {
     # Above what the engine admits: the engine sheds load, and computes a Retry-After.
     "max_ongoing_requests": 8192,
     "user_config": {"policies": {}},
+    # Ray Serve replaces a replica after three checks that it does not answer: a hung one 9 to 11 s
+    # after it has stopped. With Ray's defaults it takes 100 s. A busy one is spared: it would have
+    # to leave three checks in a row unanswered for 3 s each, and answer no client meanwhile.
+    "health_check_period_s": 1.0,
+    "health_check_timeout_s": 3.0,
 }
 
 
@@ -29,8 +34,6 @@ def local_options(num_replicas: int, num_cpus: float) -> dict[str, Any]:
         "ray_actor_options": {"num_cpus": min(1.0, num_cpus / num_replicas)},
         "graceful_shutdown_timeout_s": DRAIN_S,
         "graceful_shutdown_wait_loop_s": 0.1,
-        # A dead replica is noticed by its health check alone; Ray's default is 10 s.
-        "health_check_period_s": 1.0,
         # A bundle that does not load once does not load the next time either.
         "max_constructor_retry_count": 1,
     }

@@ -46,7 +46,7 @@ class Classifiers:
         store = RayStore(context.app_name)
         assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
-        replicas = RayReplicas(context.deployment, context.app_name)
+        replicas = RayReplicas(context, own=self)
         self._app = build_http_app(app_context(config, assembly, replicas), self.stop_listening)
         self._http = HttpServer(self._app, *address) if address else None
         self._poll: asyncio.Task[None] | None = None

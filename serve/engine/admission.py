@@ -1,16 +1,23 @@
-"""How much work the engine takes on, and when to come back if it is full."""
+"""How much work the engine takes on, of all clients and of each."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import NamedTuple
 
 from serve.engine.cost_model import CostModel
-from serve.engine.row import Answer, Outcome, Row
+from serve.engine.drain_estimate import DrainEstimate
+from serve.engine.row import Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, Overloaded
 
-ANSWERS_REMEMBERED = 1000
+# A client may hold so many times what is free (a dynamic threshold, Choudhury and Hahne 1998). A
+# client that is alone then fills three quarters, and ten busy ones leave room for an eleventh.
+TIMES_FREE = 3
+
+# A client's only request may take more, so that large ones are taken while others have a few rows
+# in the queue. One that comes to an empty queue may take it all.
+TIMES_FREE_AT_ONCE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,13 @@ class QueueLimits:
 
     max_rows: int = 2048
     max_tokens: int = 131_072
+
+
+class _Held(NamedTuple):
+    """What a client has admitted and not yet answered."""
+
+    rows: int = 0
+    tokens: int = 0
 
 
 class Admission:
@@ -49,24 +63,40 @@ class Admission:
         """
         self.rows = 0
         self.tokens = 0
-        self._limits, self._batch_limits = limits, batch_limits
-        self._costs = costs
-        self._depths = _RecentDepths(len(costs))
+        self._limits = limits
+        self._drain = DrainEstimate(costs, batch_limits)
+        self._clients: dict[str, _Held] = {}
 
-    def admit(self, rows: Sequence[Row]) -> None:
-        """Count the rows in, all or none.
+    @property
+    def backlog_s(self) -> float:
+        """Estimated seconds until what is admitted now is answered; 0 before any measurement."""
+        return self._drain.seconds
+
+    def admit(self, rows: Sequence[Row], now_s: float) -> None:
+        """Count the rows of one request in, all or none.
 
         Raises:
             InvalidRequest: they would not fit into an empty queue.
-            Overloaded: they do not fit now; says when it is worth trying again.
+            Overloaded: they do not fit now, or not into the client's share; says when it is
+                worth trying again.
         """
-        tokens = sum([row.num_tokens for row in rows])
-        self.check_room(len(rows), tokens)
+        if not rows:
+            return
+        tokens, client = sum([row.num_tokens for row in rows]), rows[0].client
+        self.check_room(len(rows), tokens, client)
+        held = self._clients.get(client, _Held())
+        self._clients[client] = _Held(held.rows + len(rows), held.tokens + tokens)
         self.rows += len(rows)
         self.tokens += tokens
+        self._drain.add(rows, now_s)
 
-    def check_room(self, num_rows: int, num_tokens: int = 0) -> None:
-        """Raise what `admit` would raise for so many rows and tokens."""
+    def check_room(
+        self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
+    ) -> None:
+        """Raise what `admit` would raise for so many rows and tokens of a client.
+
+        Tokens that are `coming` with other requests take their room already.
+        """
         rows, tokens = self._limits.max_rows, self._limits.max_tokens
         if num_rows > rows:
             raise InvalidRequest(
@@ -78,58 +108,32 @@ class Admission:
                 f"inputs: {num_tokens} tokens in {num_rows} texts are more than the queue takes at "
                 f"all, {tokens}; send fewer at once"
             )
-        if self.rows + num_rows > rows or self.tokens + num_tokens > tokens:
-            raise Overloaded(
+        free = rows - self.rows - num_rows, tokens - self.tokens - num_tokens - coming
+        if min(free) < 0:
+            self._refuse(
                 f"the queue is full: {self.rows} rows ({self.tokens} tokens) are waiting, "
-                f"at most {rows} ({tokens}) may",
-                retry_after_s=max(1, math.ceil(self.backlog_s)),
+                f"at most {rows} ({tokens}) may"
             )
+        if client and self.rows:
+            held = self._clients.get(client, _Held())
+            times = TIMES_FREE if held.rows else TIMES_FREE_AT_ONCE
+            if held.rows + num_rows > times * free[0] or held.tokens + num_tokens > times * free[1]:
+                self._refuse(
+                    f"your share of the queue is full: {held.rows} of your rows ({held.tokens} "
+                    f"tokens) are waiting, and a client may have {times} times what it leaves free"
+                )
 
-    def release(self, outcomes: Sequence[Outcome]) -> None:
+    def _refuse(self, message: str) -> None:
+        raise Overloaded(message, retry_after_s=max(1, math.ceil(self.backlog_s)))
+
+    def release(self, outcomes: Sequence[Outcome], now_s: float) -> None:
         """Count out rows that have got their answer or error."""
-        for row, result in outcomes:
+        for row, _ in outcomes:
             self.rows -= 1
             self.tokens -= row.num_tokens
-            if isinstance(result, Answer):
-                self._depths.add(result.exit_index + 1)
-
-    @property
-    def backlog_s(self) -> float:
-        """Estimated seconds until what is admitted now is answered; 0 before any measurement.
-
-        The estimate takes measured segment times, batches of the rows that are admitted, and how
-        deep recent rows went. Rows in flight count as if they had not started.
-        """
-        if not self.rows:
-            return 0.0
-        num_tokens = math.ceil(self.tokens / self.rows)
-        limits = self._batch_limits
-        room = max(1, min(limits.max_rows, limits.max_tokens // num_tokens))
-        batches = self.rows / min(self.rows, room)
-        return batches * sum(
-            reach * self._costs.segment_s(index, min(self.rows, room), num_tokens)
-            for index, reach in enumerate(self._depths.reaching())
-        )
-
-
-class _RecentDepths:
-    """How deep recent answers went; old answers fade."""
-
-    def __init__(self, num_segments: int) -> None:
-        self._counts = [0.0] * num_segments
-        self._weight = 1.0
-
-    def add(self, depth: int) -> None:
-        """Count an answer after so many segments."""
-        # A new answer weighs more than the one before it, so that old answers fade.
-        self._weight *= 1 + 1 / ANSWERS_REMEMBERED
-        self._counts[depth - 1] += self._weight
-        if self._weight > 1e100:
-            self._counts = [count / self._weight for count in self._counts]
-            self._weight = 1.0
-
-    def reaching(self) -> list[float]:
-        """Return the share of rows that each segment sees; 1 before any answer."""
-        total = sum(self._counts) or 1.0
-        left = accumulate(self._counts, initial=0.0)
-        return [1 - gone / total for gone in left][: len(self._counts)]
+            held = self._clients[row.client]
+            if held.rows == 1:
+                del self._clients[row.client]
+            else:
+                self._clients[row.client] = _Held(held.rows - 1, held.tokens - row.num_tokens)
+        self._drain.remove(outcomes, now_s)

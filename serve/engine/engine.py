@@ -95,28 +95,30 @@ class Engine:
 
         Raises:
             InvalidRequest: the rows would not fit into an empty queue.
-            Overloaded: the queue is full.
+            Overloaded: the queue is full, or the client's share of it.
             Unavailable: the engine is stopping or has died.
         """
         with self._lock:
             if not self._accepting:
                 raise self._failure or Unavailable("the server is stopping; try again")
-            self._admission.admit(rows)
             now = self.clock()
+            self._admission.admit(rows, now)
             for row in rows:
                 row.admitted_s = now
             self._unanswered.update(rows)
             self._inbox.put(rows)
 
-    def check_room(self, num_rows: int) -> None:
-        """Refuse rows that the queue has no room for now, before their text is tokenized.
+    def check_room(
+        self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
+    ) -> None:
+        """Refuse rows that the queue has no room for now, before all their text is tokenized.
 
         Raises:
             InvalidRequest: the rows would not fit into an empty queue.
-            Overloaded: the queue is full.
+            Overloaded: the queue is full, or the client's share of it.
         """
         with self._lock:
-            self._admission.check_room(num_rows)
+            self._admission.check_room(num_rows, num_tokens, client, coming)
 
     def stop(self, drain_s: float) -> bool:
         """Refuse new rows, answer what is admitted, end the thread. Any thread but the engine's.
@@ -173,7 +175,7 @@ class Engine:
         rows = [outcome.row for outcome in outcomes]
         with self._lock:
             self._unanswered.difference_update(rows)
-            self._admission.release(outcomes)
+            self._admission.release(outcomes, self.clock())
         self._deliver(outcomes)
 
     def _fail_all(self, failure: OfframpError) -> None:
@@ -181,6 +183,6 @@ class Engine:
             self._accepting = False
             outcomes = [Outcome(row, failure) for row in self._unanswered]
             self._unanswered.clear()
-            self._admission.release(outcomes)
+            self._admission.release(outcomes, self.clock())
         if outcomes:
             self._deliver(outcomes)

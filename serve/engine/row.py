@@ -70,6 +70,7 @@ class Row:
         counted: (tokens,) which tokens exit rules look at, for token classification; special
             tokens are left out. None for all.
         exit_trace: collects what every exit gives for the row; None if it was not asked for.
+        client: who has sent it; clients share the queue and the machine.
         segment_trace: collects the runs that the row is in; None if it was not asked for.
         num_tokens: length, special tokens included.
     """
@@ -86,6 +87,7 @@ class Row:
     started_s: float = math.nan
     counted: NDArray[np.bool_] | None = None
     exit_trace: list[ExitRecord] | None = None
+    client: str = ""
     segment_trace: list[SegmentTrace] | None = None
     num_tokens: int = field(init=False)
 

@@ -132,13 +132,13 @@ class Scheduler:
         if not self._waiting and len(self._groups) == 1:
             return self._pop(self._groups[0])
         if not self._groups and len(self._waiting) == 1:
-            return [self._pop_new([0], now_s)]
+            return [self._new_batch([self._waiting.pop_only()], now_s)]
         new = self._new_group(now_s)
         chosen = self._choose(new, now_s)
         if chosen is not new:
             return self._pop(chosen)
         ahead = self._costs.remaining(0)
-        return [self._pop_new(self._waiting.select(ahead, self._size_limits, now_s), now_s)]
+        return [self._new_batch(self._waiting.pop(ahead, self._size_limits, now_s), now_s)]
 
     def _queue_arrivals(self) -> None:
         """Give new rows their places in the queue, as it must be before a choice is made."""
@@ -225,8 +225,8 @@ class Scheduler:
         self._groups.remove(group)
         return group.batches
 
-    def _pop_new(self, places: list[int], now_s: float) -> Batch:
-        """Return a batch of the rows at these places of the queue."""
-        batch = Batch(self._waiting.pop(places))
+    def _new_batch(self, rows: list[Row], now_s: float) -> Batch:
+        """Return a batch of rows that start now."""
+        batch = Batch(rows)
         self.hold(batch, now_s)
         return batch

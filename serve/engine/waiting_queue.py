@@ -1,10 +1,9 @@
 """The rows that no segment has seen yet, in the order in which they may start."""
 
-from bisect import insort
 from collections.abc import Iterable
-from operator import itemgetter
 
 from serve.engine.batch_selection import SizeLimits, select_batch
+from serve.engine.client_queues import ClientQueues, Waiting
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, rows_beside
 from serve.engine.row import Priority, Row
@@ -26,7 +25,7 @@ LOOKAHEAD = 4
 
 
 class WaitingQueue:
-    """A queue by rank, from whose head rows of like length are taken together."""
+    """A queue by client and rank, from whose head rows of like length are taken together."""
 
     def __init__(self, aging_s: float) -> None:
         """Start empty.
@@ -35,7 +34,7 @@ class WaitingQueue:
             aging_s: waiting so much longer makes up for one priority less.
         """
         self._aging_s = aging_s
-        self._queue: list[tuple[float, Row]] = []  # by rank
+        self._queue = ClientQueues()
         self._num_tokens = 0
 
     def __len__(self) -> int:
@@ -44,7 +43,7 @@ class WaitingQueue:
     @property
     def first(self) -> Row:
         """The row that may start next."""
-        return self._queue[0][1]
+        return self._queue.first()
 
     def fills_a_batch(self, limits: SizeLimits) -> bool:
         """Tell whether as much waits as one batch may hold."""
@@ -58,21 +57,16 @@ class WaitingQueue:
             costs: as they are known now; they place the rows of large requests.
         """
         for row in rows:
-            rank = self._rank(row, costs)
             self._num_tokens += row.num_tokens
-            if self._queue and rank < self._queue[-1][0]:
-                insort(self._queue, (rank, row), key=itemgetter(0))
-            else:
-                self._queue.append((rank, row))
+            self._queue.add(self._place(row, costs))
 
     def drop_expired(self, now_s: float) -> list[Row]:
         """Remove and return the rows that are cancelled, or too late to start."""
         # Read once: a row may be cancelled by another thread at any moment. One short pass: the
         # queue may be long, and it is looked through between two runs.
-        gone = [row for _, row in self._queue if row.cancelled or row.deadline_s <= now_s]
+        gone = [row for row in self._queue if row.cancelled or row.deadline_s <= now_s]
         if gone:
-            removed = set(gone)
-            self._queue = [entry for entry in self._queue if entry[1] not in removed]
+            self._queue.remove(gone)
             self._num_tokens -= sum([row.num_tokens for row in gone])
         return gone
 
@@ -81,8 +75,8 @@ class WaitingQueue:
         aged = int((now_s - row.admitted_s) / self._aging_s)
         return max(row.priority - aged, min(row.priority, Priority.NORMAL))
 
-    def select(self, ahead: SegmentCost, limits: SizeLimits, now_s: float) -> list[int]:
-        """Return the places of the first row and of those that start with it, ascending.
+    def pop(self, ahead: SegmentCost, limits: SizeLimits, now_s: float) -> list[Row]:
+        """Remove and return the first row and those that start with it, in order.
 
         The choice is made among all rows that wait now: an earlier choice would leave out later
         rows, and cut the queue into small batches of unlike rows. Rows of a worse priority start
@@ -94,7 +88,24 @@ class WaitingQueue:
             limits: on a batch.
             now_s: on the clock of deadlines.
         """
-        window = [row for _, row in self._queue[: LOOKAHEAD * limits.max_rows]]
+        head = self._queue.head(LOOKAHEAD * limits.max_rows, now_s)
+        places = self._select([entry.row for entry in head], ahead, limits, now_s)
+        taken = [head[place] for place in places]
+        self._queue.take(taken, now_s)
+        rows = [entry.row for entry in taken]
+        self._num_tokens -= sum([row.num_tokens for row in rows])
+        return rows
+
+    def pop_only(self) -> Row:
+        """Remove and return the only row."""
+        (row,) = self._queue
+        self._queue, self._num_tokens = ClientQueues(), 0
+        return row
+
+    def _select(
+        self, window: list[Row], ahead: SegmentCost, limits: SizeLimits, now_s: float
+    ) -> list[int]:
+        """Return the places of the first row and of those that start with it, ascending."""
         fixed_s, *per_token_s = ahead
         likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
         lengths = [row.num_tokens for row in window]
@@ -108,22 +119,8 @@ class WaitingQueue:
             places = [i for i in places if i not in left_out]
         return _in_time(places, window, ahead, limits, now_s)
 
-    def pop(self, places: list[int]) -> list[Row]:
-        """Remove and return the rows at these places, which ascend."""
-        taken, head = set(places), self._queue[: places[-1] + 1]
-        rows = [head[place][1] for place in places]
-        self._queue[: len(head)] = [e for place, e in enumerate(head) if place not in taken]
-        self._num_tokens -= sum([row.num_tokens for row in rows])
-        return rows
-
-    def pop_only(self) -> Row:
-        """Remove and return the only row."""
-        ((_, row),) = self._queue
-        self._queue, self._num_tokens = [], 0
-        return row
-
-    def _rank(self, row: Row, costs: CostModel) -> float:
-        """Return the row's place in the queue, which waiting does not change.
+    def _place(self, row: Row, costs: CostModel) -> Waiting:
+        """Return the row's place among those of its client, which waiting does not change.
 
         A row of a large request counts as having come when the rows of its request before it
         would be done on `SHARE_OF_MACHINE` (the virtual start of fair queueing, Demers et al.
@@ -134,10 +131,12 @@ class WaitingQueue:
         start within that time counts as if it had come earlier: earliest deadline first.
         """
         _, per_token_s, per_pair_s = costs.remaining(0)
-        ahead_s = (per_token_s + per_pair_s * row.num_tokens) * row.ahead_tokens
+        token_s = per_token_s + per_pair_s * row.num_tokens
         start_s = row.deadline_s - 2 * costs.remaining_s(0, 1, row.num_tokens)
         come_s = min(row.admitted_s, start_s - self._aging_s)
-        return come_s + ahead_s / SHARE_OF_MACHINE + (row.priority - 1) * self._aging_s
+        late_s = (row.priority - 1) * self._aging_s
+        rank = come_s + token_s * row.ahead_tokens / SHARE_OF_MACHINE + late_s
+        return Waiting(rank, late_s, token_s * row.num_tokens, row)
 
 
 def _in_time(

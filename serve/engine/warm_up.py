@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serve.engine.cost_model import CostModel
-from serve.engine.runner import Hidden, ModelRunner
+from serve.engine.runner import Ids, ModelRunner, StepOutput
 
 # (rows, tokens), the most telling first: what a launch costs, what tokens, what long texts.
 SHAPES = ((1, 8), (4, 64), (1, 32), (8, 32), (1, 128), (32, 32), (4, 128), (16, 64), (1, 512))
@@ -48,26 +47,29 @@ def measure(runner: ModelRunner, max_tokens: int, budget_s: float = 1.0) -> Cost
 
 def _times(runner: ModelRunner, num_rows: int, num_tokens: int) -> list[float]:
     """Return the seconds in each segment."""
-    mask = np.ones((num_rows, num_tokens), np.int64)
     marks = [perf_counter()]
-    for _ in _steps(runner, mask):
+    for _ in steps(runner, *_inputs(num_rows, num_tokens)):
         marks.append(perf_counter())
     return np.diff(marks).tolist()
 
 
-def _steps(runner: ModelRunner, mask: NDArray[np.int64]) -> Iterator[Hidden]:
-    """Run one segment after the other; yield each one's hidden states."""
+def steps(runner: ModelRunner, ids: Ids, mask: Ids, types: Ids) -> Iterator[StepOutput]:
+    """Run from one exit to the next, to the last; yield what each exit gives."""
     keep = np.arange(len(mask))
-    output = runner.start(np.ones_like(mask), mask, np.zeros_like(mask))
-    yield output.hidden
+    output = runner.start(ids, mask, types)
+    yield output
     for index in range(1, len(runner)):
         output = runner.advance(index, output.hidden, keep, mask)
-        yield output.hidden
+        yield output
+
+
+def _inputs(num_rows: int, num_tokens: int) -> tuple[Ids, Ids, Ids]:
+    ones = np.ones((num_rows, num_tokens), np.int64)
+    return ones, ones, np.zeros_like(ones)
 
 
 def _measure_joining(runner: ModelRunner, num_tokens: int, costs: CostModel) -> None:
-    mask = np.ones((8, num_tokens), np.int64)
-    hidden = next(_steps(runner, mask))
+    hidden = next(steps(runner, *_inputs(8, num_tokens))).hidden
     if hidden is None:
         return
     for _ in range(REPEATS):

@@ -1,6 +1,8 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +50,12 @@ def assemble(
     """
     bundles = _with_active_exits(load_bundles(folders), active_exits or {})
     metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
-    catalog = Catalog([Classifier(b, options, store, metrics.observer(b.name)) for b in bundles])
+    # The library's own threads would come on top of these, and of those that run the model.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    pool = ThreadPoolExecutor(options.tokenizer_threads, thread_name_prefix="tokenizer")
+    catalog = Catalog(
+        [Classifier(b, options, store, metrics.observer(b.name), pool) for b in bundles]
+    )
     metrics.watch(catalog)
     return Assembly(catalog, metrics)
 
@@ -59,7 +66,7 @@ def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) ->
     Raises:
         InvalidKeys: the file of keys cannot be used.
     """
-    gate = Gate(config.keys, config.num_replicas)
+    gate = Gate(config.keys, lambda: replicas.number)
     return AppContext(
         assembly.catalog,
         assembly.metrics,

@@ -15,6 +15,8 @@ from serve.runtime.hardware import has_vnni
 Run: TypeAlias = Callable[[Sequence[str], Mapping[str, NDArray[Any]], Any], list[NDArray[Any]]]
 # For every run. A run without options makes its own, which takes 4 to 23 microseconds.
 RUN_OPTIONS = ort.RunOptions()
+# Failures are raised with the same text; ONNX Runtime would print them to stderr as well.
+RUN_OPTIONS.log_severity_level = 4
 # How long a model's threads spin after a run: longer than what the engine does between two runs.
 # Much longer would cost a core.
 AWAKE_S = 0.0005

@@ -11,6 +11,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 from serve.runtime.hardware import choose_precision
 from serve.runtime.ort_session import session_options
+from serve.runtime.trial import try_out
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 
@@ -61,7 +62,7 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
 def build_runner(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None = None
 ) -> CpuRunner | CudaRunner:
-    """Load the bundle's graphs.
+    """Load the bundle's graphs, and run them once against the manifest.
 
     Args:
         bundle: to be run.
@@ -71,8 +72,16 @@ def build_runner(
 
     Raises:
         DeviceUnavailable: ONNX Runtime cannot use the GPU any more.
-        InvalidBundle: ONNX Runtime cannot load a graph.
+        InvalidBundle: ONNX Runtime cannot load a graph, or it is not what the manifest says.
     """
+    runner = _load(bundle, placement, num_threads, gpu_memory_gb)
+    try_out(runner, bundle, placement.precision)
+    return runner
+
+
+def _load(
+    bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
+) -> CpuRunner | CudaRunner:
     if placement.device == "cpu":
         return CpuRunner(bundle, placement.precision, num_threads)
     memory_bytes = None if gpu_memory_gb is None else int(gpu_memory_gb * 2**30)

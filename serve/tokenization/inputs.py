@@ -1,6 +1,6 @@
 """Turns the inputs of a request, texts or token ids, into tokens that the model takes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.bundle.manifest import Manifest
-from serve.errors import InvalidRequest, TextTooLong
-from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
+from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
+from serve.tokenization.length_bounds import PIECE_CHARS, Text, in_pieces
+from serve.tokenization.tokenizer import TextEncoder, Tokens
 from serve.tokenization.word_spans import WordSpanFinder
 
 
@@ -22,6 +23,18 @@ class Ids(NamedTuple):
 
 
 Input: TypeAlias = Text | Ids
+
+
+def size_of(given: Input) -> int:
+    """Return the characters or token ids of an input."""
+    if isinstance(given, Ids):
+        return len(given.input_ids)
+    return len(given.text) + len(given.text_pair or "")
+
+
+def pieces_of(inputs: Sequence[Input]) -> Iterator[Sequence[Input]]:
+    """Yield the inputs in pieces, in order, none of which takes a thread or memory for long."""
+    return in_pieces(inputs, [size_of(given) for given in inputs], PIECE_CHARS)
 
 
 class InputReader:
@@ -38,24 +51,31 @@ class InputReader:
         """Load the tokenizer.
 
         Raises:
-            InvalidBundle: its file cannot be read.
+            InvalidBundle: its file cannot be read, or it has ids that the model does not have.
         """
         self._texts = TextEncoder(tokenizer_path, manifest.max_tokens)
         tokenizer = self._texts.tokenizer
         self.word_span_finder = WordSpanFinder(tokenizer)
         self._labels_tokens = manifest.task == "token"
         self.takes_pairs = not self._labels_tokens
-        self.vocab_size = manifest.vocab_size or max(tokenizer.get_vocab().values()) + 1
+        known = max(tokenizer.get_vocab().values(), default=-1) + 1
+        self.vocab_size = manifest.vocab_size or known
+        if max(known, manifest.pad_id + 1) > self.vocab_size:
+            raise InvalidBundle(
+                f"{tokenizer_path} and pad_id have ids up to {max(known - 1, manifest.pad_id)}; "
+                f"the manifest's vocab_size is {self.vocab_size}, and ids must be below it"
+            )
         self.num_types = manifest.type_vocab_size if manifest.token_types else 1
         self._special = np.array([*_special_ids(tokenizer), manifest.pad_id])
 
-    def read(self, inputs: Sequence[Input], truncate: bool) -> list[Tokens]:
+    def read(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
         """Return the inputs' tokens, in order.
 
         Args:
             inputs: texts and token ids, in any mixture.
             truncate: cut texts that are too long (of a pair, the longer text first). Token ids
                 are never cut.
+            first: place of the first of them in the request.
 
         Raises:
             TextTooLong: an input has more tokens than the model takes; the message names its
@@ -63,7 +83,7 @@ class InputReader:
             InvalidRequest: an input cannot be tokenized, is empty, has ids that the model does
                 not have, or is a pair that the model does not take.
         """
-        texts = {place: text for place, text in enumerate(inputs) if isinstance(text, Text)}
+        texts = {place: text for place, text in enumerate(inputs, first) if isinstance(text, Text)}
         if not self.takes_pairs:
             _refuse_pairs(texts)
         encodings = self._texts.encodings(texts, truncate) if texts else {}
@@ -71,7 +91,7 @@ class InputReader:
             self._of_ids(place, given)
             if isinstance(given, Ids)
             else self._of_text(given.text, encodings[place])
-            for place, given in enumerate(inputs)
+            for place, given in enumerate(inputs, first)
         ]
 
     def _of_text(self, text: str, encoding: Encoding) -> Tokens:
@@ -85,17 +105,18 @@ class InputReader:
 
     def _of_ids(self, place: int, given: Ids) -> Tokens:
         where = f"inputs[{place}]"
+        self._check_length(where, len(given.input_ids))
         ids = np.array(given.input_ids, np.int64)
-        self._check_length(where, len(ids))
         _check_range(f"{where}.input_ids", ids, self.vocab_size)
         types = np.zeros_like(ids)
         if given.token_type_ids is not None:
-            types = np.array(given.token_type_ids, np.int64)
-            if len(types) != len(ids):
+            num_types = len(given.token_type_ids)
+            if num_types != len(ids):
                 raise InvalidRequest(
-                    f"{where}.token_type_ids has {len(types)} entries, input_ids has {len(ids)}; "
+                    f"{where}.token_type_ids has {num_types} entries, input_ids has {len(ids)}; "
                     "send one for each"
                 )
+            types = np.array(given.token_type_ids, np.int64)
             _check_range(f"{where}.token_type_ids", types, self.num_types)
         if not self._labels_tokens:
             return Tokens(ids, types)

@@ -9,14 +9,8 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
+from serve.tokenization.length_bounds import LengthBounds, Text
 from serve.tokenization.word_spans import WordSpans
-
-
-class Text(NamedTuple):
-    """One input: a text, or a pair of texts."""
-
-    text: str
-    text_pair: str | None = None
 
 
 class Tokens(NamedTuple):
@@ -65,6 +59,7 @@ class TextEncoder:
         self.tokenizer = _load(path)
         self._truncating = _load(path)
         self._truncating.enable_truncation(max_tokens)
+        self._bounds = LengthBounds(max_tokens)
 
     def encode(self, texts: Sequence[Text], truncate: bool = False) -> list[Tokens]:
         """Tokenize inputs.
@@ -85,8 +80,13 @@ class TextEncoder:
 
         Truncation and errors are those of `encode`.
         """
-        tokenizer = self._truncating if truncate else self.tokenizer
-        pairs = [text.text if text.text_pair is None else tuple(text) for text in texts.values()]
+        if truncate:
+            tokenizer, inputs = self._truncating, [self._bounds.cut(t) for t in texts.values()]
+        else:
+            for place, text in texts.items():
+                self._bounds.check(place, text)
+            tokenizer, inputs = self.tokenizer, list(texts.values())
+        pairs = [text.text if text.text_pair is None else tuple(text) for text in inputs]
         try:
             encodings = dict(zip(texts, tokenizer.encode_batch(pairs), strict=True))
         except Exception as error:

@@ -1,5 +1,6 @@
 """Helm, and the rendered chart."""
 
+import base64
 import fcntl
 import json
 import os
@@ -105,6 +106,12 @@ class Rendered:
         """The RayCluster's spec."""
         spec: Object = self.the("RayService")["spec"]["rayClusterConfig"]
         return spec
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The content of the Secret with the API keys."""
+        data = self.the("Secret")["data"]
+        return {name: base64.b64decode(value).decode() for name, value in data.items()}
 
     def pods(self) -> dict[str, Object]:
         """Return every pod template by the name of its first container, `helm test` included."""

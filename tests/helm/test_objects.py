@@ -31,6 +31,7 @@ def test_matrix_makes_every_kind() -> None:
         "Pod",
         "PodDisruptionBudget",
         "ScaledObject",
+        "Secret",
         "Service",
         "ServiceAccount",
     }

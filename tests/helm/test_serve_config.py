@@ -17,8 +17,17 @@ Deploy = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def configure(bundle_folder: Path) -> Callable[..., Object]:
-    """Render the config over the tiny bundle."""
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the Secret of one rendering into a folder."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name, content in render().keys.items():
+        (folder / name).write_text(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def configure(bundle_folder: Path, keys: Path) -> Callable[..., Object]:
+    """Render the config over the tiny bundle, with keys from a folder of this machine."""
 
     def configure(*sets: str) -> Object:
         values: dict[str, Any] = {
@@ -28,16 +37,21 @@ def configure(bundle_folder: Path) -> Callable[..., Object]:
             "ray": {"gracefulShutdownSeconds": 35, "logLevel": "WARNING", "logEncoding": "TEXT"},
             "policies": {"tiny": {"default": {"rule": "entropy", "threshold": 0}}},
         }
-        return render(values, sets).serve_config
+        config = render(values, sets).serve_config
+        [application] = config["applications"]
+        assert application["args"]["keys"] == "/keys/keys.json"
+        application["args"]["keys"] = str(keys / "keys.json")
+        return config
 
     return configure
 
 
 @pytest.fixture(scope="module")
-def server(configure: Callable[..., Object]) -> Iterator[LiveServer]:
-    """Start Ray Serve as the config says, with another address and port."""
+def server(configure: Callable[..., Object], keys: Path) -> Iterator[LiveServer]:
+    """Start Ray Serve as the config says, with another address and port; send the admin key."""
     config = configure()
     with serving(config["proxy_location"], config["http_options"]) as live:
+        live.http.headers["Authorization"] = f"Bearer {(keys / 'admin-key').read_text()}"
         yield live
 
 
@@ -83,6 +97,17 @@ def test_rendered_config_serves_and_a_new_threshold_applies_in_place(
     until(lambda: exit_layer(server) == 3)
     assert (replica()["pid"], replica()["actor_id"]) == (pid, actor)
     assert server.http.get("/v1/models/tiny/policy").json()["version"] == 3
+
+
+def test_request_without_a_key_is_refused(server: LiveServer, deploy: Deploy) -> None:
+    deploy()
+    for path in ("/v1/models", "/v1/models/tiny/policy"):
+        assert server.http.get(path).status_code == 200
+        assert server.http.get(path, headers={"Authorization": ""}).status_code == 401
+    refused = server.http.post("/v1/classify", json={"inputs": "w1"}, headers={"Authorization": ""})
+    assert refused.status_code == 401
+    for path in ("/health/ready", "/metrics"):
+        assert server.http.get(path, headers={"Authorization": ""}).status_code == 200
 
 
 def test_arguments_of_the_values_reach_the_server(server: LiveServer, deploy: Deploy) -> None:

@@ -98,8 +98,11 @@ def test_server_takes_every_config_that_the_chart_makes() -> None:
 def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:
     # Helm makes strings of fractions on the command line, and floats of numbers in files.
     policy = "policies.sst2-minilm"
+    # Without `default`, a string, into which `--set` cannot reach.
+    named = {model: {**its} for model, its in POLICIES.items()}
+    del named["sst2-minilm"]["default"]
     release = render(
-        {"policies": POLICIES, "server": {"maxBodyBytes": 12345678}},
+        {"policies": named, "server": {"maxBodyBytes": 12345678}},
         [
             f"{policy}.default.rule=entropy",
             f"{policy}.default.threshold=0.05",

@@ -69,12 +69,18 @@ def test_only_tmp_can_be_written_by_an_unknown_user(box: Box) -> None:
 def test_default_command_and_ray_serve_answer_and_end_well(box: Box) -> None:
     ray = ["offramp", "serve", "/bundles/tiny", "--host", "0.0.0.0", "--replicas", "2"]
     for command in (box.default_command, ["tini", "-s", "--", *ray]):
-        said = box.run(["bash", "-c", SESSION, "session", *command])
+        said = box.run(["env", "OFFRAMP_NO_AUTH=1", "bash", "-c", SESSION, "session", *command])
         assert said.returncode == 0, said.stderr
         answer, status = said.stdout.rsplit(maxsplit=1)
         assert json.loads(answer)["model"] == "tiny"
         assert json.loads(answer)["policy_version"] == 1
         assert status == "0"
+
+
+def test_image_does_not_start_without_keys(box: Box) -> None:
+    said = box.run(box.default_command)
+    assert said.returncode == 2
+    assert "give --keys FILE" in said.stderr
 
 
 def test_health_check_and_labels_survive_the_build(box: Box) -> None:

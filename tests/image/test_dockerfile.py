@@ -6,12 +6,13 @@ import shutil
 import subprocess
 import sysconfig
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -26,6 +27,8 @@ from tests.image.dockerfile import (
     run_that_says,
     texts,
 )
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.server_process import ServerProcess, run_offramp
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -108,19 +111,65 @@ def test_default_command_serves_each_folder_with_a_manifest(tmp_path: Path) -> N
         (tmp_path / "bundles" / name).mkdir(parents=True)
         (tmp_path / "bundles" / name / "manifest.json").touch()
     (tmp_path / "bundles" / "lost+found").mkdir()
-    told = tmp_path / "offramp"
+    folders = [f"{tmp_path}/bundles/one", f"{tmp_path}/bundles/two words"]
+    assert words_of_the_default_command(tmp_path / "bundles", tmp_path)[-2:] == folders
+
+
+def test_default_command_without_keys_does_not_start(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OFFRAMP_KEYS", raising=False)
+    words = words_of_the_default_command(bundle_folder.parent, tmp_path)
+    status, _, said = run_offramp(*words)
+    assert status == 2
+    assert "give --keys FILE (`offramp keys new` makes one), or --no-auth" in said
+    assert "OFFRAMP_KEYS" in run_offramp("serve", "--help")[1]
+
+
+@pytest.fixture
+def keyed(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[LiveServer, str]]:
+    """Run the default command in the environment of compose.yaml; return a client and a key."""
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["offramp"]
+    assert "command" not in service
+    assert service["volumes"][-1] == "${KEYS:-./keys}:/keys:ro"
+    file = tmp_path / "keys.json"
+    status, key, _ = run_offramp("keys", "new", "app", "--file", file)
+    assert status == 0
+    for name, value in service["environment"].items():
+        monkeypatch.setenv(name, value.replace("/keys/", f"{tmp_path}/"))
+    words = words_of_the_default_command(bundle_folder.parent, tmp_path)
+    with ServerProcess(*(word if word != "8000" else "0" for word in words[1:])) as process:
+        yield process.client(), key.strip()
+
+
+def test_compose_serves_with_keys_and_refuses_a_request_without_one(
+    keyed: tuple[LiveServer, str],
+) -> None:
+    server, key = keyed
+    assert server.refusal("w1", model="tiny").status == 401
+    assert server.http.get("/metrics").status_code == 200
+    assert server.http.get("/health/ready").status_code == 200
+    assert server.http.put("/v1/models/tiny/policy", json={"policy": {}}).status_code == 401
+    server.http.headers["Authorization"] = f"Bearer {key}"
+    assert server.answer("w1", model="tiny")["model"] == "tiny"
+
+
+def words_of_the_default_command(bundles: Path, scratch: Path) -> list[str]:
+    """Return the arguments that `offramp` gets, `serve` first."""
+    told = scratch / "offramp"
     told.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     told.chmod(0o755)
     *shell, script = command()
     done = subprocess.run(
-        [*shell, script.replace("/bundles", f"{tmp_path}/bundles")],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        [*shell, script.replace("/bundles", str(bundles))],
+        env={"PATH": f"{scratch}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=True,
     )
-    folders = [f"{tmp_path}/bundles/one", f"{tmp_path}/bundles/two words"]
-    assert done.stdout.splitlines()[-2:] == folders
+    return done.stdout.splitlines()
 
 
 def test_cpu_variant_requires_the_small_onnxruntime_in_the_same_version(prepared: Prepared) -> None:

@@ -43,6 +43,13 @@ def test_everything_mounted_from_the_project_is_there_and_read_only(name: str) -
     assert set(COMPOSE["volumes"]) == {"prometheus", "grafana"}
 
 
+def test_keys_are_a_folder_that_is_mounted_read_only_and_not_committed() -> None:
+    # A file that is mounted by itself does not change when `offramp keys` writes a new one.
+    assert SERVICES["offramp"]["environment"]["OFFRAMP_KEYS"] == "/keys/keys.json"
+    assert "${KEYS:-./keys}:/keys:ro" in SERVICES["offramp"]["volumes"]
+    assert "/keys/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_server_is_given_the_time_that_it_takes_to_stop() -> None:
     assert int(SERVICES["offramp"]["stop_grace_period"].removesuffix("s")) > DRAIN_S
 

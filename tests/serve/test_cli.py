@@ -48,6 +48,21 @@ def test_torch_is_not_loaded_before_it_is_needed(arguments: tuple[str, ...]) -> 
     assert loaded.isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("1", "no such folder"), ("0", "give --keys FILE"), ("", "give --keys FILE")],
+)
+def test_variables_stand_for_the_options_of_access(
+    value: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The image's command has no other way to be told.
+    monkeypatch.setenv("OFFRAMP_NO_AUTH", value)
+    monkeypatch.setenv("OFFRAMP_KEYS", "")
+    status, _, said = run_offramp("serve", "/nowhere", "--standalone", "--host", "0.0.0.0")
+    assert status == 2
+    assert message in said
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("serve", "--help")])
 def test_ray_is_not_loaded_for_help(arguments: tuple[str, ...]) -> None:
     assert loaded_modules(*arguments).isdisjoint({"ray", "onnxruntime", "fastapi"})

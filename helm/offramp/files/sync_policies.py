@@ -3,10 +3,12 @@
 `sync_policies.py URL FOLDER APPLIED PERIOD_S`. FOLDER holds one policy per file, `MODEL.json`;
 a mounted ConfigMap changes in place. A policy is sent when its file has changed and when the server
 has restarted with its bundle's policy. A policy set by the API stays until then. The file APPLIED
-exists while the server answers and every policy has been sent. The script needs only Python.
+exists while the server answers and every policy has been sent. The file OFFRAMP_KEY_FILE holds a
+key with scope admin; it is read every time, because it may change. The script needs only Python.
 """
 
 import json
+import os
 import signal
 import sys
 import time
@@ -86,8 +88,8 @@ def ask(address: str, body: bytes | None = None) -> Any:
         Refused: the server refuses the request (404, 422).
         OSError: no answer, or another error status.
     """
-    method, headers = ("PUT", {"Content-Type": "application/json"}) if body else ("GET", {})
-    request = urllib.request.Request(address, data=body, method=method, headers=headers)
+    method = "PUT" if body else "GET"
+    request = urllib.request.Request(address, data=body, method=method, headers=headers())
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return json.load(answer)
@@ -97,6 +99,13 @@ def ask(address: str, body: bytes | None = None) -> Any:
         if error.code in (404, 422):
             raise Refused(message) from None
         raise
+
+
+def headers() -> dict[str, str]:
+    """Return the headers of a request, with the key if there is one."""
+    file = os.environ.get("OFFRAMP_KEY_FILE")
+    key = {"Authorization": f"Bearer {Path(file).read_text().strip()}"} if file else {}
+    return {"Content-Type": "application/json", **key}
 
 
 if __name__ == "__main__":

@@ -70,9 +70,11 @@ spec:
       volumeMounts:
         {{- include "offramp.rayMounts" . | nindent 8 }}
         {{- include "offramp.bundleMounts" . | nindent 8 }}
+        {{- include "offramp.keysMount" . | nindent 8 }}
   volumes:
     {{- include "offramp.rayVolumes" . | nindent 4 }}
     {{- include "offramp.bundleVolumes" . | nindent 4 }}
+    {{- include "offramp.keysVolume" . | nindent 4 }}
 {{- end -}}
 
 {{- define "offramp.rayMounts" -}}
@@ -105,6 +107,9 @@ spec:
 # Keeps Ray from hiding GPUs from actors that ask for none, and from logging a warning about it.
 - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
 - {name: RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S, value: "2"}
+# A replica that has hung is killed without a drain.
+- {name: RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS, value: "1"}
+- {name: RAY_kill_worker_timeout_milliseconds, value: "2000"}
 {{- include "offramp.extraEnv" . }}
 {{- end -}}
 

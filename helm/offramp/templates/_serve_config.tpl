@@ -32,7 +32,20 @@ policies, is applied in place.
 {{- with $server.maxQueueTokens }}{{ $_ := set $args "max_queue_tokens" (int64 .) }}{{ end -}}
 {{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}
 {{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
+{{- with $server.maxBufferedBytes }}{{ $_ := set $args "max_buffered_bytes" (int64 .) }}{{ end -}}
+{{- with $server.tokenizerThreads }}{{ $_ := set $args "tokenizer_threads" (int64 .) }}{{ end -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
+{{- $_ := set $args "log_format" $server.logFormat -}}
+{{- $_ := set $args "log_level" $server.logLevel -}}
+{{- $_ := set $args "access_log" $server.accessLog -}}
+{{- with include "offramp.allowedHosts" . | fromJsonArray }}{{ $_ := set $args "allowed_hosts" . }}{{ end -}}
+{{- with $server.corsOrigins }}{{ $_ := set $args "cors_origins" . }}{{ end -}}
+{{- if .Values.auth.enabled -}}
+{{- $_ := set $args "keys" "/keys/keys.json" -}}
+{{- $_ := set $args "open_metrics" .Values.auth.openMetrics -}}
+{{- else -}}
+{{- $_ := set $args "no_auth" true -}}
+{{- end -}}
 {{- toJson $args -}}
 {{- end -}}
 

@@ -15,7 +15,13 @@
 {{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
 {{- end -}}
 {{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
-{{- toYaml $arguments -}}
+{{- $access := ternary (list "--keys" "/keys/keys.json") (list "--no-auth") .Values.auth.enabled -}}
+{{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
+{{- range include "offramp.allowedHosts" . | fromJsonArray }}{{ $access = concat $access (list "--allowed-host" .) }}{{ end -}}
+{{- range $server.corsOrigins }}{{ $access = concat $access (list "--cors-origin" .) }}{{ end -}}
+{{- $logs := list "--log-format" $server.logFormat "--log-level" $server.logLevel -}}
+{{- if $server.accessLog }}{{ $logs = append $logs "--access-log" }}{{ end -}}
+{{- toYaml (concat $arguments $access $logs) -}}
 {{- end -}}
 
 {{/* The command line has no option for policies, so this container sends them to the HTTP API of its pod. */}}
@@ -26,6 +32,9 @@
   args: ["http://127.0.0.1:8000", /policies, /tmp/policies-applied, {{ .Values.deployment.policySync.periodSeconds | int64 | toString | quote }}]
   env:
     {{- include "offramp.writableHome" . | nindent 4 }}
+    {{- if .Values.auth.enabled }}
+    - {name: OFFRAMP_KEY_FILE, value: /admin-key/admin-key}
+    {{- end }}
   resources:
     {{- toYaml .Values.deployment.policySync.resources | nindent 4 }}
   # No pod gets requests before its policies apply.
@@ -36,4 +45,5 @@
     - {name: tmp, mountPath: /tmp}
     - {name: policies, mountPath: /policies, readOnly: true}
     - {name: scripts, mountPath: /scripts, readOnly: true}
+    {{- include "offramp.adminKeyMount" . | nindent 4 }}
 {{- end -}}

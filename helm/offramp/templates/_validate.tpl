@@ -5,7 +5,7 @@ and what to set. values.schema.json checks single values.
 
 {{- define "offramp.validate" -}}
 {{- $problems := list -}}
-{{- range list "names" "mode" "bundles" "policies" "server" "gpu" "ray" "scaling" "edge" -}}
+{{- range list "names" "mode" "bundles" "policies" "server" "gpu" "ray" "scaling" "edge" "access" -}}
 {{- $problems = concat $problems (include (printf "offramp.problems.%s" .) $ | fromJsonArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -51,7 +51,7 @@ and what to set. values.schema.json checks single values.
 {{- if and $v.metrics.enabled (eq $v.metrics.via "scrapeConfig") -}}
 {{- $problems = append $problems "metrics.via scrapeConfig reads one page for all replicas, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
 {{- end -}}
-{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" -}}
+{{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" "maxBufferedBytes" "tokenizerThreads" -}}
 {{- if index $v.server . -}}
 {{- $problems = append $problems (printf "server.%s is for mode rayservice: the command that mode deployment runs has no option for it; leave it out" .) -}}
 {{- end -}}
@@ -226,6 +226,21 @@ and what to set. values.schema.json checks single values.
 {{- end -}}
 {{- if and $v.ingress.enabled $v.httpRoute.enabled (not $v.httpRoute.besideIngress) -}}
 {{- $problems = append $problems "ingress and httpRoute are both enabled, which publishes the server twice: choose one, or set httpRoute.besideIngress while you move from one to the other" -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "offramp.problems.access" -}}
+{{- $problems := list -}}
+{{- $v := .Values -}}
+{{- if and $v.auth.existingSecret (not $v.auth.enabled) -}}
+{{- $problems = append $problems "auth.existingSecret is set, but auth.enabled is not" -}}
+{{- end -}}
+{{- if and $v.metrics.enabled $v.auth.enabled (not $v.auth.openMetrics) -}}
+{{- $problems = append $problems "metrics.enabled makes monitors that send no key: set auth.openMetrics, or metrics.enabled to false and make monitors of your own, which send a key with scope read" -}}
+{{- end -}}
+{{- if and $v.server.allowedHosts $v.metrics.enabled (eq $v.mode "rayservice") (eq $v.metrics.via "podMonitor") -}}
+{{- $problems = append $problems "server.allowedHosts refuses a PodMonitor, which asks the head by its address: set metrics.via to scrapeConfig, which asks the Service by its name" -}}
 {{- end -}}
 {{- toJson $problems -}}
 {{- end -}}

@@ -20,9 +20,10 @@ from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.api.schemas.response import ClassifyResponse
 from serve.classifier.classifier import Classified, Classifier
-from serve.classifier.request import ModelRequest, RequestTrace, num_chars
+from serve.classifier.request import ModelRequest, RequestTrace
 from serve.engine.row import Priority
 from serve.errors import Cancelled, TooManyInputs
+from serve.tokenization.inputs import size_of
 
 # Longer answers are built on a thread, because that would block the event loop.
 MAX_INLINE_LOGITS = 20_000
@@ -66,7 +67,7 @@ def add_classify_route(app: FastAPI, context: AppContext) -> None:
         model_request = _model_request(body, context.limits.max_inputs, state, trace)
         check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
         inputs = model_request.inputs
-        with client.request(len(inputs), max(map(num_chars, inputs))):
+        with client.request(len(inputs), max(map(size_of, inputs))):
             work = classifier.classify(model_request)
             try:
                 classified = await cancel_on_disconnect(request.receive, work)
@@ -105,6 +106,7 @@ def _model_request(
         priority,
         exit_trace="exits" in body.returned,
         take_tokens=client.take_tokens,
+        client=client.identity,
         trace=trace,
     )
 

@@ -46,7 +46,8 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
     async def replace_policy(model: str, body: PolicyUpdate, request: Request) -> Response:
         """Replace the policy in every replica, from the next request on.
 
-        Applied whole or not at all. The answer lists the replicas that apply it.
+        Applied whole or not at all. The answer lists the replicas that apply it, and those that
+        have not confirmed in time.
         """
         classifier = context.catalog.find(model)
         request.state.model = classifier.name
@@ -64,6 +65,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
             replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
             unconfirmed=refreshed.unconfirmed,
+            missing=list(refreshed.missing),
         )
         return JSONResponse(change.model_dump(mode="json", exclude_none=True))
 

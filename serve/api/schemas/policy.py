@@ -35,7 +35,13 @@ class PolicyChange(PolicyReport):
     )
     replicas: list[ReplicaAck]
     unconfirmed: int = Field(
-        description="Number of replicas that did not confirm in time; they follow within seconds."
+        description="Number of replicas that did not confirm in time. The policy is stored, and "
+        "they follow within seconds, or when they answer again."
+    )
+    missing: list[str] = Field(
+        default=[],
+        description="Ids of replicas that have not confirmed, as far as known; those that are "
+        "just starting are among them.",
     )
 
 

@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from loadtest.http.client import ApiError, Client, LivePolicy
 from loadtest.http.server_process import HOST, free_port
+from serve.access.keys import Key, new_key
 from tests.loadtest.conftest import StartFake
+from tests.serve.support.live_server import serving_bundles
 
 
 def test_answer_names_where_and_why_the_text_left(start_fake: StartFake) -> None:
@@ -36,3 +40,16 @@ def test_server_that_is_not_there_is_an_api_error() -> None:
     assert not client.ready()
     with pytest.raises(ApiError, match="refused"):
         client.metrics()
+
+
+def test_key_of_the_environment_is_sent(
+    bundle_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.json"
+    secret = new_key(Key(name="load", sha256="0" * 64, scopes=("admin",)), keys)
+    with serving_bundles(bundle_folder, keys=keys) as server:
+        client = Client(f"http://{HOST}:{server.port}")
+        with pytest.raises(ApiError, match="401 a key with scope `classify` is needed"):
+            client.classify("w1")
+        monkeypatch.setenv("OFFRAMP_KEY", secret)
+        assert client.classify("w1").label

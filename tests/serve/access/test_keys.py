@@ -1,4 +1,5 @@
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -37,6 +38,16 @@ def test_file_holds_a_hash_that_only_its_owner_may_read(file: Path) -> None:
     assert secret.removeprefix("offramp_") not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [key.sha256 for key in read_keys(file)] == [hash_of(secret)]
+
+
+def test_file_keeps_the_mode_that_it_was_given(file: Path) -> None:
+    # The server may run as another user, such as the one of the image.
+    add(file)
+    file.chmod(0o644)
+    add(file, "ops")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    revoke_key("ops", file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
 def test_revoked_key_is_gone_and_the_others_stay(file: Path) -> None:
@@ -111,6 +122,36 @@ def test_changes_of_the_file_apply_while_running_and_a_broken_file_changes_nothi
     assert "the keys stay as they were" in caplog.text
     file.write_text('{"keys": []}')
     until(lambda: not _passes(gate, first))
+
+
+def test_change_that_leaves_time_and_size_as_they_were_is_noticed(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As chmod does, after which a file that could not be read can be.
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    secret = add(file)
+    gate, before = Gate(file), file.stat()
+    file.write_text(file.read_text().replace('"web"', '"app"'))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert gate.identify(secret, "").name == "app"
+
+
+def test_folder_that_kubernetes_swaps_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mounted Secret: keys.json -> ..data/keys.json, and a change makes ..data point elsewhere.
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    (tmp_path / "1").mkdir(), (tmp_path / "2").mkdir()
+    first, second = add(tmp_path / "1" / "keys.json"), add(tmp_path / "2" / "keys.json")
+    data = tmp_path / "..data"
+    data.symlink_to("1")
+    (tmp_path / "keys.json").symlink_to("..data/keys.json")
+    gate = Gate(tmp_path / "keys.json")
+    assert _passes(gate, first)
+    (tmp_path / "new").symlink_to("2")
+    (tmp_path / "new").replace(data)
+    assert _passes(gate, second)
+    assert not _passes(gate, first)
 
 
 def _passes(gate: Gate, secret: str) -> bool:

@@ -73,10 +73,10 @@ def test_long_text_is_refused() -> None:
 
 
 def test_replicas_share_the_limits() -> None:
-    usage, limited = Usage(num_replicas=2), key(rows_per_s=4, in_flight=2)
+    usage, limited = Usage(num_replicas=lambda: 2), key(rows_per_s=4, in_flight=2)
     ask(usage, limited, num_rows=20)
     with pytest.raises(RateLimited):
         ask(usage, limited)
-    usage = Usage(num_replicas=2)
+    usage = Usage(num_replicas=lambda: 2)
     with usage.request(limited, 1, 1), pytest.raises(RateLimited, match="may have 1 here"):
         ask(usage, limited)

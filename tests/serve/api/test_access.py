@@ -3,16 +3,19 @@
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 from starlette.routing import Route
 
+from serve.access.gate import Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
-from serve.api.guard import LOOPBACK_HOSTS, required_scope
+from serve.api.guard import LOOPBACK_HOSTS, Guard, required_scope
 from serve.config import ServerConfig
+from serve.errors import Unauthorized
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
 from tests.serve.api.conftest import StartServer
@@ -115,6 +118,17 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
     routes = {(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
     open_paths = {path for method, path in routes if required_scope(method, path) is None}
     assert open_paths == {"/health/live", "/health/ready", "/docs", "/openapi.json"}
+
+
+@pytest.mark.parametrize("prefix", ["", "/health", "/docs", "/health/live"])
+def test_prefix_of_the_app_opens_no_route(keys: Keys, prefix: str) -> None:
+    guard = Guard(Gate(keys.file))
+    scope = {"method": "GET", "http_version": "1.1", "root_path": prefix}
+    headers = Headers({"host": "localhost"})
+    for path, is_open in (("/v1/models", False), ("/health/live", True), ("/healthy", False)):
+        asked = {**scope, "path": prefix + path}
+        with nullcontext() if is_open else pytest.raises(Unauthorized):
+            guard.check(asked, headers)
 
 
 def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> None:

@@ -1,10 +1,12 @@
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from serve.engine.engine import Engine
+from serve.engine.row import Row
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.support.patience import until
@@ -121,9 +123,11 @@ def test_text_that_is_too_long_is_refused_by_its_place_or_cut(server: LiveServer
 
 
 def test_long_text_is_tokenized_like_a_short_one(server: LiveServer) -> None:
-    """Beyond 10,000 characters tokenization moves to a thread."""
-    short, long = (server.answer("w1 w2" + " " * n)["results"][0] for n in (0, 20_000))
-    assert long["scores"] == short["scores"]
+    """Beyond 10,000 characters tokenization moves to threads, and is done in pieces."""
+    short, *long = (server.answer(["w1 w2" + " " * n] * 40)["results"] for n in (0, 300, 4000))
+    assert [[result["scores"] for result in results] for results in long] == [
+        [result["scores"] for result in short]
+    ] * 2
 
 
 def test_texts_of_odd_characters_are_answered(server: LiveServer) -> None:
@@ -306,3 +310,18 @@ def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> 
     problem = server.refusal("w1", exit={"rule": "layer", "layer": 4})
     assert problem.status == 403
     assert "outside the policy's limits" in problem.message
+
+
+def test_rows_of_a_request_belong_to_the_client_s_address(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = []
+    original = Engine.submit
+
+    def submit(engine: Engine, rows: Sequence[Row]) -> None:
+        clients.extend(row.client for row in rows)
+        original(engine, rows)
+
+    monkeypatch.setattr(Engine, "submit", submit)
+    server.answer(["w1", "w2"])
+    assert clients == ["127.0.0.1"] * 2

@@ -16,13 +16,13 @@ from tests.support.tiny import WORDS
 
 DOCUMENTED = {
     ("post", "/v1/classify"): {200, 400, 401, 403, 404, 413, 415, 422, 429, 500, 503, 504},
-    ("get", "/v1/models"): {200, 401, 403},
-    ("get", "/v1/models/{model}"): {200, 401, 403, 404},
-    ("get", "/v1/models/{model}/policy"): {200, 401, 403, 404},
+    ("get", "/v1/models"): {200, 400, 401, 403},
+    ("get", "/v1/models/{model}"): {200, 400, 401, 403, 404},
+    ("get", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404},
     ("put", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404, 409, 413, 415, 422},
     ("get", "/health/live"): {200},
     ("get", "/health/ready"): {200, 503},
-    ("get", "/metrics"): {200, 401, 403},
+    ("get", "/metrics"): {200, 400, 401, 403},
 }
 
 

@@ -146,7 +146,7 @@ def test_the_recording_travels_with_the_model(bundle: Bundle) -> None:
         (np.zeros((DEPTH - 1, 2, 3)), "has shape (3, 2, 3)"),
         (np.array([{"a": "pickle"}], object), "is no array"),
         (np.full((DEPTH, 2, 3), "a"), "is no array of floating-point numbers"),
-        (b"PK\x05\x06" + bytes(18), "is no array of floating-point numbers"),
+        (b"PK\x05\x06" + bytes(18), "is no array: the magic string is not correct"),
         (b"", "is no array"),
         (b"nonsense", "is no array"),
     ],

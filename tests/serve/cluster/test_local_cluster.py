@@ -27,9 +27,7 @@ def test_dead_replica_does_not_end_the_wait_for_the_others_and_a_new_handle_is_a
             self.num_asked += 1
             return self
 
-        async def results_async(
-            self, timeout_s: float, return_exceptions: bool = False
-        ) -> list[Any]:
+        def results(self, timeout_s: float, return_exceptions: bool = False) -> list[Any]:
             assert return_exceptions, "the first error would end the wait for the others"
             if self.num_asked < 3:
                 raise DeploymentUnavailableError(DeploymentID("Classifiers"))

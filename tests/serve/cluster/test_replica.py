@@ -1,5 +1,6 @@
 """`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
 
+import json
 import signal
 import socket
 import time
@@ -7,9 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from http.client import HTTPConnection
+from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,9 +38,21 @@ POLICY = "/v1/models/tiny/policy"
 
 
 @pytest.fixture(scope="module")
-def process(bundle_folder: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
-        yield process
+def temporary() -> Iterator[Path]:
+    # pytest's own would make paths that are too long for sockets.
+    with TemporaryDirectory(prefix="ray-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def process(bundle_folder: Path, temporary: Path) -> Iterator[ServerProcess]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(temporary))
+        # What a caller's environment may have from the work with other clusters.
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_AUTH_TOKEN", "known to many")
+        with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
+            yield process
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +103,43 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
 def test_replicas_listen_themselves_and_no_proxy_runs(process: ServerProcess) -> None:
     assert len(process.replicas()) == 2
     assert not process.titled("Proxy")
+
+
+def status_of(port: int, method: str) -> grpc.StatusCode:
+    """Call a method of Ray's with a token of the caller's; return the refusal."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(method)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"", metadata=[("authorization", "Bearer known to many")], timeout=60)
+    status: grpc.StatusCode = caught.value.code()
+    return status
+
+
+def test_beyond_loopback_each_replica_has_one_port_and_ray_wants_its_token(
+    server: LiveServer, process: ServerProcess
+) -> None:
+    listening = [
+        (owner, ip_address(c.laddr.ip.removeprefix("::ffff:")), c.laddr.port)
+        for owner in process.left()
+        for c in owner.net_connections("tcp")
+        if c.status == "LISTEN"
+    ]
+    beyond = {owner: port for owner, ip, port in listening if not ip.is_loopback}
+    assert beyond.keys() == process.replicas()
+    assert sum(not ip.is_loopback for _, ip, _ in listening) == 2
+    for port in beyond.values():
+        refused = status_of(port, "/ray.serve.ASGIService/HandleRequest")
+        assert refused is grpc.StatusCode.UNAUTHENTICATED
+    [store] = process.titled("gcs_server")
+    [store_port] = [port for owner, _, port in listening if owner == store]
+    refused = status_of(store_port, "/ray.rpc.InternalKVGcsService/InternalKVKeys")
+    assert refused is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_session_of_ray_is_closed_to_other_users(server: LiveServer, temporary: Path) -> None:
+    [folder] = temporary.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "token").stat().st_mode & 0o777 == 0o600
 
 
 def test_new_policy_applies_to_the_next_request_in_every_replica(
@@ -147,6 +201,43 @@ def test_killed_replica_takes_only_its_connections_and_comes_back_with_the_live_
     assert DEPTH != 3
 
 
+def ask(connection: socket.socket, method: str, path: str, body: Any = None) -> str:
+    """Ask over an open connection; return the body of an answer with status 200."""
+    http = HTTPConnection("127.0.0.1")
+    http.sock = connection
+    headers = {"Content-Type": "application/json"}
+    http.request(method, path, body and json.dumps(body), headers)
+    response = http.getresponse()
+    text = response.read().decode()
+    assert response.status == 200, text
+    return text
+
+
+def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerProcess) -> None:
+    names, replicas = set(by_replica(server, "offramp_policy_version")), process.replicas()
+    hung = next(iter(replicas))
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.half_sent(b"")) for _ in range(24)]
+        for connection in connections:
+            ask(connection, "GET", "/health/live")
+        elsewhere = {c.raddr.port for c in hung.net_connections("tcp") if c.raddr}
+        answered = [c for c in connections if c.getsockname()[1] not in elsewhere]
+        assert 0 < len(answered) < 24
+        hung.suspend()
+        change = json.loads(ask(answered[0], "PUT", POLICY, {"policy": {}}))
+        [ack] = change["replicas"]
+        assert ack["version"] == change["version"]
+        assert change["unconfirmed"] == 1
+        assert set(change["missing"]) == names - {ack["replica"]}
+        page = ask(answered[1], "GET", "/metrics")
+        assert "offramp_replicas_scraped 1.0" in page
+        assert "offramp_replicas_unreachable 1.0" in page
+        # By Ray's defaults it would take 125 s.
+        until(lambda: process.replicas() - replicas, 60, every_s=0.2)
+    until(lambda: len(by_replica(server, "offramp_policy_version")) == 2, every_s=0.2)
+    assert replicas - {hung} < process.replicas()
+
+
 def test_killed_controller_is_replaced_and_replicas_go_on(
     server: LiveServer, process: ServerProcess
 ) -> None:
@@ -160,7 +251,7 @@ def test_killed_controller_is_replaced_and_replicas_go_on(
 
 
 def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
-    server: LiveServer, process: ServerProcess
+    server: LiveServer, process: ServerProcess, temporary: Path
 ) -> None:
     # The last test of the shared server, which it ends.
     assert len(process.left()) > 5
@@ -179,6 +270,7 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
     assert "Traceback" not in process.output
     assert "SIGTERM received" not in process.output
     assert not process.left()
+    assert not list(temporary.iterdir())
 
 
 def test_policy_changes_with_the_first_request_that_a_replica_answers(bundle_folder: Path) -> None:

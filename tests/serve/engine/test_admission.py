@@ -5,6 +5,7 @@ from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.row import Answer, Outcome, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Overloaded
+from serve.rules import EntropyRule
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import fake_row
 
@@ -13,7 +14,7 @@ BATCHES = BatchLimits(max_rows=4)
 
 
 def rows(count: int, num_tokens: int = 2) -> list[Row]:
-    return [fake_row(key, num_tokens) for key in range(1, count + 1)]
+    return [fake_row(key, num_tokens, EntropyRule(threshold=0.1)) for key in range(1, count + 1)]
 
 
 def answered(row: Row, exit_index: int) -> Outcome:
@@ -22,30 +23,30 @@ def answered(row: Row, exit_index: int) -> Outcome:
 
 def test_without_figures_there_is_no_backlog() -> None:
     admission = Admission(QueueLimits(), CostModel(4), BATCHES)
-    admission.admit(rows(3))
+    admission.admit(rows(3), 0)
     assert admission.backlog_s == 0
 
 
 def test_the_backlog_is_what_full_batches_of_these_rows_take_through_all_segments() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
     assert admission.backlog_s == 0
-    admission.admit(rows(8))
+    admission.admit(rows(8), 0)
     # Two batches of four rows of two tokens, each 4 x (1 + 8 / 4) seconds.
     assert admission.backlog_s == pytest.approx(24)
 
 
 def test_a_few_rows_share_a_batch() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
-    admission.admit(rows(2))
+    admission.admit(rows(2), 0)
     assert admission.backlog_s == pytest.approx(8)
 
 
 def test_rows_that_lately_left_early_shorten_it() -> None:
     admission = Admission(QueueLimits(), COSTS, BATCHES)
     before, now = rows(100), rows(8)
-    admission.admit(before)
-    admission.release([answered(row, 0) for row in before])
-    admission.admit(now)
+    admission.admit(before, 0)
+    admission.release([answered(row, 0) for row in before], 75)  # as the costs say
+    admission.admit(now, 75)
     assert admission.backlog_s == pytest.approx(6)
 
 
@@ -54,15 +55,67 @@ def test_what_was_long_ago_is_forgotten() -> None:
     for exit_index, times in ((0, 5000), (3, 20_000)):
         for _ in range(times):
             (row,) = rows(1)
-            admission.admit([row])
-            admission.release([answered(row, exit_index)])
-    admission.admit(rows(8))
+            admission.admit([row], 0)
+            admission.release([answered(row, exit_index)], 0)
+    admission.admit(rows(8), 0)
     assert admission.backlog_s == pytest.approx(24, rel=0.01)
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
     admission = Admission(QueueLimits(max_rows=8), COSTS, BATCHES)
-    admission.admit(rows(8))
+    admission.admit(rows(8), 0)
     with pytest.raises(Overloaded) as refusal:
-        admission.admit(rows(1))
+        admission.admit(rows(1), 0)
     assert refusal.value.retry_after_s == 24
+
+
+def of_client(client: str, count: int, num_tokens: int = 1) -> list[Row]:
+    return [fake_row(key, num_tokens, client=client) for key in range(1, count + 1)]
+
+
+def fill(admission: Admission, client: str, num_tokens: int = 1) -> int:
+    """Return how many single texts of a client are admitted until one is refused."""
+    before = admission.rows
+    with pytest.raises(Overloaded, match="your share of the queue is full"):
+        while True:
+            admission.admit(of_client(client, 1, num_tokens), 0)
+    return admission.rows - before
+
+
+@pytest.mark.parametrize("num_tokens", [1, 50], ids=["rows", "tokens"])
+def test_a_client_fills_three_quarters_of_the_queue_and_others_still_find_room(
+    num_tokens: int,
+) -> None:
+    limits = QueueLimits(max_rows=100) if num_tokens == 1 else QueueLimits(max_tokens=5000)
+    admission = Admission(limits, COSTS, BATCHES)
+    assert fill(admission, "heavy", num_tokens) == 75
+    assert fill(admission, "second", num_tokens) == 18
+    admission.admit(of_client("light", 1, num_tokens), 0)
+
+
+def test_a_client_s_share_grows_as_its_rows_are_answered() -> None:
+    admission = Admission(QueueLimits(max_rows=100), COSTS, BATCHES)
+    rows = of_client("a", 50)
+    admission.admit(rows, 0)
+    fill(admission, "a")
+    admission.release([answered(row, 0) for row in rows], 100)
+    assert fill(admission, "a") == 50
+    assert set(admission._clients) == {"a"}
+
+
+def test_one_large_request_is_taken_beside_the_few_rows_of_others() -> None:
+    admission = Admission(QueueLimits(max_rows=256), COSTS, BATCHES)
+    admission.admit(of_client("a", 256), 0)
+    admission = Admission(QueueLimits(max_rows=256), COSTS, BATCHES)
+    admission.admit(of_client("b", 2), 0)
+    admission.admit(of_client("a", 230), 0)
+    admission.admit(of_client("c", 1), 0)
+
+
+def test_clients_without_rows_are_forgotten() -> None:
+    admission = Admission(QueueLimits(), COSTS, BATCHES)
+    for i in range(5):
+        (row,) = of_client(f"10.0.0.{i}", 1)
+        admission.admit([row], 0)
+        admission.release([answered(row, 0)], 1)
+    assert not admission._clients

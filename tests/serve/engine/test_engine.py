@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
@@ -199,7 +200,7 @@ def test_row_that_kills_the_engine_on_its_way_into_a_batch_is_not_lost(
 ) -> None:
     engine, collected = make_engine()
     no_rule = fake_row(1, 3)
-    no_rule.rule = None  # type: ignore[assignment]
+    no_rule.rule = SimpleNamespace(first_heard=0)  # type: ignore[assignment]
     engine.submit([fake_row(2, 30), no_rule, fake_row(3, 3)])
     results = collected.wait_for(3)
     assert all(isinstance(results[key], Unavailable) for key in (1, 3))

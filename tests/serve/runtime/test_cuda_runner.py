@@ -1,6 +1,7 @@
 """The runner for GPUs, on the CPU provider, against the runner for CPUs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 from export.chain.join_graph import ELEMENTS, join_graph
 from serve.bundle.loader import Bundle, load_bundle
 from serve.engine.runner import StepOutput
+from serve.errors import InvalidBundle
 from serve.rules.traits import Task
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import GRAPHS, CudaRunner
 from serve.runtime.ort_session import session_options
+from serve.runtime.trial import try_out
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS
 
@@ -36,6 +39,13 @@ def chain(bundle: Bundle) -> CpuRunner:
 @pytest.fixture(scope="module")
 def bound(bundle: Bundle) -> CudaRunner:
     return CudaRunner(bundle, "fp32", "cpu", open_on_cpu)
+
+
+def test_model_is_tried_against_its_manifest(bound: CudaRunner, bundle: Bundle) -> None:
+    try_out(bound, bundle, "fp32")
+    wider = bundle.manifest.model_copy(update={"width": 33})
+    with pytest.raises(InvalidBundle, match="exit 1 gives hidden states of shape"):
+        try_out(bound, replace(bundle, manifest=wider), "fp32")
 
 
 def texts(lengths: list[int], seed: int = 0) -> tuple[Ids, Ids, Ids]:

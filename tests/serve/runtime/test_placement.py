@@ -16,6 +16,7 @@ from serve.config import ServerConfig
 from serve.errors import DeviceUnavailable, InvalidBundle
 from serve.launch import Launch, launch
 from serve.runtime import cuda_provider as cuda
+from serve.runtime import placement as placements
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import GRAPHS
 from serve.runtime.hardware import choose_precision
@@ -96,6 +97,7 @@ def test_the_gpus_runner_is_given_the_memory_limit(
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     monkeypatch.setattr(cuda, "open_session", open_session)
+    monkeypatch.setattr(placements, "try_out", lambda *_: None)  # there is no GPU to try it on
     runner = build_runner(half_bundle, Placement("cuda", "fp16"), 1, gpu_memory_gb=1.5)
     assert len(runner) == 4
     assert limits == [3 * 2**29] * 5, "four segments and the graph that joins batches"

@@ -1,21 +1,21 @@
 """Ray Serve in the test's process, deployed to by documents, as `serve deploy` and KubeRay do."""
 
+import os
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
-import pytest
-
-from serve.cluster.node import ENVIRONMENT, start_node
+from serve.cluster.node import ALONE, ENVIRONMENT, local_node
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports are not free of them
-    import ray
     from ray import serve as ray_serve
+    from ray._raylet import Config
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeDeploySchema
 
@@ -25,21 +25,19 @@ def serving(
     proxy_location: str = "HeadOnly", http_options: Mapping[str, Any] | None = None
 ) -> Iterator[LiveServer]:
     """Start Ray and Ray Serve on a free port of this machine, for as long as the block takes."""
-    with reserved_port() as port, pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        start_node(num_cpus=1)
-        try:
-            ray_serve.start(
-                proxy_location=proxy_location,
-                http_options={**(http_options or {}), "host": "127.0.0.1", "port": port},
-            )
-            live = LiveServer(port)
-            with live.http:
-                yield live
-        finally:
-            ray_serve.shutdown()
-            ray.shutdown()
+    with reserved_port() as port, mock.patch.dict(os.environ, {**ENVIRONMENT, **ALONE}):
+        Config.initialize("")  # Ray was imported with another environment
+        with local_node(num_cpus=1):
+            try:
+                ray_serve.start(
+                    proxy_location=proxy_location,
+                    http_options={**(http_options or {}), "host": "127.0.0.1", "port": port},
+                )
+                live = LiveServer(port)
+                with live.http:
+                    yield live
+            finally:
+                ray_serve.shutdown()
 
 
 @contextmanager

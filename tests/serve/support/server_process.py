@@ -144,7 +144,7 @@ def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
 
     Seven of them are admitted, one is not completely sent. The server must be idle before.
     """
-    big = {"inputs": [" ".join(WORDS[:60])] * 256}
+    big = {"inputs": [" ".join(WORDS[:60])] * 192}
     content = json.dumps({"inputs": "w1"}).encode()
     head = (
         "POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -157,7 +157,7 @@ def requests_in_flight(server: LiveServer) -> Iterator[Callable[[], list[int]]]:
         server.answer("w1")
         before = server.metric("offramp_exits_total")
         asked = [pool.submit(server.http.post, "/v1/classify", json=big) for _ in range(7)]
-        until(lambda: _all_admitted(server, before + 7 * 256) or _all_done(asked))
+        until(lambda: _all_admitted(server, before + 7 * 192) or _all_done(asked))
 
         def statuses() -> list[int]:
             unfinished.sendall(content[5:])

@@ -8,7 +8,7 @@ from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Manifest
 from serve.errors import InvalidRequest, TextTooLong
 from serve.tokenization.inputs import Ids, InputReader
-from serve.tokenization.tokenizer import Text
+from serve.tokenization.length_bounds import Text
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import VOCAB_SIZE, Kind, write_task_bundle
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer

@@ -6,7 +6,8 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.errors import InvalidRequest, TextTooLong
-from serve.tokenization.tokenizer import Text, TextEncoder, Tokens
+from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import TextEncoder, Tokens
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
 CLS, SEP = 2, 3

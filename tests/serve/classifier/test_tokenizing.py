@@ -1,0 +1,153 @@
+"""Long texts on the pool: in pieces, by a few threads, in turns, and only while they matter."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
+
+import pytest
+
+from serve.bundle.loader import Bundle
+from serve.classifier.classifier import Classified, Classifier
+from serve.classifier.options import EngineOptions
+from serve.classifier.request import ModelRequest
+from serve.engine.admission import QueueLimits
+from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
+from serve.policy.live import MemoryStore
+from serve.tokenization.inputs import Input
+from serve.tokenization.length_bounds import PIECE_CHARS, Text
+from serve.tokenization.tokenizer import Tokens
+
+# Four pieces.
+LONG = [Text("w1 " * 60 + " " * 3000)] * 80
+THREADS = 2
+
+
+class Gate:
+    """Stands before the tokenizer: counts calls, and lets them through when told."""
+
+    def __init__(self, read: Callable[..., list[Tokens]]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self.open = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.sizes: list[int] = []
+        self.now = self.most = 0
+
+    def __call__(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
+        with self._lock:
+            self.sizes.append(sum(len(text.text) for text in inputs if isinstance(text, Text)))
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.entered.release()
+        assert self.open.wait(60)
+        with self._lock:
+            self.now -= 1
+        return self._read(inputs, truncate, first)
+
+
+@pytest.fixture
+def classifier(bundle: Bundle) -> Iterator[Classifier]:
+    options = EngineOptions(
+        precision="fp32", num_threads=1, queue_limits=QueueLimits(max_tokens=10_000)
+    )
+    with ThreadPoolExecutor(THREADS) as pool:
+        classifier = Classifier(bundle, options, MemoryStore(), Mock(), pool)
+        classifier.policy.set_baseline(bundle.manifest.policy, "bundle")
+        classifier.start()
+        yield classifier
+        classifier.engine.stop(60)
+
+
+@pytest.fixture
+def gate(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    gate = Gate(classifier.inputs.read)
+    monkeypatch.setattr(classifier.inputs, "read", gate)
+    return gate
+
+
+async def until_entered(gate: Gate, times: int) -> None:
+    for _ in range(times):
+        await asyncio.to_thread(gate.entered.acquire)
+
+
+def test_few_pieces_are_tokenized_at_once_however_many_requests_come(
+    classifier: Classifier, gate: Gate
+) -> None:
+    async def run() -> list[object]:
+        tasks = [asyncio.ensure_future(classifier.classify(ModelRequest(LONG))) for _ in range(2)]
+        short = classifier.classify(ModelRequest([Text("w1")]))
+        await until_entered(gate, THREADS)
+        gate.open.set()
+        return await asyncio.gather(*tasks, short)
+
+    assert len(asyncio.run(run())) == 3
+    assert gate.most <= THREADS + 1  # the short one is tokenized by the event loop
+    assert len(gate.sizes) == 2 * 4 + 1
+    assert max(gate.sizes) <= PIECE_CHARS
+
+
+def test_a_cancelled_request_is_not_tokenized_further(classifier: Classifier, gate: Gate) -> None:
+    async def run() -> None:
+        tasks = [asyncio.ensure_future(classifier.classify(ModelRequest(LONG))) for _ in range(5)]
+        await until_entered(gate, THREADS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        gate.open.set()
+
+    asyncio.run(run())
+    assert len(gate.sizes) == THREADS
+
+
+def test_a_request_that_expires_while_it_waits_is_not_tokenized(
+    classifier: Classifier, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(classifier.engine, "clock", lambda: now[0])
+
+    async def run() -> None:
+        first = [asyncio.ensure_future(classifier.classify(ModelRequest(LONG))) for _ in range(2)]
+        await until_entered(gate, THREADS)
+        # A text that is too long, which would be the error if it were looked at.
+        request = ModelRequest([Text("w1 " * 4000)], deadline_s=1.0)
+        late = asyncio.ensure_future(classifier.classify(request))
+        await asyncio.sleep(0)
+        now[0] = 2.0
+        gate.open.set()
+        with pytest.raises(DeadlineExceeded):
+            await late
+        for task in first:
+            task.cancel()
+        await asyncio.wait(first)
+
+    asyncio.run(run())
+
+
+def test_a_request_of_more_tokens_than_the_queue_takes_is_not_tokenized_to_its_end(
+    classifier: Classifier, gate: Gate
+) -> None:
+    gate.open.set()
+    too_much = ModelRequest([Text("w1 " * 60)] * 2000)
+    with pytest.raises(InvalidRequest, match="more than the queue takes at all"):
+        asyncio.run(classifier.classify(too_much))
+    assert sum(gate.sizes) < too_much.size / 2
+
+
+def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
+    classifier: Classifier, gate: Gate
+) -> None:
+    """Else each would be tokenized to its end, and all but the first be refused then."""
+    gate.open.set()
+    request = ModelRequest(LONG)  # 80 rows of 62 tokens: two of them fit
+
+    async def run() -> list[object]:
+        calls = [classifier.classify(request) for _ in range(20)]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    results = asyncio.run(run())
+    assert sum(isinstance(result, Classified) for result in results) >= 1
+    assert all(isinstance(result, Classified | Overloaded) for result in results)
+    assert len(gate.sizes) < 20 * 4 / 2
+    assert classifier._tokens_coming == 0
