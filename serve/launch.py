@@ -11,7 +11,7 @@ from rich.console import Console
 
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
-from serve.config import ServerConfig
+from serve.config import ConnectionLimits, ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
 from serve.runtime.hardware import available_threads
@@ -32,6 +32,7 @@ class Launch:
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
+    connections: ConnectionLimits = ConnectionLimits()
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -75,15 +76,14 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         gpu_memory_gb=wanted.gpu_memory_gb,
         active_exits=active,
         num_threads=num_threads,
+        connections=wanted.connections,
     )
 
 
 def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
-    from serve.http.standalone import build_standalone_app, serve_standalone
+    from serve.http.standalone import serve_standalone
 
-    limits, active = config.web_limits, config.active_exits
-    app = build_standalone_app(config.bundles, config.engine_options, limits, active)
-    serve_standalone(app, address, on_ready=on_ready)
+    serve_standalone(config, address, on_ready)
 
 
 def _run_on_ray(

@@ -31,7 +31,9 @@ class BodyLimit:
             max_bytes: size of the largest body that is taken.
         """
         declared = headers.get("content-length", "")
-        self.exceeded = declared.isdecimal() and int(declared) > max_bytes
+        # Python refuses to read thousands of digits.
+        too_long = len(declared.lstrip("0")) > len(str(max_bytes))
+        self.exceeded = declared.isdecimal() and (too_long or int(declared) > max_bytes)
         self._receive = receive
         self._max_bytes = max_bytes
         self._num_bytes = 0

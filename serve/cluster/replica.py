@@ -14,6 +14,7 @@ from serve.api.replicas import Ack
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
+from serve.http.listener import listen_shared
 from serve.http.loading import assemble
 from serve.http.server import HttpServer
 from serve.validation import explain
@@ -46,7 +47,10 @@ class Classifiers:
         replicas = RayReplicas(context.deployment, context.app_name)
         app_context = AppContext(self._catalog, self._metrics, replicas, config.web_limits)
         self._app = build_http_app(app_context, self.stop_listening)
-        self._http = HttpServer(self._app, *address) if address else None
+        self._address, self._http = address, None
+        if address:
+            self._metrics.watch_connections(app_context.connections)
+            self._http = HttpServer(self._app, config.connections, app_context.connections)
         self._poll: asyncio.Task[None] | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -65,8 +69,8 @@ class Classifiers:
             log.error("user_config: %s", problem)
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
-            if self._http:
-                await self._http.start()
+            if self._http and self._address:
+                await self._http.start(listen_shared(*self._address))
 
     async def stop_listening(self) -> None:
         """Stop the HTTP server of this replica; return when accepted requests are answered."""

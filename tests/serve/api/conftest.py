@@ -7,6 +7,7 @@ import pytest
 
 from serve.config import ServerConfig
 from serve.http.standalone import build_standalone_app
+from serve.metrics.connections import ConnectionState
 from tests.serve.support.live_server import LiveServer, listening
 
 StartServer = Callable[..., LiveServer]
@@ -34,5 +35,6 @@ def _start(stack: ExitStack, *folders: Path, **config: Any) -> LiveServer:
     fields = {"precision": "fp32", "num_threads": 1, **config}
     wanted = ServerConfig(bundles=[str(folder) for folder in folders], **fields)
     limits, active = wanted.web_limits, wanted.active_exits
-    app = build_standalone_app(wanted.bundles, wanted.engine_options, limits, active)
-    return stack.enter_context(listening(app))
+    state = ConnectionState()
+    app = build_standalone_app(wanted.bundles, wanted.engine_options, limits, active, state)
+    return stack.enter_context(listening(app, wanted.connections, state))

@@ -1,19 +1,23 @@
 """The real HTTP app under a real uvicorn, in a thread of the test's process."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
-from serve.http.server import uvicorn_config
+from serve.config import ConnectionLimits
+from serve.http.listener import listen, take_port
+from serve.http.server import HttpServer
+from serve.metrics.connections import ConnectionState
 from tests.support.patience import until
 
 TIMEOUT_S = 60.0
@@ -88,21 +92,36 @@ class LiveServer:
 
 
 @contextlib.contextmanager
-def listening(app: FastAPI) -> Iterator[LiveServer]:
+def listening(
+    app: FastAPI,
+    limits: ConnectionLimits = ConnectionLimits(),
+    state: ConnectionState | None = None,
+) -> Iterator[LiveServer]:
     """Serve an app on a free port until the block is left."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn_config(app, log_config=None, lifespan="on"))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
+    loop = asyncio.new_event_loop()
+    started, ended = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        server = HttpServer(app, limits, state)
+        async with app.router.lifespan_context(app):
+            await server.start(address)
+            started.set()
+            await ended.wait()
+            await server.stop(grace_s=0)
+
+    with take_port("127.0.0.1", 0) as address, ThreadPoolExecutor(1) as pool:
+        listen(address)
+        port = address.getsockname()[1]
+        served = pool.submit(loop.run_until_complete, serve())
         try:
-            until(lambda: server.started or not thread.is_alive())
-            live = LiveServer(listener.getsockname()[1])
+            until(lambda: started.is_set() or served.done())
+            live = LiveServer(port)
             with live.http:
                 yield live
         finally:
-            server.should_exit = True
-            thread.join()
+            loop.call_soon_threadsafe(ended.set)
+            served.result()
+            loop.close()
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:
