@@ -13,12 +13,15 @@ from typing import Annotated, Literal
 import typer
 
 from serve.access.cli import keys as keys_commands
+from serve.config import ConnectionLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install.
 EXPORT_MODULES = {"torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"}
+
+LIMITS = ConnectionLimits()
 
 app = typer.Typer(
     name="offramp",
@@ -109,6 +112,24 @@ def serve(
     tokenizer_threads: Annotated[
         int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
     ] = 2,
+    head_timeout: Annotated[
+        float, typer.Option(help="Seconds for a request's head, or a TLS handshake.", min=0.1)
+    ] = LIMITS.head_timeout_s,
+    idle_timeout: Annotated[
+        float, typer.Option(help="Seconds that a kept connection may wait.", min=0.1)
+    ] = LIMITS.idle_timeout_s,
+    body_timeout: Annotated[
+        float, typer.Option(help="Seconds for a request's whole body.", min=0.1)
+    ] = LIMITS.body_timeout_s,
+    min_body_rate: Annotated[
+        int, typer.Option(help="Bytes/s of a body that takes longer than 5 s.", min=1)
+    ] = LIMITS.min_body_rate,
+    max_head_bytes: Annotated[
+        int, typer.Option(help="Largest request line with headers.", min=1024)
+    ] = LIMITS.max_head_bytes,
+    max_connections: Annotated[
+        int, typer.Option(help="Open at once, per replica; the longest idle one makes room.", min=1)
+    ] = LIMITS.max_connections,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
     from serve.launch import AccessOptions, Launch, LogOptions, launch
@@ -131,6 +152,14 @@ def serve(
         ),
         logs=LogOptions(log_format, log_level, access_log),
         tokenizer_threads=tokenizer_threads,
+        connections=ConnectionLimits(
+            head_timeout_s=head_timeout,
+            idle_timeout_s=idle_timeout,
+            body_timeout_s=body_timeout,
+            min_body_rate=min_body_rate,
+            max_head_bytes=max_head_bytes,
+            max_connections=max_connections,
+        ),
     )
     launch(wanted, standalone)
 

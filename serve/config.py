@@ -30,6 +30,29 @@ class WebLimits:
     max_buffered_bytes: int = 48 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds on the connections of one process.
+
+    Attributes:
+        head_timeout_s: for a request line with headers, and for a TLS handshake.
+        idle_timeout_s: until a kept connection's next request, and for taking an answer.
+        body_timeout_s: for a whole body.
+        min_body_rate: bytes/s, averaged over a body that takes longer than 5 s.
+        max_head_bytes: largest request line with headers.
+        max_connections: open at once; fewer if file descriptors do not suffice.
+    """
+
+    head_timeout_s: PositiveFloat = 10.0
+    # As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute. A
+    # server that closes it first may lose a request that is just being sent.
+    idle_timeout_s: PositiveFloat = 90.0
+    body_timeout_s: PositiveFloat = 60.0
+    min_body_rate: PositiveInt = 1000
+    max_head_bytes: PositiveInt = 64 * 1024
+    max_connections: PositiveInt = 4096
+
+
 class ServerConfig(BaseModel):
     """Arguments of the server; a change restarts the replicas.
 
@@ -55,6 +78,7 @@ class ServerConfig(BaseModel):
         access_log: whether every request has a line.
         tokenizer_threads: threads per replica that tokenize long texts, for all its models.
         max_buffered_bytes: request bodies that a replica holds at once.
+        connections: bounds on connections; they apply where replicas listen themselves.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,6 +103,7 @@ class ServerConfig(BaseModel):
     access_log: bool = False
     tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
     max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
+    connections: ConnectionLimits = ConnectionLimits()
 
     @property
     def engine_options(self) -> EngineOptions:

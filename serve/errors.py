@@ -26,6 +26,27 @@ class MalformedBody(OfframpError):
     code = "malformed_body"
 
 
+class BadRequest(OfframpError):
+    """What came is not well-formed HTTP/1.1."""
+
+    status = 400
+    code = "bad_request"
+
+
+class RequestTimeout(OfframpError):
+    """The request came too slowly."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class HeadTooLarge(OfframpError):
+    """The request line with the headers, or one line between chunks, exceeds the limit."""
+
+    status = 431
+    code = "head_too_large"
+
+
 class InvalidRule(InvalidRequest):
     """An exit rule that contradicts itself or that the model cannot follow."""
 

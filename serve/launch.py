@@ -16,7 +16,7 @@ from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.classifier.options import EngineOptions
-from serve.config import ServerConfig
+from serve.config import ConnectionLimits, ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
 from serve.logs import LogFormat, LogLevel, configure_logs
@@ -68,6 +68,7 @@ class Launch:
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
     tokenizer_threads: int = EngineOptions().tokenizer_threads
+    connections: ConnectionLimits = ConnectionLimits()
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -115,6 +116,7 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
         **asdict(wanted.logs),
         tokenizer_threads=wanted.tokenizer_threads,
+        connections=wanted.connections,
     )
 
 
@@ -147,11 +149,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
-    from serve.http.standalone import build_standalone_app, serve_standalone
+    from serve.http.standalone import serve_standalone
 
     configure_logs(logging.StreamHandler(), config.log_format, config.log_level)
-    app = build_standalone_app(config)
-    serve_standalone(app, address, on_ready=on_ready)
+    serve_standalone(config, address, on_ready)
 
 
 def _run_on_ray(

@@ -70,7 +70,9 @@ class BodyLimit:
             budget: of all bodies.
         """
         declared = headers.get("content-length", "")
-        self.exceeded = declared.isdecimal() and int(declared) > max_bytes
+        # Python refuses to read thousands of digits.
+        too_long = len(declared.lstrip("0")) > len(str(max_bytes))
+        self.exceeded = declared.isdecimal() and (too_long or int(declared) > max_bytes)
         self._receive = receive
         self._max_bytes = max_bytes
         self._budget, self._held = budget, 0

@@ -7,6 +7,7 @@ from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
+from serve.metrics.connections import ConnectionState
 from serve.tracing import Tracing
 
 
@@ -23,6 +24,7 @@ class AppContext:
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
+        connections: state of this process's HTTP server.
     """
 
     catalog: Catalog
@@ -33,3 +35,4 @@ class AppContext:
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
     tracing: Tracing | None = None
+    connections: ConnectionState = field(default_factory=ConnectionState)

@@ -15,9 +15,11 @@ from serve.api.replicas import Ack
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
+from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble
 from serve.http.server import HttpServer
 from serve.logs import configure_logs
+from serve.metrics.connections import ConnectionState
 from serve.validation import explain
 
 log = logging.getLogger(__name__)
@@ -46,9 +48,13 @@ class Classifiers:
         store = RayStore(context.app_name)
         assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
-        replicas = RayReplicas(context, own=self)
-        self._app = build_http_app(app_context(config, assembly, replicas), self.stop_listening)
-        self._http = HttpServer(self._app, *address) if address else None
+        replicas, connections = RayReplicas(context, own=self), ConnectionState()
+        parts = app_context(config, assembly, replicas, connections)
+        self._app = build_http_app(parts, self.stop_listening)
+        self._address, self._http = address, None
+        if address:
+            self._metrics.watch_connections(connections)
+            self._http = HttpServer(self._app, config.connections, connections)
         self._poll: asyncio.Task[None] | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -67,8 +73,8 @@ class Classifiers:
             log.error("user_config: %s", problem)
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
-            if self._http:
-                await self._http.start()
+            if self._http and self._address:
+                await self._http.start(listen_shared(*self._address))
 
     async def stop_listening(self) -> None:
         """Stop the HTTP server of this replica; return when accepted requests are answered."""

@@ -48,15 +48,15 @@ def take_shared_port(host: str, port: int) -> socket.socket:
 
 
 def listen(taken: socket.socket) -> None:
-    """Listen on the address of `take_port`.
-
-    uvloop would fail silently where another process listens by now.
+    """Listen on the address of `take_port`, without blocking.
 
     Raises:
         PortTaken: another process listens there.
     """
     try:
         taken.listen(BACKLOG)
+        taken.setblocking(False)
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
     except OSError as error:
         host, port = taken.getsockname()
         raise _port_taken(host, port, error) from None

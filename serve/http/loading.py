@@ -17,6 +17,7 @@ from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
 from serve.metrics.collectors import Metrics
+from serve.metrics.connections import ConnectionState
 from serve.policy.live import PolicyStore
 from serve.tracing import configured_tracing
 
@@ -60,7 +61,9 @@ def assemble(
     return Assembly(catalog, metrics)
 
 
-def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) -> AppContext:
+def app_context(
+    config: ServerConfig, assembly: Assembly, replicas: Replicas, connections: ConnectionState
+) -> AppContext:
     """Return what the HTTP app works with.
 
     Raises:
@@ -76,6 +79,7 @@ def app_context(config: ServerConfig, assembly: Assembly, replicas: Replicas) ->
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),
+        connections,
     )
 
 

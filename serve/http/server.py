@@ -2,117 +2,119 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 
-from serve.config import DRAIN_S
-from serve.http.listener import listen_shared
+from serve.config import DRAIN_S, ConnectionLimits
+from serve.http.connection import GuardedConnection
+from serve.http.guard import ConnectionGuard
+from serve.metrics.connections import Closed, ConnectionState
 
-# As Ray Serve's proxy. Clients and load balancers keep an idle connection for a minute. A server
-# that closes it first may lose a request that is just being sent.
-KEEP_ALIVE_S: Final = 90
-# Largest request line with headers.
-MAX_HEAD_BYTES: Final = 64 * 1024
-# A connection that is accepted during the stop has this long to begin its first request.
+# A stopping server goes on to answer what arrives for this long. Each answer says that the
+# connection ends.
+STOP_GRACE_S: Final = 1.0
+# A connection that is accepted last has this long to begin its first request.
 FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
 # Wait after a failed accept, until a file descriptor or memory may be free again.
 _ACCEPT_RETRY_S = 0.05
 
 
-class _Connection(H11Protocol):
-    def send_400_response(self, msg: str) -> None:
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # the app's own answer is dropped
-        with suppress(h11.LocalProtocolError):  # an answer has begun, or that to HEAD has a body
-            super().send_400_response(msg)
-        self.transport.close()
-
-
-def uvicorn_config(app: ASGIApp, **settings: Any) -> uvicorn.Config:
-    """Return the settings of uvicorn that every server here uses.
-
-    h11 ignores a proposal to change the protocol (RFC 9110, section 7.8), so requests of Java's
-    HttpClient and `curl --http2` keep their bodies; httptools loses them. uvicorn warns of each
-    such request, and of each that is no HTTP, hence the log level.
-    """
-    return uvicorn.Config(
-        app,
-        log_level="error",
-        access_log=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=DRAIN_S,
-        http=_Connection,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-        ws="none",
-        **settings,
-    )
-
-
 class HttpServer:
-    """Serves an app on a port that several processes share, on the running event loop.
+    """Serves an app on the running event loop.
 
     The caller handles signals and the app's lifespan.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: ConnectionLimits = ConnectionLimits(),
+        state: ConnectionState | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Prepare to serve; nothing listens yet.
 
         Args:
             app: a started ASGI app.
-            host: numeric address.
-            port: as `serve.http.listener.take_shared_port` holds it.
+            limits: of the connections.
+            state: kept up to date for the app and the metrics.
+            tls: None for plain HTTP.
         """
-        # uvicorn's own logging set-up would close the handlers of others.
-        self._config = uvicorn_config(app, lifespan="off", log_config=None)
+        self._guard = ConnectionGuard(limits, state or ConnectionState())
+        self._config = _uvicorn_config(app)
+        self._config.timeout_keep_alive = limits.idle_timeout_s  # type: ignore[assignment]
+        self._config.h11_max_incomplete_event_size = limits.max_head_bytes
         self._server = _Server(self._config)
-        self._address = host, port
+        self._tls = tls
         self._listening: socket.socket | None = None
         self._opening: set[asyncio.Task[Any]] = set()
         self._serving: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Listen.
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections.
 
-        Raises:
-            PortTaken: the address cannot be had.
+        Args:
+            listening: non-blocking; closed in the end.
         """
-        self._listening = listen_shared(*self._address)
+        self._listening = listening
         self._serving = asyncio.create_task(self._server.serve([]))
         while not (self._server.started or self._serving.done()):
             await asyncio.sleep(_POLL_EVERY_S)
         if self._serving.done():
             await self._serving  # raises the reason
+        self._sweeping = asyncio.create_task(self._guard.run())
         self._accept_when_ready()
 
-    async def stop(self) -> None:
-        """Accept what waits in the accept queue, then no more; return when all is answered.
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Answer what still arrives for `grace_s`; return when all is answered.
 
-        Requests that take longer than `DRAIN_S` are cancelled.
+        From the first moment `/health/ready` fails and answers close their connections. Requests
+        that take longer than `DRAIN_S` are cancelled.
         """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(grace_s))
+        await asyncio.shield(self._ending)  # other callers may wait for the same task
+
+    def hurry(self) -> None:
+        """Let `stop` wait for no answer any more."""
+        self._server.force_exit = True
+
+    async def _end(self, grace_s: float) -> None:
+        self._announce_end()
         if self._listening:
+            await asyncio.sleep(grace_s)
             asyncio.get_running_loop().remove_reader(self._listening)
             self._accept_all(self._listening)
             self._listening.close()
             self._listening = None
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        await asyncio.shield(self._ending)  # other callers may wait for the same task
-
-    async def _end(self) -> None:
         if self._opening:
             await asyncio.wait(self._opening)
         await asyncio.sleep(FIRST_REQUEST_S)
         self._server.should_exit = True
         if self._serving:
             await self._serving
+        self._guard.abort_all()
+        if self._sweeping:
+            self._sweeping.cancel()
+
+    def _announce_end(self) -> None:
+        self._guard.state.stopping = True
+        state = self._server.server_state
+        self._config.encoded_headers.append(CLOSE_HEADER)  # uvicorn reads them every second
+        state.default_headers = [*state.default_headers, CLOSE_HEADER]
+        for connection in state.connections:
+            if isinstance(connection, GuardedConnection):
+                connection.close_after_answer(state.default_headers)
 
     def _accept_when_ready(self) -> None:
         if self._listening:
@@ -121,27 +123,68 @@ class HttpServer:
 
     def _accept_all(self, listening: socket.socket) -> None:
         """Accept every connection that waits; after an error, try again later."""
-        loop = asyncio.get_running_loop()
         try:
             while True:
                 connection, _ = listening.accept()
-                connection.setblocking(False)
-                opening = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
-                self._opening.add(opening)
-                opening.add_done_callback(self._opening.discard)
+                if self._guard.admits_one():
+                    self._open(connection)
+                else:
+                    connection.close()
         except BlockingIOError:
             return
         except OSError:
+            loop = asyncio.get_running_loop()
             loop.remove_reader(listening)
             loop.call_later(_ACCEPT_RETRY_S, self._accept_when_ready)
 
-    def _protocol(self) -> asyncio.Protocol:
-        """Return what uvicorn makes for each connection that it accepts itself."""
-        make: Any = self._config.http_protocol_class
-        protocol: asyncio.Protocol = make(
-            config=self._config, server_state=self._server.server_state, app_state={}
+    def _open(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        handshake_s = self._guard.limits.head_timeout_s if self._tls else None
+        protocol = GuardedConnection(
+            self._guard,
+            config=self._config,
+            server_state=self._server.server_state,
+            app_state={},
         )
-        return protocol
+        opening = loop.create_task(
+            loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=handshake_s
+            )
+        )
+        self._guard.watch(protocol, opening.cancel)
+        self._opening.add(opening)
+        opening.add_done_callback(partial(self._opened, protocol, connection))
+
+    def _opened(
+        self, protocol: GuardedConnection, connection: socket.socket, opening: asyncio.Task[Any]
+    ) -> None:
+        self._opening.discard(opening)
+        if not opening.cancelled():
+            if opening.exception() is None:
+                return
+            self._guard.state.closed[Closed.TLS_HANDSHAKE] += 1
+        self._guard.forget(protocol)
+        connection.close()
+
+
+def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    """Return uvicorn's settings.
+
+    h11 ignores a proposal to change the protocol (RFC 9110, section 7.8), so requests of Java's
+    HttpClient and `curl --http2` keep their bodies; httptools loses them. uvicorn warns of each
+    such request, and of each that is no HTTP, hence the log level.
+    """
+    return uvicorn.Config(
+        app,
+        log_level="error",
+        log_config=None,  # uvicorn's own would close the handlers of others
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=DRAIN_S,
+        http=GuardedConnection,
+        ws="none",
+    )
 
 
 class _Server(uvicorn.Server):

@@ -1,23 +1,31 @@
 """The server as one process under uvicorn, without Ray."""
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable
 
-import uvicorn
 from fastapi import FastAPI
+from uvicorn.loops.auto import auto_loop_factory
 
 from serve.api.app import build_http_app
 from serve.api.replicas import OnlyReplica
 from serve.config import ServerConfig
 from serve.http.listener import listen
 from serve.http.loading import app_context, assemble
-from serve.http.server import uvicorn_config
+from serve.http.server import HttpServer
+from serve.metrics.connections import ConnectionState
 from serve.policy.live import MemoryStore
 
 
-def build_standalone_app(config: ServerConfig) -> FastAPI:
+def build_standalone_app(
+    config: ServerConfig, connections: ConnectionState | None = None
+) -> FastAPI:
     """Return the app over bundles; the app's lifespan starts and stops the engines.
+
+    Args:
+        config: of the server.
+        connections: of the HTTP server that is to serve the app.
 
     Raises:
         InvalidBundle: a bundle cannot be loaded.
@@ -28,36 +36,53 @@ def build_standalone_app(config: ServerConfig) -> FastAPI:
     assembly = assemble(config.bundles, options, MemoryStore(), active)
     catalog = assembly.catalog
     catalog.set_baselines({})
+    state = connections or ConnectionState()
+    assembly.metrics.watch_connections(state)
     replicas = OnlyReplica(catalog, assembly.metrics)
-    return build_http_app(app_context(config, assembly, replicas))
+    return build_http_app(app_context(config, assembly, replicas, state))
 
 
-def serve_standalone(app: FastAPI, address: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are answered first.
+def serve_standalone(
+    config: ServerConfig, address: socket.socket, on_ready: Callable[[], None]
+) -> None:
+    """Load the models and serve until SIGINT or SIGTERM; requests in flight are answered first.
 
     Args:
-        app: from `build_standalone_app`.
+        config: of the server.
         address: from `serve.http.listener.take_port`; closed in the end.
         on_ready: called once, when the server answers.
 
     Raises:
+        InvalidBundle: a bundle cannot be loaded.
+        DeviceUnavailable: a bundle lacks the wanted precision.
         PortTaken: another process listens there already.
     """
-    config = uvicorn_config(app)
+    state = ConnectionState()
+    app = build_standalone_app(config, state)
+    server = HttpServer(app, config.connections, state)
     listen(address)
-    # uvicorn handles signals while it runs and raises them again when it has stopped. That second
-    # time must not end the process before `offramp serve` has printed its last line.
+    # Those of the loop end with it. A signal after that must not end the process before it has
+    # printed its last line.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    _Server(config, on_ready).run(sockets=[address])
+    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+        runner.run(_serve(app, server, address, on_ready))
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
+async def _serve(
+    app: FastAPI, server: HttpServer, listening: socket.socket, on_ready: Callable[[], None]
+) -> None:
+    stop = asyncio.Event()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
+    def signalled(number: signal.Signals) -> None:
+        if stop.is_set() and number is signal.SIGINT:
+            server.hurry()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, signalled, number)
+    async with app.router.lifespan_context(app):
+        await server.start(listening)
+        on_ready()
+        await stop.wait()
+        await server.stop()

@@ -30,7 +30,9 @@ def add_operation_routes(app: FastAPI, context: AppContext) -> None:
         responses={503: {"model": ErrorBody, "description": "Not ready, or not any more."}},
     )
     async def ready() -> Health:
-        """Tell whether every model is loaded and warmed and its engine runs."""
+        """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
+        if context.connections.stopping:
+            raise Unavailable("the server is stopping; send new requests to another one")
         faults = context.catalog.faults()
         if faults:
             raise Unavailable(f"no engine runs for {', '.join(faults)}")

@@ -14,8 +14,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import serve.http.server
-from serve.http.listener import PortTaken, take_port, take_shared_port
-from serve.http.server import MAX_HEAD_BYTES, HttpServer
+from serve.config import ConnectionLimits
+from serve.http.listener import listen_shared, take_shared_port
+from serve.http.server import HttpServer
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -53,10 +54,10 @@ def serving(
     """Run a scenario with a server, which is stopped in the end."""
 
     async def whole(host: str, port: int) -> None:
-        server = HttpServer(app, host, port)
-        await server.start()
+        server = HttpServer(app)
+        await server.start(listen_shared(host, port))
         await scenario(server, port)
-        await asyncio.wait_for(server.stop(), timeout=20)
+        await asyncio.wait_for(server.stop(grace_s=0), timeout=20)
 
     with take_shared_port("127.0.0.1", 0) as address:
         asyncio.run(whole(*address.getsockname()))
@@ -72,16 +73,18 @@ def test_stopping_server_answers_what_it_accepted_while_another_takes_new_connec
             app.let.clear()
             answer = asyncio.create_task(client.get("/"))
             await app.asked.wait()
-            stopping = asyncio.create_task(server.stop())
-            successor = HttpServer(App("successor"), "127.0.0.1", port)
-            await successor.start()
+            stopping = asyncio.create_task(server.stop(grace_s=0))
+            successor = HttpServer(App("successor"))
+            await successor.start(listen_shared("127.0.0.1", port))
+            while server._listening:
+                await asyncio.sleep(0)
             async with connected(port) as other:
                 assert (await other.get("/")).text == "successor"
             assert not stopping.done()
             app.let.set()
             assert (await answer).text == "app"
             await stopping
-            await successor.stop()
+            await successor.stop(grace_s=0)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
@@ -99,7 +102,7 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
         clients = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(40)]
         for client in clients if sent_before else []:
             client.sendall(GET)
-        stopping = asyncio.create_task(server.stop())
+        stopping = asyncio.create_task(server.stop(grace_s=0))
         await asyncio.sleep(0.2)
         for client in [] if sent_before else clients:
             client.sendall(GET)
@@ -119,7 +122,7 @@ def test_caller_that_gives_up_waiting_for_the_end_ends_it_for_no_other() -> None
             app.let.clear()
             answer = asyncio.create_task(client.get("/"))
             await app.asked.wait()
-            impatient, patient = (asyncio.create_task(server.stop()) for _ in range(2))
+            impatient, patient = (asyncio.create_task(server.stop(grace_s=0)) for _ in range(2))
             await asyncio.sleep(0)
             impatient.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -146,18 +149,6 @@ def test_accept_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         assert not failures
 
     serving(App(), scenario)
-
-
-def test_port_of_another_server_is_refused_and_the_server_can_be_stopped() -> None:
-    async def scenario(host: str, port: int) -> None:
-        server = HttpServer(App(), host, port)
-        with pytest.raises(PortTaken):
-            await server.start()
-        await server.stop()
-
-    with take_port("127.0.0.1", 0) as other:
-        other.listen()
-        asyncio.run(scenario(*other.getsockname()))
 
 
 PROPOSALS = {
@@ -208,8 +199,10 @@ def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first
 
 
 def test_long_heads_are_read_and_longer_ones_refused() -> None:
+    max_bytes = ConnectionLimits().max_head_bytes
+
     async def scenario(server: HttpServer, port: int) -> None:
-        for length, status in ((MAX_HEAD_BYTES - 1000, 200), (2 * MAX_HEAD_BYTES, 400)):
+        for length, status in ((max_bytes - 1000, 200), (2 * max_bytes, 431)):
             answer, asking = await asyncio.open_connection("127.0.0.1", port)
             asking.write(GET[:-2] + b"X: " + b"x" * length + b"\r\n\r\n")
             assert (await answer.readline()).startswith(b"HTTP/1.1 %d" % status)
@@ -222,7 +215,7 @@ def test_log_handlers_of_others_keep_their_targets() -> None:
     """Ray Serve's controller asks replicas for that target, and ends those that have none."""
     kept = MemoryHandler(1, target=logging.NullHandler())
     try:
-        HttpServer(App(), "127.0.0.1", 1)
+        HttpServer(App())
         assert kept.target
     finally:
         kept.close()

@@ -1,22 +1,25 @@
 """The real HTTP app under a real uvicorn, in a thread of the test's process."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
-from serve.config import ServerConfig
-from serve.http.server import uvicorn_config
+from serve.config import ConnectionLimits, ServerConfig
+from serve.http.listener import listen, take_port
+from serve.http.server import HttpServer
 from serve.http.standalone import build_standalone_app
+from serve.metrics.connections import ConnectionState
 from tests.support.patience import until
 
 TIMEOUT_S = 60.0
@@ -91,27 +94,43 @@ class LiveServer:
 
 
 @contextlib.contextmanager
-def listening(app: FastAPI) -> Iterator[LiveServer]:
+def listening(
+    app: FastAPI,
+    limits: ConnectionLimits = ConnectionLimits(),
+    state: ConnectionState | None = None,
+) -> Iterator[LiveServer]:
     """Serve an app on a free port until the block is left."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn_config(app, log_config=None, lifespan="on"))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
+    loop = asyncio.new_event_loop()
+    started, ended = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        server = HttpServer(app, limits, state)
+        async with app.router.lifespan_context(app):
+            await server.start(address)
+            started.set()
+            await ended.wait()
+            await server.stop(grace_s=0)
+
+    with take_port("127.0.0.1", 0) as address, ThreadPoolExecutor(1) as pool:
+        listen(address)
+        port = address.getsockname()[1]
+        served = pool.submit(loop.run_until_complete, serve())
         try:
-            until(lambda: server.started or not thread.is_alive())
-            live = LiveServer(listener.getsockname()[1])
+            until(lambda: started.is_set() or served.done())
+            live = LiveServer(port)
             with live.http:
                 yield live
         finally:
-            server.should_exit = True
-            thread.join()
+            loop.call_soon_threadsafe(ended.set)
+            served.result()
+            loop.close()
 
 
 def serving_bundles(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
     """Serve bundles in fp32 on one thread, or with other fields of `ServerConfig`."""
     fields = {"precision": "fp32", "num_threads": 1, **config}
-    return listening(build_standalone_app(ServerConfig(bundles=list(map(str, folders)), **fields)))
+    wanted, state = ServerConfig(bundles=list(map(str, folders)), **fields), ConnectionState()
+    return listening(build_standalone_app(wanted, state), wanted.connections, state)
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:

@@ -1,0 +1,127 @@
+"""Keeps connections from taking the server: how many there are, and how long each may wait."""
+
+import asyncio
+import logging
+import resource
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from serve.config import ConnectionLimits
+from serve.metrics.connections import Closed, ConnectionState
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY_S: Final = 1.0
+# File descriptors for everything that is no connection: models, logs, Ray.
+RESERVED_DESCRIPTORS: Final = 256
+# So many connections are looked at before other work of the event loop gets its turn.
+_AT_ONCE = 256
+
+
+class Watched(Hashable, Protocol):
+    """A connection, as the guard sees it."""
+
+    def sweep(self, now_s: float) -> None:
+        """Close the connection if it is overdue."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class ConnectionGuard:
+    """Closes connections that are overdue, and makes room for new ones.
+
+    Belongs to the event loop. A look at every connection each second costs less than timers that
+    every request would set and cancel.
+
+    Attributes:
+        limits: of the connections; their number never exceeds what file descriptors allow.
+        state: counts what is open, and what was closed.
+        now_s: time that this process has had for its connections, in seconds. A pause in which
+            nothing was read is the server's own, and no client's.
+    """
+
+    def __init__(self, limits: ConnectionLimits, state: ConnectionState) -> None:
+        """Raise the limit of file descriptors if the connections need it."""
+        num_connections = connections_that_fit(limits.max_connections)
+        self.limits = replace(limits, max_connections=num_connections)
+        self.state = state
+        self.now_s = 0.0
+        self._watched: set[Watched] = set()
+        # Without a complete head, the longest wait first, and how each is closed.
+        self._waiting: OrderedDict[Watched, Callable[[], object]] = OrderedDict()
+
+    def watch(self, connection: Watched, cancel: Callable[[], object]) -> None:
+        """Look after a connection from now on.
+
+        Args:
+            connection: just accepted, perhaps with a TLS handshake to come.
+            cancel: closes it until it `waits`.
+        """
+        self._watched.add(connection)
+        self._waiting[connection] = cancel
+        self.state.num_open = len(self._watched)
+
+    def forget(self, connection: Watched) -> None:
+        """Stop looking after a connection."""
+        self._watched.discard(connection)
+        self._waiting.pop(connection, None)
+        self.state.num_open = len(self._watched)
+
+    def waits(self, connection: Watched) -> None:
+        """Note that a connection has no complete head; it keeps its place if that was known."""
+        self._waiting[connection] = connection.abort
+
+    def works(self, connection: Watched) -> None:
+        """Note that a connection has a request."""
+        self._waiting.pop(connection, None)
+
+    def abort_all(self) -> None:
+        """Close every connection."""
+        for connection in tuple(self._watched):
+            connection.abort()
+
+    def admits_one(self) -> bool:
+        """Tell whether there is room for one more; if need be, close what waits longest."""
+        if self.state.num_open < self.limits.max_connections:
+            return True
+        if not self._waiting:
+            self.state.closed[Closed.REFUSED] += 1
+            return False
+        _, close = self._waiting.popitem(last=False)
+        self.state.closed[Closed.LIMIT] += 1
+        close()
+        return True
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        clock = asyncio.get_running_loop().time
+        last_s = clock()
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            self.now_s += min(clock() - last_s, 2 * SWEEP_EVERY_S)
+            last_s = clock()
+            for number, connection in enumerate(tuple(self._watched), start=1):
+                try:
+                    connection.sweep(self.now_s)
+                except Exception:
+                    log.exception("a connection could not be looked at")
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+
+def connections_that_fit(wanted: int) -> int:
+    """Return how many connections this process may have; raise its soft limit if needed.
+
+    Args:
+        wanted: most connections.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + RESERVED_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(wanted, max(soft - RESERVED_DESCRIPTORS, soft // 2))
