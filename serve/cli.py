@@ -112,6 +112,14 @@ def serve(
     tokenizer_threads: Annotated[
         int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
     ] = 2,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file: certificate and its chain; HTTPS then.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file: the certificate's key.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of CAs; clients must show a certificate of one of them."),
+    ] = None,
     head_timeout: Annotated[
         float, typer.Option(help="Seconds for a request's head, or a TLS handshake.", min=0.1)
     ] = LIMITS.head_timeout_s,
@@ -149,6 +157,9 @@ def serve(
             open_metrics=open_metrics,
             allowed_hosts=tuple(allowed_host or ()),
             cors_origins=tuple(cors_origin or ()),
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tls_client_ca=tls_client_ca,
         ),
         logs=LogOptions(log_format, log_level, access_log),
         tokenizer_threads=tokenizer_threads,

@@ -78,6 +78,10 @@ class ServerConfig(BaseModel):
         access_log: whether every request has a line.
         tokenizer_threads: threads per replica that tokenize long texts, for all its models.
         max_buffered_bytes: request bodies that a replica holds at once.
+        tls_cert: PEM file with the certificate and its chain; None for plain HTTP. Like the next
+            two, for replicas that listen themselves.
+        tls_key: PEM file with its key.
+        tls_client_ca: PEM file of CAs; clients must show a certificate of one of them.
         connections: bounds on connections; they apply where replicas listen themselves.
     """
 
@@ -103,6 +107,9 @@ class ServerConfig(BaseModel):
     access_log: bool = False
     tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
     max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     connections: ConnectionLimits = ConnectionLimits()
 
     @property

@@ -19,6 +19,7 @@ from serve.classifier.options import EngineOptions
 from serve.config import ConnectionLimits, ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
+from serve.http.loading import tls_files
 from serve.logs import LogFormat, LogLevel, configure_logs
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place
@@ -35,6 +36,9 @@ class AccessOptions:
     open_metrics: bool = False
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
 
     def hosts(self, host: str) -> list[str]:
         """Return the names that clients may know a server on this address by.
@@ -83,10 +87,12 @@ def launch(wanted: Launch, standalone: bool) -> None:
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
     config = _configure(wanted, bundles, console)
+    if files := tls_files(config):
+        files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
     with take(wanted.host, wanted.port) as address:
         port = address.getsockname()[1]
-        on_ready = partial(_print_example, console, bundles, wanted.host, port)
+        on_ready = partial(_print_example, console, bundles, wanted, port)
         if standalone:
             _run_standalone(config, address, on_ready)
         else:
@@ -183,13 +189,15 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _print_example(console: Console, bundles: list[Bundle], host: str, port: int) -> None:
+def _print_example(console: Console, bundles: list[Bundle], wanted: Launch, port: int) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
-    url = f"http://{_reachable(host)}:{port}"
+    scheme = "https" if wanted.access.tls_cert else "http"
+    url = f"{scheme}://{_reachable(wanted.host)}:{port}"
+    key = '-H "X-API-Key: $KEY" ' if wanted.access.keys else ""
     console.print(
-        f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify "
+        f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify {key}"
         f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"
     )
 

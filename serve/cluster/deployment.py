@@ -15,8 +15,13 @@ def build(config: ServerConfig) -> Application:
     """Return the application over the configured bundles, for Ray Serve's proxies.
 
     Raises:
-        InvalidRequest: the config has neither keys nor says that none are wanted.
+        InvalidRequest: the config has neither keys nor says that none are wanted, or wants TLS.
     """
+    if config.tls_cert or config.tls_key or config.tls_client_ca:
+        raise InvalidRequest(
+            "Ray Serve's proxies speak plain HTTP: leave out tls_cert, tls_key "
+            "and tls_client_ca, and end TLS in front of them"
+        )
     if config.keys is None and not config.no_auth:
         raise InvalidRequest(
             "the proxies may be reached from outside: set `keys` to a file of keys, or "

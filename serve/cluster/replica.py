@@ -16,7 +16,7 @@ from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
 from serve.http.listener import listen_shared
-from serve.http.loading import app_context, assemble
+from serve.http.loading import app_context, assemble, tls_files
 from serve.http.server import HttpServer
 from serve.logs import configure_logs
 from serve.metrics.connections import ConnectionState
@@ -54,7 +54,7 @@ class Classifiers:
         self._address, self._http = address, None
         if address:
             self._metrics.watch_connections(connections)
-            self._http = HttpServer(self._app, config.connections, connections)
+            self._http = HttpServer(self._app, config.connections, connections, tls_files(config))
         self._poll: asyncio.Task[None] | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:

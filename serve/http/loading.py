@@ -16,6 +16,7 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.errors import InvalidRequest
+from serve.http.tls import TlsFiles
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.policy.live import PolicyStore
@@ -81,6 +82,19 @@ def app_context(
         configured_tracing(),
         connections,
     )
+
+
+def tls_files(config: ServerConfig) -> TlsFiles | None:
+    """Return the files for TLS; None for plain HTTP.
+
+    Raises:
+        InvalidRequest: one of certificate and key is missing.
+    """
+    if not (config.tls_cert or config.tls_key or config.tls_client_ca):
+        return None
+    if not (config.tls_cert and config.tls_key):
+        raise InvalidRequest("TLS needs a certificate and its key: --tls-cert and --tls-key")
+    return TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca)
 
 
 def _with_active_exits(bundles: list[Bundle], active: Mapping[str, Sequence[int]]) -> list[Bundle]:

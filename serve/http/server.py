@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.connection import GuardedConnection
 from serve.http.guard import ConnectionGuard
+from serve.http.tls import RenewedTls, TlsFiles
 from serve.metrics.connections import Closed, ConnectionState
 
 # A stopping server goes on to answer what arrives for this long. Each answer says that the
@@ -38,7 +38,7 @@ class HttpServer:
         app: ASGIApp,
         limits: ConnectionLimits = ConnectionLimits(),
         state: ConnectionState | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         """Prepare to serve; nothing listens yet.
 
@@ -47,13 +47,16 @@ class HttpServer:
             limits: of the connections.
             state: kept up to date for the app and the metrics.
             tls: None for plain HTTP.
+
+        Raises:
+            InvalidCertificate: a file of `tls` cannot be used.
         """
         self._guard = ConnectionGuard(limits, state or ConnectionState())
         self._config = _uvicorn_config(app)
         self._config.timeout_keep_alive = limits.idle_timeout_s  # type: ignore[assignment]
         self._config.h11_max_incomplete_event_size = limits.max_head_bytes
         self._server = _Server(self._config)
-        self._tls = tls
+        self._tls = RenewedTls(tls) if tls else None
         self._listening: socket.socket | None = None
         self._opening: set[asyncio.Task[Any]] = set()
         self._serving: asyncio.Task[None] | None = None
@@ -140,7 +143,8 @@ class HttpServer:
     def _open(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         loop = asyncio.get_running_loop()
-        handshake_s = self._guard.limits.head_timeout_s if self._tls else None
+        tls = self._tls.context() if self._tls else None
+        handshake_s = self._guard.limits.head_timeout_s if tls else None
         protocol = GuardedConnection(
             self._guard,
             config=self._config,
@@ -149,7 +153,7 @@ class HttpServer:
         )
         opening = loop.create_task(
             loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=handshake_s
+                lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake_s
             )
         )
         self._guard.watch(protocol, opening.cancel)

@@ -12,7 +12,7 @@ from serve.api.app import build_http_app
 from serve.api.replicas import OnlyReplica
 from serve.config import ServerConfig
 from serve.http.listener import listen
-from serve.http.loading import app_context, assemble
+from serve.http.loading import app_context, assemble, tls_files
 from serve.http.server import HttpServer
 from serve.metrics.connections import ConnectionState
 from serve.policy.live import MemoryStore
@@ -59,7 +59,7 @@ def serve_standalone(
     """
     state = ConnectionState()
     app = build_standalone_app(config, state)
-    server = HttpServer(app, config.connections, state)
+    server = HttpServer(app, config.connections, state, tls_files(config))
     listen(address)
     # Those of the loop end with it. A signal after that must not end the process before it has
     # printed its last line.

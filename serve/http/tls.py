@@ -1,0 +1,103 @@
+"""TLS with certificates that are read again when they are renewed."""
+
+import logging
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve.errors import OfframpError
+
+log = logging.getLogger(__name__)
+
+# The files are looked at so often while connections come.
+_RELOAD_EVERY_S = 1.0
+
+
+class InvalidCertificate(OfframpError):
+    """A certificate, key or client CA cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files of a server.
+
+    Attributes:
+        cert: certificate, followed by the chain of those that signed it.
+        key: its private key, without a password.
+        client_ca: clients must show a certificate that one of these has signed; None for no
+            certificates of clients.
+    """
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context with the files as they are now: TLS 1.2 or later, ALPN HTTP/1.1.
+
+        Raises:
+            InvalidCertificate: a file cannot be used.
+        """
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.set_alpn_protocols(["http/1.1"])
+        try:
+            # With a password given, OpenSSL does not ask for one on the terminal.
+            made.load_cert_chain(self.cert, self.key, password="")
+            if self.client_ca:
+                made.load_verify_locations(self.client_ca)
+                made.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:
+            raise InvalidCertificate(self._explain(error)) from None
+        return made
+
+    def state(self) -> tuple[tuple[int, int], ...]:
+        """Return what changes when a file is renewed."""
+        paths = [path for path in (self.cert, self.key, self.client_ca) if path]
+        return tuple((s.st_mtime_ns, s.st_ino) for s in (path.stat() for path in paths))
+
+    def _explain(self, error: Exception) -> str:
+        for path in filter(None, (self.cert, self.key, self.client_ca)):
+            try:
+                path.read_bytes()
+            except OSError as unreadable:
+                return f"{path}: {unreadable.strerror}"
+        reason = getattr(error, "reason", None)
+        if reason == "KEY_VALUES_MISMATCH":
+            return f"the certificate {self.cert} and the key {self.key} do not belong together"
+        names = ", ".join(str(path) for path in (self.cert, self.key, self.client_ca) if path)
+        return f"{names}: no PEM files of a certificate, its key without a password, and CAs"
+
+
+class RenewedTls:
+    """The context for the next connection."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Read the files.
+
+        Raises:
+            InvalidCertificate: a file cannot be used.
+        """
+        self._files = files
+        self._context = files.context()
+        self._state = files.state()
+        self._looked_s = time.monotonic()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context; renewed files that cannot be used change nothing."""
+        now_s = time.monotonic()
+        if now_s >= self._looked_s + _RELOAD_EVERY_S:
+            self._looked_s = now_s
+            try:
+                self._reload()
+            except (InvalidCertificate, OSError) as error:
+                log.error("the certificate stays as it was: %s", error)
+        return self._context
+
+    def _reload(self) -> None:
+        state = self._files.state()
+        if state != self._state:
+            self._context = self._files.context()
+            # Only now: of files that are renewed one after the other, the last makes it work.
+            self._state = state
+            log.info("the certificate %s was read again", self._files.cert)

@@ -1,0 +1,168 @@
+"""TLS on a real socket, with certificates that `openssl` makes."""
+
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from socket import create_connection
+
+import pytest
+
+from serve.config import ServerConfig
+from serve.errors import InvalidRequest
+from serve.http.loading import tls_files
+from serve.http.tls import InvalidCertificate, RenewedTls, TlsFiles
+from tests.serve.support.server_process import ServerProcess, run_offramp
+from tests.support.patience import until
+
+pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="needs the program openssl")
+
+
+class Authority:
+    """A CA that signs certificates for 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        self.cert = folder / "ca.pem"
+        self._openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca "
+            f"-keyout {folder}/ca.key -out {self.cert}"
+        )
+
+    def sign(self, name: str) -> TlsFiles:
+        """Make a key and a certificate."""
+        cert, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        extension = self._folder / "extension"
+        extension.write_text("subjectAltName=IP:127.0.0.1\n")
+        self._openssl(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+            f"-subj /CN={name} -keyout {key} -out {cert}.csr"
+        )
+        self._openssl(
+            f"x509 -req -in {cert}.csr -CA {self.cert} -CAkey {self._folder}/ca.key -days 2 "
+            f"-CAcreateserial -extfile {extension} -out {cert}"
+        )
+        return TlsFiles(cert, key)
+
+    def _openssl(self, arguments: str) -> None:
+        subprocess.run(["openssl", *arguments.split()], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "ca")
+
+
+@pytest.fixture
+def files(authority: Authority, tmp_path: Path) -> TlsFiles:
+    made = authority.sign("first")
+    for path in (made.cert, made.key):
+        shutil.copy(path, tmp_path)
+    return TlsFiles(tmp_path / made.cert.name, tmp_path / made.key.name)
+
+
+def trusting(authority: Authority, client: TlsFiles | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    if client:
+        context.load_cert_chain(client.cert, client.key)
+    return context
+
+
+def subject(port: int, context: ssl.SSLContext) -> str:
+    """Return the name on the certificate that a new connection sees."""
+    with (
+        create_connection(("127.0.0.1", port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        secure.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert secure.recv(15) == b"HTTP/1.1 200 OK"
+        cert = secure.getpeercert()
+        assert cert
+        return str(dict(part[0] for part in cert["subject"])["commonName"])  # type: ignore[misc]
+
+
+@pytest.fixture
+def process(
+    bundle_folder: Path, files: TlsFiles, authority: Authority, tmp_path: Path
+) -> Iterator[ServerProcess]:
+    words = ["--standalone", "--port", "0", "--precision", "fp32"]
+    tls = ["--tls-cert", files.cert, "--tls-key", files.key, "--tls-client-ca", authority.cert]
+    with ServerProcess(bundle_folder, *words, *tls) as process:
+        yield process
+
+
+def test_server_speaks_tls_only_wants_certificates_and_takes_renewed_ones(
+    process: ServerProcess, authority: Authority, files: TlsFiles
+) -> None:
+    assert "curl https://127.0.0.1:" in process.curl_line()
+    port = process.client().port
+    client = trusting(authority, authority.sign("client"))
+    assert subject(port, client) == "first"
+
+    strangers = (
+        HTTPSConnection("127.0.0.1", port, context=trusting(authority)),
+        HTTPConnection("127.0.0.1", port),
+    )
+    for stranger in strangers:
+        with closing(stranger), pytest.raises((OSError, HTTPException)):
+            stranger.request("GET", "/health/live")
+            stranger.getresponse()
+
+    renewed = authority.sign("second")
+    for new, old in ((renewed.cert, files.cert), (renewed.key, files.key)):
+        shutil.copy(new, f"{old}.new")
+        os.replace(f"{old}.new", old)
+    until(lambda: subject(port, client) == "second", every_s=0.2)
+
+
+def test_broken_renewal_changes_nothing(
+    files: TlsFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("serve.http.tls._RELOAD_EVERY_S", 0)
+    tls = RenewedTls(files)
+    first = tls.context()
+    files.cert.write_text("no certificate")
+    assert tls.context() is first
+    assert "the certificate stays as it was" in caplog.text
+    files.cert.unlink()
+    assert tls.context() is first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"cert": "nowhere.pem"}, "nowhere.pem: No such file or directory"),
+        ({"key": "other.key"}, "do not belong together"),
+        ({"cert": "text.pem"}, "no PEM files of a certificate, its key without a password"),
+        ({"key": "locked.key"}, "no PEM files of a certificate, its key without a password"),
+        ({"client_ca": "text.pem"}, "no PEM files"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_in_one_line(
+    files: TlsFiles, authority: Authority, tmp_path: Path, wrong: dict[str, str], message: str
+) -> None:
+    shutil.copy(authority.sign("other").key, tmp_path / "other.key")
+    (tmp_path / "text.pem").write_text("text")
+    lock = f"openssl ec -aes128 -passout pass:x -in {files.key} -out {tmp_path}/locked.key"
+    subprocess.run(lock.split(), check=True, capture_output=True)
+    fields = {"cert": files.cert, "key": files.key, **{k: tmp_path / v for k, v in wrong.items()}}
+    with pytest.raises(InvalidCertificate, match=message) as raised:
+        TlsFiles(**fields).context()
+    assert "\n" not in str(raised.value)
+
+
+def test_wrong_certificate_ends_the_start(bundle_folder: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.pem"
+    tls = ("--tls-cert", nowhere, "--tls-key", nowhere)
+    ended = run_offramp("serve", bundle_folder, "--port", "0", "--precision", "fp32", *tls)
+    assert (ended[0], ended[2]) == (2, f"offramp: {nowhere}: No such file or directory\n")
+
+
+def test_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="--tls-cert and --tls-key"):
+        tls_files(ServerConfig(bundles=["x"], tls_cert=tmp_path))
