@@ -73,6 +73,7 @@ class BodyLimit:
         # Python refuses to read thousands of digits.
         too_long = len(declared.lstrip("0")) > len(str(max_bytes))
         self.exceeded = declared.isdecimal() and (too_long or int(declared) > max_bytes)
+        self._declared = int(declared) if declared.isdecimal() and not self.exceeded else 0
         self._receive = receive
         self._max_bytes = max_bytes
         self._budget, self._held = budget, 0
@@ -111,7 +112,9 @@ class BodyLimit:
                     await self._next()
 
     def _hold(self) -> bool:
-        grown = max(0, self._num_bytes - FREE_BYTES) - self._held
+        # Room for the whole declared body is taken at once. If bodies that arrive together took
+        # it bit by bit, none of them might find enough.
+        grown = max(0, max(self._num_bytes, self._declared) - FREE_BYTES) - self._held
         if grown and not self._budget.take(grown):
             return False
         self._held += grown

@@ -17,7 +17,7 @@ SWEEP_EVERY_S: Final = 1.0
 # File descriptors for everything that is no connection: models, logs, Ray.
 RESERVED_DESCRIPTORS: Final = 256
 # So many connections are looked at before other work of the event loop gets its turn.
-_AT_ONCE = 256
+_AT_ONCE = 16
 
 
 class Watched(Hashable, Protocol):

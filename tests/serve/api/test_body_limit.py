@@ -16,13 +16,14 @@ HEAD = (
 )
 
 
-def body_of(*sizes: int, budget: BodyBudget) -> BodyLimit:
+def body_of(*sizes: int, budget: BodyBudget, declared: int | None = None) -> BodyLimit:
     left = [{"type": "http.request", "body": bytes(n), "more_body": True} for n in sizes]
 
     async def receive() -> Message:
         return left.pop(0)
 
-    return BodyLimit(receive, Headers({}), 1000 * KIB, budget)
+    headers = Headers({} if declared is None else {"content-length": str(declared)})
+    return BodyLimit(receive, headers, 1000 * KIB, budget)
 
 
 def receive(body: BodyLimit) -> Message:
@@ -39,6 +40,15 @@ def test_bodies_share_a_bound_on_what_is_held_until_their_requests_end() -> None
         receive(second)
     first.release()
     receive(third)
+
+
+def test_bodies_that_arrive_together_do_not_take_the_room_from_each_other() -> None:
+    budget = BodyBudget(100 * KIB)
+    first, second = (body_of(KIB, 79 * KIB, budget=budget, declared=80 * KIB) for _ in range(2))
+    receive(first)
+    with pytest.raises(Overloaded):
+        receive(second)
+    receive(first)
 
 
 def test_a_small_body_is_taken_however_much_is_held() -> None:
