@@ -26,7 +26,26 @@ _POLL_EVERY_S = 0.01
 _ACCEPT_RETRY_S = 0.05
 
 
+class _OneFraming(h11.Connection):
+    """Refuses a request with two lengths, of which another server may heed the other.
+
+    RFC 9112, section 6.3, lets a server choose; h11 would go by the chunks and keep the connection.
+    """
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class _Connection(H11Protocol):
+    def __init__(self, config: uvicorn.Config, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
+        self.conn = _OneFraming(h11.SERVER, MAX_HEAD_BYTES)
+
     def send_400_response(self, msg: str) -> None:
         if self.cycle is not None:
             self.cycle.disconnected = True  # the app's own answer is dropped
