@@ -29,6 +29,21 @@ class _Phase(Enum):
     ANSWER = auto()  # the client takes its answer, or the connection is being closed
 
 
+class _OneFraming(h11.Connection):
+    """Refuses a request with two lengths, of which another server may heed the other.
+
+    RFC 9112, section 6.3, lets a server choose; h11 would go by the chunks and keep the connection.
+    """
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class GuardedConnection(H11Protocol):
     """Keeps uvicorn's connection within the limits of a `ConnectionGuard`.
 
@@ -38,6 +53,7 @@ class GuardedConnection(H11Protocol):
     def __init__(self, guard: ConnectionGuard, **options: Any) -> None:
         """Make a connection, as uvicorn does with these options."""
         super().__init__(**options)
+        self.conn = _OneFraming(h11.SERVER, guard.limits.max_head_bytes)
         self._guard = guard
         self._made = False
         self._num_bytes = 0

@@ -1,0 +1,101 @@
+"""HAProxy and nginx on the loopback, publishing the classifying path alone."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import until
+
+_HAPROXY = """
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 10s
+    timeout server 10s
+    {lenient}
+frontend published
+    bind 127.0.0.1:{port}
+    http-request deny deny_status 403 unless {{ path /v1/classify }}
+    default_backend server
+backend server
+    http-reuse always
+    server one 127.0.0.1:{upstream}
+"""
+# Upgrade is passed on as in nginx's own example for WebSockets.
+_NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
+    upstream server {{ server 127.0.0.1:{upstream}; keepalive 32; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ return 403; }}
+        location = /v1/classify {{
+            proxy_pass http://server;
+            proxy_http_version 1.1;
+            proxy_request_buffering off;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection_upgrade;
+        }}
+    }}
+}}
+"""
+_PROXIES = {
+    "haproxy": (_HAPROXY, ["-db", "-q", "-f"]),
+    "haproxy, forgiving": (_HAPROXY, ["-db", "-q", "-f"]),
+    "nginx": (_NGINX, ["-c"]),
+}
+PROXIES = list(_PROXIES)
+
+
+@contextmanager
+def behind(name: str, upstream: int, folder: Path) -> Iterator[int]:
+    """Run a proxy in front of a server's port; yield the proxy's port.
+
+    The test is skipped where the program is missing.
+    """
+    template, options = _PROXIES[name]
+    program = shutil.which(
+        name.removesuffix(", forgiving"), path="/usr/sbin:/usr/bin:/usr/local/sbin"
+    )
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    port = _free_port()
+    lenient = "option accept-invalid-http-request" if name.endswith("forgiving") else ""
+    config = folder / "proxy.conf"
+    config.write_text(template.format(port=port, upstream=upstream, folder=folder, lenient=lenient))
+    process = subprocess.Popen([program, *options, str(config)], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: process.poll() is not None or _listens(port))
+        assert process.poll() is None, f"{name} has ended"
+        yield port
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
