@@ -3,12 +3,15 @@
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.serve.support.live_server import LiveServer
+import pytest
+
+import serve.http.server
+from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.server_process import ServerProcess
 from tests.support.patience import until
 
@@ -81,9 +84,12 @@ def asking(server: LiveServer) -> Iterator[list[Client]]:
         future.result()
 
 
-def check_nothing_lost(clients: list[Client]) -> None:
-    """Check that the stop was announced by every answer in its grace, and cost no request."""
-    assert not [error for client in clients for error in client.lost]
+def lost(clients: list[Client]) -> list[str]:
+    return [error for client in clients for error in client.lost]
+
+
+def check_announced(clients: list[Client]) -> None:
+    """Check that every answer in the grace of the stop said so, and `/health/ready` failed."""
     answers = {answer for client in clients for answer in client.answers}
     assert answers == {
         Answer("/v1/classify", 200, closes=False),
@@ -101,5 +107,17 @@ def test_no_request_is_lost_when_a_process_is_told_to_stop(bundle_folder: Path) 
         with asking(process.client()) as clients:
             process.send(signal.SIGTERM)
             assert process.exit_status() == 0
-        check_nothing_lost(clients)
+        assert not lost(clients)
+        check_announced(clients)
         assert process.output.splitlines()[-1] == "stopped"
+
+
+def test_no_request_is_lost_when_the_listener_closes_at_once(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.http.server, "FIRST_REQUEST_S", 1.0)
+    with ExitStack() as serving:
+        server = serving.enter_context(serving_bundles(bundle_folder))
+        with asking(server) as clients:
+            serving.close()
+    assert not lost(clients)
