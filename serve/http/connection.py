@@ -59,7 +59,7 @@ class GuardedConnection(H11Protocol):
         self._num_bytes = 0
         self._seen: tuple[_Phase, object] | None = None
         self._since_s = 0.0  # when the phase was first seen
-        self._bytes_then = 0
+        self._bytes_then = self._bytes_swept = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -117,12 +117,10 @@ class GuardedConnection(H11Protocol):
         if not self._made:
             return  # the TLS handshake has its own timeout
         phase = self._phase()
+        before, self._bytes_swept = self._bytes_swept, self._num_bytes
         if self._seen != (phase, self.cycle):
-            self._seen, self._since_s, self._bytes_then = (
-                (phase, self.cycle),
-                now_s,
-                self._num_bytes,
-            )
+            # What came since the last look belongs to this phase.
+            self._seen, self._since_s, self._bytes_then = (phase, self.cycle), now_s, before
             return
         waited_s, limits = now_s - self._since_s, self._guard.limits
         if phase is _Phase.HEAD and waited_s >= limits.head_timeout_s:

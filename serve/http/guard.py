@@ -103,13 +103,16 @@ class ConnectionGuard:
             await asyncio.sleep(SWEEP_EVERY_S)
             self.now_s += min(clock() - last_s, 2 * SWEEP_EVERY_S)
             last_s = clock()
-            for number, connection in enumerate(tuple(self._watched), start=1):
-                try:
-                    connection.sweep(self.now_s)
-                except Exception:
-                    log.exception("a connection could not be looked at")
-                if number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        for number, connection in enumerate(tuple(self._watched), start=1):
+            try:
+                connection.sweep(self.now_s)
+            except Exception:
+                log.exception("a connection could not be looked at")
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
 
 
 def connections_that_fit(wanted: int) -> int:

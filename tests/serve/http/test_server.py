@@ -114,6 +114,26 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
     serving(App(), scenario)
 
 
+def test_request_that_is_half_sent_at_the_end_is_answered() -> None:
+    async def scenario(server: HttpServer, port: int) -> None:
+        idle_answer, idle = await asyncio.open_connection("127.0.0.1", port)
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        idle.write(GET)
+        await idle_answer.readuntil(b"\r\n\r\napp")
+        asking.write(GET[:9])
+        stopping = asyncio.create_task(server.stop(grace_s=0))
+        assert await idle_answer.read() == b""  # the listener is closed, as are idle connections
+        asking.write(GET[9:])
+        whole = await answer.read()
+        assert whole.startswith(b"HTTP/1.1 200")
+        assert b"\r\nconnection: close\r\n" in whole
+        await stopping
+        for client in (idle, asking):
+            client.close()
+
+    serving(App(), scenario)
+
+
 def test_caller_that_gives_up_waiting_for_the_end_ends_it_for_no_other() -> None:
     app = App()
 
