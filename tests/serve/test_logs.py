@@ -7,6 +7,7 @@ import pytest
 
 from serve.logs import ACCESS_LOG, BURST, WINDOW_S, LogFormat, configure_logs, fields
 from serve.policy.difference import difference
+from tests.support.patience import until
 
 LOGGER = logging.getLogger("serve.test")
 FORGED = "x\n2026-01-01T00:00:00 ERROR forged"
@@ -22,8 +23,16 @@ def untouched_logging() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def lines_of(log_format: LogFormat) -> io.StringIO:
-    written = io.StringIO()
+class Written(io.StringIO):
+    """What was logged so far."""
+
+    def getvalue(self) -> str:
+        logging.getLogger("serve").handlers[0].flush()
+        return super().getvalue()
+
+
+def lines_of(log_format: LogFormat) -> Written:
+    written = Written()
     configure_logs(logging.StreamHandler(written), log_format, "info")
     return written
 
@@ -70,6 +79,14 @@ def test_flood_of_equal_lines_becomes_a_burst_and_a_count(monkeypatch: pytest.Mo
     now_s = WINDOW_S
     LOGGER.error("request %d failed", 1000)
     assert json.loads(written.getvalue().splitlines()[-1])["left_out"] == 1000 - BURST
+
+
+def test_errors_are_written_at_once_and_other_lines_soon() -> None:
+    written = lines_of("text")
+    LOGGER.error("now")
+    assert "now" in io.StringIO.getvalue(written)
+    LOGGER.info("soon")
+    until(lambda: "soon" in io.StringIO.getvalue(written))
 
 
 def test_access_log_is_never_cut() -> None:

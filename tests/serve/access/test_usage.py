@@ -20,8 +20,8 @@ def ask(usage: Usage, key: Key, num_rows: int = 1, max_chars: int = 1) -> None:
 def test_texts_beyond_the_rate_are_refused_until_the_window_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now_s = time.time()
-    monkeypatch.setattr(time, "time", lambda: now_s)
+    now_s = time.monotonic()
+    monkeypatch.setattr("serve.access.usage.time.monotonic", lambda: now_s)
     usage, limited = Usage(), key(rows_per_s=3)
     for _ in range(3):
         ask(usage, limited, num_rows=10)
