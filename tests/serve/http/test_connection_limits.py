@@ -81,6 +81,18 @@ def test_idle_connection_is_kept_for_longer_than_a_head_may_take(
     assert served.state.closed == {Closed.HEAD_TIMEOUT: 2, Closed.IDLE_TIMEOUT: 1}
 
 
+def test_connection_that_idles_after_an_unwanted_body_is_closed(
+    start_limited: StartLimited,
+) -> None:
+    served = start_limited(idle_timeout_s=0.5)
+    client = served.connect()
+    client.send((POST % len(BODY)).replace(b"classify", b"nothing"))
+    assert client.answer().startswith(b"HTTP/1.1 404")
+    client.send(BODY)  # after the answer
+    assert client.rest() == b""
+    assert served.state.closed == {Closed.IDLE_TIMEOUT: 1}
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [({"body_timeout_s": 0.2}, Closed.BODY_TIMEOUT), ({"min_body_rate": 1000}, Closed.BODY_RATE)],
