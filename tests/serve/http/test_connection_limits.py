@@ -1,19 +1,24 @@
 """Clients that are slow, greedy, many or no HTTP clients at all, against a listening server."""
 
+import asyncio
 import gc
 import json
 import resource
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 import serve.http.connection
 from serve.config import ConnectionLimits
 from serve.http.connection import GuardedConnection
-from serve.metrics.connections import Closed
+from serve.http.listener import listen, take_port
+from serve.http.server import HttpServer
+from serve.metrics.connections import Closed, ConnectionState
 from tests.serve.http.conftest import LIVE, Client, Served, StartLimited, refusal
 from tests.support.patience import until
 
@@ -217,7 +222,7 @@ def many_descriptors() -> Iterator[None]:
 def test_thousand_lazy_connections_keep_nobody_out(
     start_limited: StartLimited, sent: bytes
 ) -> None:
-    served = start_limited(max_connections=1024)
+    served = start_limited(max_connections=1024, head_timeout_s=300)
     for number in range(1300):
         served.connect().send(sent)
         if number % 26 == 25:
@@ -228,7 +233,7 @@ def test_thousand_lazy_connections_keep_nobody_out(
                 trust_env=False,
             )
             assert response.status_code == 200
-    assert served.state.num_open <= 1024
+    until(lambda: served.state.num_open <= 1024)
     assert set(served.state.closed) == {Closed.LIMIT}
 
 
@@ -245,6 +250,28 @@ def test_client_that_takes_no_answers_is_closed(start_limited: StartLimited) -> 
 def _left() -> list[object]:
     gc.collect()
     return [known for known in gc.get_objects() if type(known) is GuardedConnection]
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", LIVE])
+def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(sent: bytes) -> None:
+    state = ConnectionState()
+
+    async def scenario() -> None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = HttpServer(FastAPI(), ConnectionLimits(head_timeout_s=0.2), state, tls)
+        with take_port("127.0.0.1", 0) as address:
+            listen(address)
+            await server.start(address)
+            answer, asking = await asyncio.open_connection(*address.getsockname())
+            asking.write(sent)
+            with suppress(ConnectionResetError):
+                await answer.read()
+            asking.close()
+            await server.stop(grace_s=0)
+
+    asyncio.run(scenario())
+    assert state.closed == {Closed.TLS_HANDSHAKE: 1}
+    assert not state.num_open
 
 
 @pytest.mark.parametrize(
