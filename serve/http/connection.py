@@ -23,7 +23,7 @@ BODY_GRACE_S: Final = 5.0
 
 class _Phase(Enum):
     HEAD = auto()  # the client sends a head, or its first request
-    IDLE = auto()  # between two requests; uvicorn's keep-alive timer runs
+    IDLE = auto()  # between two requests
     BODY = auto()  # the client sends a body
     WORK = auto()  # the server has the request
     ANSWER = auto()  # the client takes its answer, or the connection is being closed
@@ -42,6 +42,14 @@ class _OneFraming(h11.Connection):
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
         return event
+
+
+# uvicorn's keep-alive timer ends a connection that was idle from its answer on, but runs no more
+# once something has come, such as the rest of a body that the app did not want.
+_UNTIL_IDLE_TIMEOUT: Final = {
+    _Phase.IDLE: Closed.IDLE_TIMEOUT,
+    _Phase.ANSWER: Closed.WRITE_TIMEOUT,
+}
 
 
 class GuardedConnection(H11Protocol):
@@ -130,8 +138,8 @@ class GuardedConnection(H11Protocol):
         elif phase is _Phase.BODY and waited_s >= BODY_GRACE_S:
             if self._num_bytes - self._bytes_then < limits.min_body_rate * waited_s:
                 self._time_out("body", Closed.BODY_RATE)
-        elif phase is _Phase.ANSWER and waited_s >= limits.idle_timeout_s:
-            self._close(Closed.WRITE_TIMEOUT)
+        elif phase in _UNTIL_IDLE_TIMEOUT and waited_s >= limits.idle_timeout_s:
+            self._close(_UNTIL_IDLE_TIMEOUT[phase])
 
     def _phase(self) -> _Phase:
         if self.transport.is_closing() or self.transport.get_write_buffer_size():

@@ -1,9 +1,8 @@
-"""Clients that are slow, greedy, many or no HTTP clients at all, against a listening server."""
+"""Clients that are slow, greedy or many, against a listening server."""
 
 import gc
 import json
 import resource
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -11,7 +10,6 @@ import httpx
 import pytest
 
 import serve.http.connection
-from serve.config import ConnectionLimits
 from serve.http.connection import GuardedConnection
 from serve.metrics.connections import Closed
 from tests.serve.http.conftest import LIVE, Client, Served, StartLimited, refusal
@@ -22,11 +20,6 @@ POST = (
     b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\n\r\n"
 )
-CHUNKED = (
-    b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\n"
-)
-MAX_HEAD_BYTES = ConnectionLimits().max_head_bytes
 
 
 def kept(served: Served) -> Client:
@@ -81,6 +74,18 @@ def test_idle_connection_is_kept_for_longer_than_a_head_may_take(
     assert served.state.closed == {Closed.HEAD_TIMEOUT: 2, Closed.IDLE_TIMEOUT: 1}
 
 
+def test_connection_that_idles_after_an_unwanted_body_is_closed(
+    start_limited: StartLimited,
+) -> None:
+    served = start_limited(idle_timeout_s=0.5)
+    client = served.connect()
+    client.send((POST % len(BODY)).replace(b"classify", b"nothing"))
+    assert client.answer().startswith(b"HTTP/1.1 404")
+    client.send(BODY)  # after the answer
+    assert client.rest() == b""
+    assert served.state.closed == {Closed.IDLE_TIMEOUT: 1}
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [({"body_timeout_s": 0.2}, Closed.BODY_TIMEOUT), ({"min_body_rate": 1000}, Closed.BODY_RATE)],
@@ -116,48 +121,6 @@ def test_body_that_flows_may_take_longer_than_a_head(
     client.send(BODY.rjust(100_000))
     assert client.answer().startswith(b"HTTP/1.1 200")
     assert Closed.BODY_RATE not in served.state.closed
-
-
-def test_head_that_is_too_large_is_refused(start_limited: StartLimited) -> None:
-    served = start_limited()
-    client = served.connect()
-    head = LIVE[:-2] + b"X: "
-    client.send(head.ljust(MAX_HEAD_BYTES + 1, b"x"))
-    status, code, message = refusal(client.rest())
-    assert (status, code) == (431, "head_too_large")
-    assert message == "the head is larger than 65536 bytes; send less"
-    assert served.state.closed == {Closed.BAD_REQUEST: 1}
-
-
-def test_head_in_many_small_pieces_stalls_no_other_request(start_limited: StartLimited) -> None:
-    served = start_limited()
-    client = served.connect()
-    client.send(LIVE[:-2])
-    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for number in range(12_000):
-        client.send(b"a:b\r\n")
-        if number % 1000 == 0:
-            assert served.live.answer("w1")
-    client.send(b"\r\n")
-    assert client.answer().startswith(b"HTTP/1.1 200")
-
-
-@pytest.mark.parametrize(
-    ("begin", "endless"),
-    [(b"0\r\n", b"a: b\r\n"), (b"", b"5;a=b"), (b"5", b";a=b"), (b"0\r\n", b"a: bbbb")],
-)
-def test_trailers_and_chunk_extensions_have_an_end(
-    start_limited: StartLimited, begin: bytes, endless: bytes
-) -> None:
-    served = start_limited()
-    client = served.connect()
-    client.send(CHUNKED + begin)
-    with suppress(OSError):  # refused before all is sent
-        for _ in range(100):
-            client.send(endless * 1000)
-    client.rest()
-    assert served.state.closed == {Closed.BAD_REQUEST: 1}
-    assert served.live.answer("w1")
 
 
 def test_new_connection_takes_the_place_of_the_one_that_waits_longest(
@@ -205,7 +168,7 @@ def many_descriptors() -> Iterator[None]:
 def test_thousand_lazy_connections_keep_nobody_out(
     start_limited: StartLimited, sent: bytes
 ) -> None:
-    served = start_limited(max_connections=1024)
+    served = start_limited(max_connections=1024, head_timeout_s=300)
     for number in range(1300):
         served.connect().send(sent)
         if number % 26 == 25:
@@ -216,7 +179,7 @@ def test_thousand_lazy_connections_keep_nobody_out(
                 trust_env=False,
             )
             assert response.status_code == 200
-    assert served.state.num_open <= 1024
+    until(lambda: served.state.num_open <= 1024)
     assert set(served.state.closed) == {Closed.LIMIT}
 
 
@@ -233,34 +196,6 @@ def test_client_that_takes_no_answers_is_closed(start_limited: StartLimited) -> 
 def _left() -> list[object]:
     gc.collect()
     return [known for known in gc.get_objects() if type(known) is GuardedConnection]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"no HTTP at all\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
-        b"GET / HTTP/1.1\r\n\r\n",
-        LIVE[:-2] + b": nameless\r\n\r\n",
-        LIVE[:-2] + b"Content-Length: -1\r\n\r\n",
-        LIVE[:-2] + b"Content-Length: 1, 2\r\n\r\n",
-        LIVE[:-2] + b"Transfer-Encoding: gzip\r\n\r\n",
-        LIVE.replace(b"live", b"ready")[:-2] + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
-        CHUNKED + b"x\r\n",
-    ],
-    ids=lambda sent: sent[:20].decode("latin-1").encode("unicode_escape").decode(),
-)
-def test_what_is_no_http_is_refused_in_json(
-    start_limited: StartLimited, caplog: pytest.LogCaptureFixture, request_: bytes
-) -> None:
-    served = start_limited()
-    client = served.connect()
-    client.send(request_)
-    problem = refusal(client.rest())
-    assert (problem.status, problem.code) == (400, "bad_request")
-    assert "h11" not in problem.message.lower()
-    assert served.state.closed == {Closed.BAD_REQUEST: 1}
-    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_metrics_tell_of_connections(start_limited: StartLimited) -> None:

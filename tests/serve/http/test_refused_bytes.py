@@ -1,0 +1,113 @@
+"""Bytes that are no HTTP, or too much of it: refused in our JSON, and nothing else suffers."""
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+
+import pytest
+from fastapi import FastAPI
+
+from serve.config import ConnectionLimits
+from serve.http.listener import listen, take_port
+from serve.http.server import HttpServer
+from serve.metrics.connections import Closed, ConnectionState
+from tests.serve.http.conftest import LIVE, StartLimited, refusal
+
+MAX_HEAD_BYTES = ConnectionLimits().max_head_bytes
+CHUNKED = (
+    b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def test_head_that_is_too_large_is_refused(start_limited: StartLimited) -> None:
+    served = start_limited()
+    client = served.connect()
+    head = LIVE[:-2] + b"X: "
+    client.send(head.ljust(MAX_HEAD_BYTES + 1, b"x"))
+    status, code, message = refusal(client.rest())
+    assert (status, code) == (431, "head_too_large")
+    assert message == "the head is larger than 65536 bytes; send less"
+    assert served.state.closed == {Closed.BAD_REQUEST: 1}
+
+
+def test_head_in_many_small_pieces_stalls_no_other_request(start_limited: StartLimited) -> None:
+    served = start_limited()
+    client = served.connect()
+    client.send(LIVE[:-2])
+    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for number in range(12_000):
+        client.send(b"a:b\r\n")
+        if number % 1000 == 0:
+            assert served.live.answer("w1")
+    client.send(b"\r\n")
+    assert client.answer().startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("begin", "endless"),
+    [(b"0\r\n", b"a: b\r\n"), (b"", b"5;a=b"), (b"5", b";a=b"), (b"0\r\n", b"a: bbbb")],
+)
+def test_trailers_and_chunk_extensions_have_an_end(
+    start_limited: StartLimited, begin: bytes, endless: bytes
+) -> None:
+    served = start_limited()
+    client = served.connect()
+    client.send(CHUNKED + begin)
+    with suppress(OSError):  # refused before all is sent
+        for _ in range(100):
+            client.send(endless * 1000)
+    client.rest()
+    assert served.state.closed == {Closed.BAD_REQUEST: 1}
+    assert served.live.answer("w1")
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", LIVE])
+def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(sent: bytes) -> None:
+    state = ConnectionState()
+
+    async def scenario() -> None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = HttpServer(FastAPI(), ConnectionLimits(head_timeout_s=0.2), state, tls)
+        with take_port("127.0.0.1", 0) as address:
+            listen(address)
+            await server.start(address)
+            answer, asking = await asyncio.open_connection(*address.getsockname())
+            asking.write(sent)
+            with suppress(ConnectionResetError):
+                await answer.read()
+            asking.close()
+            await server.stop(grace_s=0)
+
+    asyncio.run(scenario())
+    assert state.closed == {Closed.TLS_HANDSHAKE: 1}
+    assert not state.num_open
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"no HTTP at all\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
+        b"GET / HTTP/1.1\r\n\r\n",
+        LIVE[:-2] + b": nameless\r\n\r\n",
+        LIVE[:-2] + b"Content-Length: -1\r\n\r\n",
+        LIVE[:-2] + b"Content-Length: 1, 2\r\n\r\n",
+        LIVE[:-2] + b"Transfer-Encoding: gzip\r\n\r\n",
+        LIVE.replace(b"live", b"ready")[:-2] + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        CHUNKED + b"x\r\n",
+    ],
+    ids=lambda sent: sent[:20].decode("latin-1").encode("unicode_escape").decode(),
+)
+def test_what_is_no_http_is_refused_in_json(
+    start_limited: StartLimited, caplog: pytest.LogCaptureFixture, request_: bytes
+) -> None:
+    served = start_limited()
+    client = served.connect()
+    client.send(request_)
+    problem = refusal(client.rest())
+    assert (problem.status, problem.code) == (400, "bad_request")
+    assert "h11" not in problem.message.lower()
+    assert served.state.closed == {Closed.BAD_REQUEST: 1}
+    assert not [record for record in caplog.records if record.exc_info]
