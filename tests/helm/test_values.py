@@ -4,13 +4,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import reduce
 from operator import getitem
 from typing import Any
 
 import yaml
 
-from serve.config import DRAIN_S, ServerConfig, UserConfig
+from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, UserConfig
 from serve.version import __version__
 from tests.helm.chart import CHART, ROOT, render
 from tests.helm.matrix import CASES, POLICIES, Values
@@ -21,6 +22,7 @@ ROW = re.compile(r"^\| `([^`]+)` \| `(.*?)` \| (.+) \|$", re.MULTILINE)
 README: dict[str, tuple[str, str]] = {
     path: (default, text) for path, default, text in ROW.findall((CHART / "README.md").read_text())
 }
+BOUNDS = ("--min", "--max")
 # Maps of values, and not values that are maps.
 GROUPS = "properties"
 
@@ -92,7 +94,29 @@ def test_server_takes_every_config_that_the_chart_makes() -> None:
             made |= set(application["args"])
             for deployment in application["deployments"]:
                 UserConfig.model_validate(deployment["user_config"])
-    assert made == set(ServerConfig.model_fields)
+    # TLS ends at the Ingress.
+    assert made == set(ServerConfig.model_fields) - {"tls_cert", "tls_key", "tls_client_ca"}
+
+
+def test_bounds_on_connections_are_the_servers_in_both_modes() -> None:
+    bounds = CASES["rayservice: connections"]
+    [application] = render(bounds).serve_config["applications"]
+    limits = ServerConfig.model_validate(application["args"]).connections
+    assert limits == ConnectionLimits(5.0, 75.5, 30.0, 2000, 12345678, 1024)
+    named = SCHEMA[GROUPS]["server"][GROUPS]["connections"][GROUPS]
+    assert set(bounds["server"]["connections"]) == set(named)
+    assert len(named) == len(fields(ConnectionLimits))
+    [server, *_] = render({**bounds, "mode": "deployment"}).pods()["server"]["spec"]["containers"]
+    words = server["args"]
+    flags = {w: words[i + 1] for i, w in enumerate(words) if "timeout" in w or w[:5] in BOUNDS}
+    assert flags == {
+        "--head-timeout": "5",
+        "--idle-timeout": "75.5",
+        "--body-timeout": "30",
+        "--min-body-rate": "2000",
+        "--max-head-bytes": "12345678",
+        "--max-connections": "1024",
+    }
 
 
 def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:

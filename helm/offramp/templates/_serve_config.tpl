@@ -34,6 +34,7 @@ policies, is applied in place.
 {{- with $server.maxBodyBytes }}{{ $_ := set $args "max_body_bytes" (int64 .) }}{{ end -}}
 {{- with $server.maxBufferedBytes }}{{ $_ := set $args "max_buffered_bytes" (int64 .) }}{{ end -}}
 {{- with $server.tokenizerThreads }}{{ $_ := set $args "tokenizer_threads" (int64 .) }}{{ end -}}
+{{- with include "offramp.connections" . | fromJson }}{{ $_ := set $args "connections" . }}{{ end -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
 {{- $_ := set $args "log_format" $server.logFormat -}}
 {{- $_ := set $args "log_level" $server.logLevel -}}
@@ -47,6 +48,17 @@ policies, is applied in place.
 {{- $_ := set $args "no_auth" true -}}
 {{- end -}}
 {{- toJson $args -}}
+{{- end -}}
+
+{{/* `serve.config.ConnectionLimits` as JSON: headTimeoutSeconds becomes head_timeout_s. */}}
+{{- define "offramp.connections" -}}
+{{- $limits := dict -}}
+{{- range $name, $value := .Values.server.connections -}}
+{{- $number := int64 $value -}}
+{{- if hasSuffix "Seconds" $name }}{{ $number = float64 $value }}{{ end -}}
+{{- $_ := set $limits (snakecase $name | replace "_seconds" "_s") $number -}}
+{{- end -}}
+{{- toJson $limits -}}
 {{- end -}}
 
 {{- define "offramp.bundleFolders" -}}

@@ -19,6 +19,12 @@
 {{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
 {{- range include "offramp.allowedHosts" . | fromJsonArray }}{{ $access = concat $access (list "--allowed-host" .) }}{{ end -}}
 {{- range $server.corsOrigins }}{{ $access = concat $access (list "--cors-origin" .) }}{{ end -}}
+{{- range $name, $value := $server.connections -}}
+{{- $flag := trimSuffix "Seconds" $name | kebabcase | printf "--%s" -}}
+{{- $number := int64 $value | toString -}}
+{{- if hasSuffix "Seconds" $name }}{{ $number = float64 $value | toString }}{{ end -}}
+{{- $arguments = concat $arguments (list $flag $number) -}}
+{{- end -}}
 {{- $logs := list "--log-format" $server.logFormat "--log-level" $server.logLevel -}}
 {{- if $server.accessLog }}{{ $logs = append $logs "--access-log" }}{{ end -}}
 {{- toYaml (concat $arguments $access $logs) -}}
