@@ -64,7 +64,7 @@ def all_shapes() -> list[Shape]:
         *_named("line", _lines()),
         *_named("head", _heads()),
     ]
-    return [*_upgrades(), *whole, *_halved(whole), *_pipelined()]
+    return [*_upgrades(), *whole, *_cut(whole), *_pipelined()]
 
 
 def _named(kind: str, sent: dict[str, bytes]) -> list[Shape]:
@@ -73,23 +73,25 @@ def _named(kind: str, sent: dict[str, bytes]) -> list[Shape]:
 
 
 def _upgrades() -> Iterator[Shape]:
-    data = request(_UPGRADE + _length(len(HIDDEN)))
-    first, end = data.index(_UPGRADE), data.index(_UPGRADE) + len(_UPGRADE)
-    cuts = sorted({*range(1, len(data), 7), *range(first, end + 1)})
-    for at in cuts:
-        yield Shape(f"upgrade: cut at {at}", [data[:at], data[at:]])
-        if first <= at <= end:
-            yield Shape(
-                f"upgrade: behind a busy one, cut at {at}", [LEGAL + data[:at], data[at:]], 2
-            )
-    yield Shape("upgrade: at once", [data])
-    yield Shape("upgrade: behind a busy one", [LEGAL + data], 2)
-    yield Shape("upgrade: behind a busy one, by itself", [LEGAL, data], 2)
-    yield Shape("upgrade: every byte by itself", [data[i : i + 1] for i in range(len(data))])
+    """A parser that changes at an upgrade loses count of the body: the body comes by itself."""
+    head = request(_UPGRADE + _length(len(HIDDEN)), b"")
+    start = head.index(_UPGRADE)
+    for at in sorted({*range(1, len(head), 7), *range(start, start + len(_UPGRADE) + 1)}):
+        yield Shape(f"upgrade: cut at {at}", [head[:at], head[at:], HIDDEN])
+        yield Shape(f"upgrade: cut at {at}, body at once", [head[:at], head[at:] + HIDDEN])
+        yield Shape(f"upgrade: busy, cut at {at}", [LEGAL + head[:at], head[at:], HIDDEN], 2)
+    for at in range(1, len(HIDDEN), 7):
+        yield Shape(f"upgrade: body cut at {at}", [head + HIDDEN[:at], HIDDEN[at:]])
+    yield Shape("upgrade: at once", [head + HIDDEN])
+    yield Shape("upgrade: body by itself", [head, HIDDEN])
+    yield Shape("upgrade: busy, at once", [LEGAL + head + HIDDEN], 2)
+    yield Shape("upgrade: busy, body by itself", [LEGAL + head, HIDDEN], 2)
+    yield Shape("upgrade: busy, by itself", [LEGAL, head + HIDDEN], 2)
+    yield Shape("upgrade: every byte by itself", [bytes([byte]) for byte in head + HIDDEN])
     for protocol in (b"websocket", b"h2c", b"TLS/1.0", b"HTTP/2.0, foo"):
         headers = b"Connection: keep-alive, Upgrade\r\nUpgrade: %b\r\n" % protocol
-        data = request(headers + _length(len(HIDDEN)))
-        yield Shape(f"upgrade: to {protocol.decode()}", [data[:70], data[70:]])
+        other = request(headers + _length(len(HIDDEN)), b"")
+        yield Shape(f"upgrade: to {protocol.decode()}", [other[:70], other[70:], HIDDEN])
 
 
 def _two_framings() -> dict[str, bytes]:
@@ -313,11 +315,12 @@ def _heads() -> dict[str, bytes]:
     }
 
 
-def _halved(shapes: list[Shape]) -> Iterator[Shape]:
-    """Send shapes in two, cut before the head's last header ends."""
+def _cut(shapes: list[Shape]) -> Iterator[Shape]:
+    """Send shapes in three pieces, cut before the head's end and behind it."""
     for name, (data,), answers in shapes:
-        at = max(data.find(b"\r\n\r\n") - 3, 1)
-        yield Shape(f"{name}, in two", [data[:at], data[at:]], answers)
+        end = max(data.find(b"\r\n\r\n"), 4)
+        pieces = [data[: end - 3], data[end - 3 : end + 4], data[end + 4 :]]
+        yield Shape(f"{name}, cut", pieces, answers)
 
 
 def _pipelined() -> Iterator[Shape]:
