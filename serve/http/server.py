@@ -44,7 +44,7 @@ class _OneFraming(h11.Connection):
 class _Connection(H11Protocol):
     def __init__(self, config: uvicorn.Config, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, *args, **kwargs)
-        self.conn = _OneFraming(h11.SERVER, MAX_HEAD_BYTES)
+        self.conn = _OneFraming(h11.SERVER, config.h11_max_incomplete_event_size or MAX_HEAD_BYTES)
 
     def send_400_response(self, msg: str) -> None:
         if self.cycle is not None:
