@@ -17,10 +17,12 @@ defaults
     timeout connect 5s
     timeout client 10s
     timeout server 10s
-    {lenient}
+    {more}
 frontend published
     bind 127.0.0.1:{port}
     http-request deny deny_status 403 unless {{ path /v1/classify }}
+    # HAProxy forgets the protocol of a request with a body; here it passes one on.
+    http-request set-header Upgrade foo if {{ hdr(Connection) -i -m sub upgrade }}
     default_backend server
 backend server
     http-reuse always
@@ -29,6 +31,7 @@ backend server
 # Upgrade is passed on as in nginx's own example for WebSockets.
 _NGINX = """
 daemon off;
+user root;
 worker_processes 1;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
@@ -48,7 +51,7 @@ http {{
         location = /v1/classify {{
             proxy_pass http://server;
             proxy_http_version 1.1;
-            proxy_request_buffering off;
+            {more}
             proxy_set_header Upgrade $http_upgrade;
             proxy_set_header Connection $connection_upgrade;
         }}
@@ -56,10 +59,12 @@ http {{
 }}
 """
 _PROXIES = {
-    "haproxy": (_HAPROXY, ["-db", "-q", "-f"]),
-    "haproxy, forgiving": (_HAPROXY, ["-db", "-q", "-f"]),
-    "nginx": (_NGINX, ["-c"]),
+    "haproxy": (_HAPROXY, ""),
+    "haproxy, forgiving": (_HAPROXY, "option accept-invalid-http-request"),
+    "nginx": (_NGINX, ""),
+    "nginx, unbuffered": (_NGINX, "proxy_request_buffering off;"),
 }
+_OPTIONS = {"haproxy": ["-db", "-q", "-f"], "nginx": ["-c"]}
 PROXIES = list(_PROXIES)
 
 
@@ -69,17 +74,17 @@ def behind(name: str, upstream: int, folder: Path) -> Iterator[int]:
 
     The test is skipped where the program is missing.
     """
-    template, options = _PROXIES[name]
-    program = shutil.which(
-        name.removesuffix(", forgiving"), path="/usr/sbin:/usr/bin:/usr/local/sbin"
-    )
+    template, more = _PROXIES[name]
+    command = name.partition(",")[0]
+    program = shutil.which(command, path="/usr/sbin:/usr/bin:/usr/local/sbin")
     if program is None:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{command} is not installed")
     port = _free_port()
-    lenient = "option accept-invalid-http-request" if name.endswith("forgiving") else ""
     config = folder / "proxy.conf"
-    config.write_text(template.format(port=port, upstream=upstream, folder=folder, lenient=lenient))
-    process = subprocess.Popen([program, *options, str(config)], stderr=subprocess.DEVNULL)
+    config.write_text(template.format(port=port, upstream=upstream, folder=folder, more=more))
+    process = subprocess.Popen(
+        [program, *_OPTIONS[command], str(config)], stderr=subprocess.DEVNULL
+    )
     try:
         until(lambda: process.poll() is not None or _listens(port))
         assert process.poll() is None, f"{name} has ended"

@@ -9,21 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.http.hidden_request import BODY, HIDDEN, HIDDEN_ID, POLICY, request
 from tests.serve.http.proxies import PROXIES, behind
 from tests.serve.http.raw_socket import exchange, statuses
-from tests.serve.http.smuggling_shapes import (
-    BODY,
-    HIDDEN,
-    HIDDEN_ID,
-    POLICY,
-    Shape,
-    all_shapes,
-    request,
-)
+from tests.serve.http.smuggling_shapes import Shape, all_shapes
 from tests.serve.support.live_server import LiveServer, serving_bundles
 
 SHAPES = all_shapes()
-AT_ONCE = 24
+AT_ONCE = 48
 
 
 @pytest.fixture(scope="module")
