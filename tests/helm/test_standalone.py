@@ -14,6 +14,7 @@ from tests.helm.chart import Object, Rendered, render
 from tests.helm.test_scripts import syncing
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
 from tests.serve.support.server_process import ServerProcess
+from tests.support.patience import until
 
 VALUES: dict[str, Any] = {
     "mode": "deployment",
@@ -110,8 +111,13 @@ def test_policies_are_sent_with_the_admin_key_even_after_it_has_changed(
     report = server.http.get(POLICY, headers=bearer(release.keys["admin-key"])).json()
     assert report["policy"]["default"] == {"rule": "layer", "layer": 2}
     # The log, JSON by default in the chart, says whose key it was.
-    logged = [json.loads(line) for line in process.output.splitlines() if line[:1] == "{"]
-    assert [line["by"] for line in logged if line["message"] == "policy changed"] == ["admin"]
+    assert until(lambda: changes_of_policy(process)) == ["admin"]
+
+
+def changes_of_policy(process: ServerProcess) -> list[str]:
+    """Return who has changed the policy, as the log says."""
+    lines = [json.loads(line) for line in process.output.splitlines() if line[:1] == "{"]
+    return [line["by"] for line in lines if line["message"] == "policy changed"]
 
 
 def helm_test(

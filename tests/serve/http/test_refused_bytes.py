@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-import ssl
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -13,6 +13,7 @@ from serve.http.listener import listen, take_port
 from serve.http.server import HttpServer
 from serve.metrics.connections import Closed, ConnectionState
 from tests.serve.http.conftest import LIVE, StartLimited, refusal
+from tests.serve.support.certificates import NEEDS_OPENSSL, Authority
 
 MAX_HEAD_BYTES = ConnectionLimits().max_head_bytes
 CHUNKED = (
@@ -63,12 +64,15 @@ def test_trailers_and_chunk_extensions_have_an_end(
     assert served.live.answer("w1")
 
 
+@NEEDS_OPENSSL
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", LIVE])
-def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(sent: bytes) -> None:
+def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(
+    sent: bytes, tmp_path: Path
+) -> None:
     state = ConnectionState()
 
     async def scenario() -> None:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls = Authority(tmp_path / "ca").sign("server")
         server = HttpServer(FastAPI(), ConnectionLimits(head_timeout_s=0.2), state, tls)
         with take_port("127.0.0.1", 0) as address:
             listen(address)
