@@ -1,4 +1,4 @@
-"""Every Prometheus metric: its name, labels and buckets.
+"""Every Prometheus metric: its name, labels and buckets. (Those of connections: `connections.py`.)
 
 The engine and the HTTP app return plain data; this module turns the data into metrics. Buckets
 are the same in every process, so that sums over replicas are exact.
@@ -14,13 +14,13 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
-from serve.metrics.connections import Closed, ConnectionState
+from serve.metrics.connections import ConnectionCollector, ConnectionState
 from serve.policy.document import DEFAULT
 from serve.rules import ExitRule
 from serve.version import __version__
@@ -109,7 +109,7 @@ class Metrics:
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""
-        self.registry.register(_Connections(state))
+        self.registry.register(ConnectionCollector(state))
 
     def page(self) -> bytes:
         """Return the metrics as Prometheus text."""
@@ -212,27 +212,6 @@ _LIVE_GAUGES = {
     ),
     "model_info": ("A served model.", ["model", "device", "precision", "layers", "task"]),
 }
-
-
-class _Connections(Collector):
-    """Connections, read at every scrape."""
-
-    def __init__(self, state: ConnectionState) -> None:
-        self._state = state
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauge and the counter."""
-        yield GaugeMetricFamily(
-            "offramp_connections", "Open connections of the HTTP server.", self._state.num_open
-        )
-        closed = CounterMetricFamily(
-            "offramp_connections_closed",
-            "Connections that the server closed or refused by itself.",
-            labels=["reason"],
-        )
-        for reason in Closed:
-            closed.add_metric([reason], self._state.closed[reason])
-        yield closed
 
 
 def replica_gauges(num_scraped: int, num_unreachable: int) -> Iterator[Metric]:

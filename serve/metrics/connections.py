@@ -1,8 +1,12 @@
 """What the HTTP server of this process tells the app and the metrics about its connections."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 
 class Closed(StrEnum):
@@ -32,3 +36,24 @@ class ConnectionState:
     stopping: bool = False
     num_open: int = 0
     closed: Counter[Closed] = field(default_factory=Counter)
+
+
+class ConnectionCollector(Collector):
+    """Connections, read at every scrape."""
+
+    def __init__(self, state: ConnectionState) -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge and the counter."""
+        yield GaugeMetricFamily(
+            "offramp_connections", "Open connections of the HTTP server.", self._state.num_open
+        )
+        closed = CounterMetricFamily(
+            "offramp_connections_closed",
+            "Connections that the server closed or refused by itself.",
+            labels=["reason"],
+        )
+        for reason in Closed:
+            closed.add_metric([reason], self._state.closed[reason])
+        yield closed
