@@ -1,4 +1,4 @@
-"""Every Prometheus metric: its name, labels and buckets. (Those of connections: `connections.py`.)
+"""Every Prometheus metric but those of connections: its name, labels and buckets.
 
 The engine and the HTTP app return plain data; this module turns the data into metrics. Buckets
 are the same in every process, so that sums over replicas are exact.
