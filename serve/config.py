@@ -67,7 +67,7 @@ class ServerConfig(BaseModel):
         max_queue_tokens: tokens of those rows.
         max_inputs: texts per request.
         max_body_bytes: largest request body.
-        keys: file of API keys; None lets everybody do everything.
+        keys: file of API keys; None lets every client do everything.
         no_auth: confirms that `keys` is left out on purpose.
         open_metrics: whether `/metrics` needs no key.
         allowed_hosts: names that clients may know the server by, `*.example.com` for any below,

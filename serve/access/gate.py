@@ -70,7 +70,7 @@ class Client:
 
 
 class Gate:
-    """Knows the keys. Without a file of keys, everybody may do everything."""
+    """Knows the keys. Without a file of keys, every client may do everything."""
 
     def __init__(
         self, path: Path | None = None, num_replicas: Callable[[], int] = lambda: 1
@@ -78,7 +78,7 @@ class Gate:
         """Read the keys.
 
         Args:
-            path: the file of keys, read again when it changes; None to let everybody pass.
+            path: the file of keys, read again when it changes; None to let every client pass.
             num_replicas: tells how many processes share the limits of a key.
 
         Raises:

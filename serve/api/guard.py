@@ -36,7 +36,7 @@ class Guard:
         """Make a guard.
 
         Args:
-            gate: knows the keys; None lets everybody pass.
+            gate: knows the keys; None lets every client pass.
             allowed_hosts: names that clients may know this server by, `*.example.com` for any
                 below, or `*` for all.
             open_metrics: whether `/metrics` needs no key.
