@@ -15,6 +15,7 @@ from transformers import (
     ElectraModel,
     MobileBertModel,
     ModernBertModel,
+    MPNetModel,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaModel,
@@ -30,6 +31,7 @@ from models.encoders.distilbert import DistilBertBackbone
 from models.encoders.electra import ElectraBackbone
 from models.encoders.mobilebert import MobileBertBackbone
 from models.encoders.modernbert import ModernBertBackbone
+from models.encoders.mpnet import MPNetBackbone
 from models.encoders.roberta import RobertaBackbone
 
 _NO_POOLER = {"add_pooling_layer": False}
@@ -76,6 +78,7 @@ FAMILIES: dict[str, Family] = {
     "electra": Family(ElectraModel, ElectraBackbone, {}),
     "mobilebert": Family(MobileBertModel, MobileBertBackbone, _NO_POOLER),
     "modernbert": Family(ModernBertModel, ModernBertBackbone, {}, _MODERNBERT_SETTINGS),
+    "mpnet": Family(MPNetModel, MPNetBackbone, _NO_POOLER),
     "roberta": Family(RobertaModel, RobertaBackbone, _NO_POOLER),
     "xlm-roberta": Family(XLMRobertaModel, RobertaBackbone, _NO_POOLER),
 }

@@ -1,8 +1,9 @@
-"""`calibration.json`: what each threshold costs and saves, measured per variant."""
+"""`calibration.json`: measured figures and certified rules, per variant."""
 
 from pydantic import BaseModel, ConfigDict
 
 from serve.bundle.manifest import Precision
+from serve.policy.ladder import Ladder
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 
@@ -93,13 +94,31 @@ class VariantCalibration(_Frozen):
 
 
 class Calibration(_Frozen):
-    """Figures by precision; a variant that was not measured is absent."""
+    """What is known of a bundle's variants.
+
+    Attributes:
+        variants: measured figures by precision; a variant that was not measured is absent.
+        ladders: certified rules, each of one variant.
+    """
 
     variants: dict[Precision, VariantCalibration] = {}
+    ladders: tuple[Ladder, ...] = ()
+
+    def ladder(self, precision: Precision, weights: str, exits: tuple[int, ...]) -> Ladder | None:
+        """Return the ladder of just this variant, if it was certified.
+
+        Args:
+            precision: of the variant.
+            weights: sha256 of its weights.
+            exits: layers of the active exits.
+        """
+        wanted = precision, weights, exits
+        return next((x for x in self.ladders if (x.precision, x.weights, x.exits) == wanted), None)
 
     def on_exits(self, exits: tuple[int, ...]) -> "Calibration":
         """Return the figures that hold with exits at these layers only."""
-        return Calibration(variants={p: v.on_exits(exits) for p, v in self.variants.items()})
+        variants = {p: v.on_exits(exits) for p, v in self.variants.items()}
+        return self.model_copy(update={"variants": variants})
 
     def nearest(self, precision: Precision) -> Precision | None:
         """Return the variant itself if it was measured, else any that was."""

@@ -13,6 +13,7 @@ from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
 from serve.bundle.recording import RECORDING, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
+from serve.policy.ladder import Ladder
 from serve.rules.replay import Recording
 from serve.validation import explain
 
@@ -70,6 +71,11 @@ class Bundle:
     def tokenizer_path(self) -> Path:
         """The `tokenizers` file."""
         return self.folder / TOKENIZER
+
+    def ladder(self, precision: Precision) -> Ladder | None:
+        """Return the certified rules of a variant with the present exits; None if it has none."""
+        weights = self.manifest.files[self.manifest.variants[precision].weights]
+        return self.calibration.ladder(precision, weights, self.manifest.exit_layers)
 
     def segment_paths(self, precision: Precision) -> list[Path]:
         """Return the segments' files of one precision, first to last."""

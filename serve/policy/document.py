@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
+from serve.policy.target import TargetChoice
 from serve.rules import ExitRule, LayerRule, NeverRule, Rule, check_rule
 from serve.rules.traits import Traits
 
@@ -22,14 +23,24 @@ ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-
 # Metrics use this name for the rule of requests without `exit`; no profile may have it.
 DEFAULT = "default"
 
-RULE_TAG, PROFILE_TAG = "<rule>", "<profile>"
+RULE_TAG, PROFILE_TAG, TARGET_TAG = "<rule>", "<profile>", "<target>"
 
 
 def _kind_of_choice(value: Any) -> str | None:
-    if isinstance(value, str):
-        return PROFILE_TAG
+    return PROFILE_TAG if isinstance(value, str) else _kind_of_wish(value)
+
+
+def _kind_of_wish(value: Any) -> str | None:
+    if isinstance(value, TargetChoice) or (isinstance(value, dict) and "target" in value):
+        return TARGET_TAG
     return RULE_TAG if isinstance(value, dict | Rule) else None
 
+
+# A rule, or a target that resolves to one.
+RuleOrTarget = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[TargetChoice, Tag(TARGET_TAG)],
+    Discriminator(_kind_of_wish),
+]
 
 ExitChoice = Annotated[
     Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[ProfileName, Tag(PROFILE_TAG)],

@@ -1,0 +1,68 @@
+"""Keep whole sentences of a phrase-labelled treebank out of training.
+
+`python -m models.data.hold_out TRAIN.tsv --out FOLDER`.
+
+none of its phrases was trained on either.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+
+class Split(NamedTuple):
+    """Lines of a file.
+
+    Attributes:
+        kept: texts that are no part of any held-out sentence.
+        held_out: the sentences.
+    """
+
+    kept: list[str]
+    held_out: list[str]
+
+
+def split_sentences(texts: Iterable[str], count: int) -> Split:
+    """Hold out sentences, chosen by the hash of their text.
+
+    Args:
+        texts: sentences, and phrases of them; words are separated by blanks.
+        count: how many sentences to hold out.
+    """
+    known = list(dict.fromkeys(text.strip() for text in texts))
+    parts = {part for text in known for part in _parts(text) if part != text}
+    sentences = [text for text in known if text not in parts]
+    held_out = sorted(sentences, key=lambda text: hashlib.sha256(text.encode()).digest())[:count]
+    unseen = {part for text in held_out for part in _parts(text)}
+    return Split([text for text in known if text not in unseen], held_out)
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="A .tsv with the columns label and text_a.")],
+    out: Annotated[Path, typer.Option(help="Folder for train.tsv and held-out.tsv.")],
+    sentences: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
+) -> None:
+    """Split a file into training rows and held-out sentences."""
+    header, *lines = data.read_text("utf-8").splitlines()
+    text_of = {line: line.split("\t")[1].strip() for line in lines}
+    split = split_sentences(text_of.values(), sentences)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, texts in (("train.tsv", set(split.kept)), ("held-out.tsv", set(split.held_out))):
+        chosen = [line for line in lines if text_of[line] in texts]
+        (out / name).write_text("\n".join([header, *chosen]) + "\n", "utf-8")
+        typer.echo(f"{out / name}: {len(chosen)} rows")
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield every contiguous part of a text, the text itself among them."""
+    words = text.split()
+    for start in range(len(words)):
+        for stop in range(start + 1, len(words) + 1):
+            yield " ".join(words[start:stop])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,137 @@
+"""Certified rules from safe to fast: what `offramp calibrate` writes and targets resolve to."""
+
+import math
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
+
+from serve.rules import ExitRule, NeverRule
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+# `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
+# full depth has right and the early answer has wrong; of a regression, the added absolute error
+# as a share of the labels' range.
+Loss = Literal["disagreement", "metric"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Certificate(_Frozen):
+    """A bound on what a rule may cost.
+
+    With probability 1 - delta over the choice of the n certifying texts, the mean loss on texts
+    of the same kind is at most epsilon (learn then test: Angelopoulos et al. 2021).
+
+    Attributes:
+        loss: what is bounded.
+        epsilon: bound on the mean loss.
+        delta: probability that the bound does not hold.
+        n: certifying texts.
+        observed: their mean loss.
+    """
+
+    loss: Loss
+    epsilon: Annotated[float, Field(gt=0, lt=1)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    n: Annotated[int, Field(gt=0)]
+    observed: Share
+
+
+class Rung(_Frozen):
+    """A rule, what it saves and what it may cost.
+
+    Attributes:
+        rule: checked against the model with the ladder's exits.
+        exit_shares: (exits,) share of the certifying texts that leave at each exit.
+        disagreement: share of the certifying texts with another answer than full depth's.
+        certificates: at most one per loss, that with the smallest epsilon; none where the rule is
+            too fast for any, or is never, which needs none.
+    """
+
+    rule: ExitRule
+    exit_shares: tuple[Share, ...]
+    disagreement: Share
+    certificates: tuple[Certificate, ...] = ()
+
+    @property
+    def full_depth(self) -> bool:
+        """Whether every text runs all layers, so that nothing can be lost."""
+        return isinstance(self.rule, NeverRule) and self.rule.max_layer is None
+
+    def certificate(self, loss: Loss) -> Certificate | None:
+        """Return the certificate of a loss, if the rung has one."""
+        return next((c for c in self.certificates if c.loss == loss), None)
+
+
+class CalibrationData(_Frozen):
+    """A file of texts.
+
+    Attributes:
+        name: folder and file.
+        rows: how many texts were used.
+        sha256: of the file.
+    """
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class Ladder(_Frozen):
+    """The rungs of one variant: certificates hold for these weights, precision and exits only.
+
+    Attributes:
+        precision: the variant's.
+        weights: sha256 of the variant's weights.
+        exits: layers of the active exits, ascending.
+        temperatures: (exits,) at which confidence was read.
+        data: the files, whose texts were split by hash into those that chose the rules and those
+            that certify them.
+        num_tuning: texts that chose temperatures and the order of rules.
+        num_certifying: texts that certify.
+        mean_tokens: mean length of the certifying texts.
+        metric: what the loss `metric` is about, such as `accuracy`; None without labels.
+        tolerance: of a regression: values further apart disagree.
+        rungs: from safe to fast; the first one never leaves early.
+    """
+
+    precision: Literal["fp32", "int8", "fp16"]
+    weights: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    exits: tuple[int, ...] = Field(min_length=1)
+    temperatures: tuple[PositiveFloat, ...]
+    data: tuple[CalibrationData, ...] = Field(min_length=1)
+    num_tuning: Annotated[int, Field(gt=0)]
+    num_certifying: Annotated[int, Field(gt=0)]
+    mean_tokens: PositiveFloat
+    metric: str | None = None
+    tolerance: NonNegativeFloat | None = None
+    rungs: tuple[Rung, ...] = Field(min_length=1)
+
+    def mean_layers(self, rung: Rung) -> float:
+        """Return the mean number of layers that a rung's texts run."""
+        return sum(s * layer for s, layer in zip(rung.exit_shares, self.exits, strict=True))
+
+    @model_validator(mode="after")
+    def _check(self) -> "Ladder":
+        if len(self.temperatures) != len(self.exits):
+            raise ValueError(
+                f"{len(self.temperatures)} temperatures for {len(self.exits)} exits: one each"
+            )
+        if not self.rungs[0].full_depth:
+            raise ValueError("rungs: the first one must be the rule never, which is always valid")
+        for place, rung in enumerate(self.rungs):
+            shares = rung.exit_shares
+            if len(shares) != len(self.exits) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+                raise ValueError(
+                    f"rungs.{place}.exit_shares: one per exit, {len(self.exits)}, adding up to 1"
+                )
+            if len({c.loss for c in rung.certificates}) < len(rung.certificates):
+                raise ValueError(f"rungs.{place}.certificates: more than one of one loss")
+        layers = [self.mean_layers(rung) for rung in self.rungs]
+        if any(later > sooner + 1e-6 for sooner, later in pairwise(layers)):
+            raise ValueError("rungs: must be ordered from safe to fast, by their mean layers")
+        return self

@@ -1,0 +1,61 @@
+"""What a client or an operator wants of early exits, instead of a rule."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Target(BaseModel):
+    """Bounds that must all hold; the cheapest certified rung within them is used.
+
+    Attributes:
+        max_disagreement: share of texts that may get another answer than at full depth.
+        max_loss: what the model's metric may lose against full depth, as a share.
+        speedup: full depth's mean time over the rung's, on this machine.
+        max_layers: mean number of layers per text.
+        max_ms: mean milliseconds per text, on this machine.
+        certified: whether the rung must be certified. None: for max_disagreement and max_loss.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    max_disagreement: _Share | None = Field(
+        default=None,
+        description="Share of texts that may get another answer than at full depth, e.g. 0.01.",
+    )
+    max_loss: _Share | None = Field(
+        default=None,
+        description="What the model's metric may lose against full depth, as a share, e.g. 0.005.",
+    )
+    speedup: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, description="How much faster than full depth, in the mean, on this machine."
+    )
+    max_layers: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, description="Mean number of layers per text."
+    )
+    max_ms: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Mean milliseconds per text that is alone, on this machine."
+    )
+    certified: bool | None = Field(
+        default=None,
+        description="Whether only certified rules will do. Default: yes with max_disagreement or "
+        "max_loss, else no.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "Target":
+        if self.model_fields_set <= {"certified"}:
+            raise ValueError(
+                "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"
+            )
+        return self
+
+
+class TargetChoice(BaseModel):
+    """A target in the place of a rule."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    target: Target
