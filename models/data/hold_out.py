@@ -1,8 +1,7 @@
 """Keep whole sentences of a phrase-labelled treebank out of training.
 
-`python -m models.data.hold_out TRAIN.tsv --out FOLDER`.
-
-none of its phrases was trained on either.
+`python -m models.data.hold_out TRAIN.tsv --out FOLDER`. SST-2's training file holds sentences and
+the phrases they consist of. A sentence is unseen only if none of its phrases was trained on either.
 """
 
 import hashlib
