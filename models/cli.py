@@ -124,6 +124,12 @@ def train(
         console.print("stopped; the same command with --resume goes on")
         raise KeyboardInterrupt
     typer.echo(out)
+    console.print(
+        f"to certify what early exits may cost: `offramp export {out} --out BUNDLE`, then "
+        "`offramp calibrate BUNDLE --data FILE` with texts that the training has not used",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def evaluate(

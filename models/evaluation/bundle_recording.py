@@ -35,6 +35,15 @@ class BundleRecording(NamedTuple):
     counted: NDArray[np.bool_] | None = None
     uncertainty: NDArray[np.float32] | None = None
 
+    def of(self, rows: NDArray[np.intp]) -> "BundleRecording":
+        """Return the outputs of some of the texts."""
+        return BundleRecording(
+            self.logits[:, rows],
+            self.num_tokens[rows],
+            None if self.counted is None else self.counted[rows],
+            None if self.uncertainty is None else self.uncertainty[:, rows],
+        )
+
 
 def read_texts(bundle: Bundle, texts: Sequence[Text]) -> list[Tokens]:
     """Return the texts' tokens as the server reads them; long texts are cut.
