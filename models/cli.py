@@ -44,6 +44,18 @@ def train(
     distill: Annotated[
         float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
     ] = 0.0,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classifier with the same labels; all exits learn from its answers too.", **_FOLDER
+        ),
+    ] = None,
+    teacher_weight: Annotated[
+        float, typer.Option(help="Weight of learning from the teacher; from labels it is 1.")
+    ] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="Softens the probabilities learned from the teacher.")
+    ] = 1.0,
     pooling: Annotated[
         Literal["first", "mean"] | None,
         typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
@@ -103,6 +115,9 @@ def train(
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
             distill=distill,
+            teacher=teacher,
+            teacher_weight=teacher_weight,
+            temperature=temperature,
             max_tokens=max_tokens,
         )
         config = TrainConfig(

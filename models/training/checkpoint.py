@@ -30,14 +30,18 @@ class Checkpoint:
             os.fsync(file.fileno())
         partial.replace(self.path)
 
+    def require(self) -> None:
+        """Raise TrainingFailed if there is no file."""
+        if not self.path.is_file():
+            raise TrainingFailed(f"there is nothing to resume: {self.path} does not exist")
+
     def load(self) -> dict[str, Any]:
         """Return the saved state.
 
         Raises:
             TrainingFailed: there is no file, or it belongs to a run with other settings or data.
         """
-        if not self.path.is_file():
-            raise TrainingFailed(f"there is nothing to resume: {self.path} does not exist")
+        self.require()
         saved = torch.load(self.path, map_location="cpu", weights_only=True)
         if saved["fingerprint"] != self._fingerprint:
             raise TrainingFailed(

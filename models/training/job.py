@@ -20,6 +20,9 @@ class ModelChoice(BaseModel):
         head: shape of the heads; None takes the one that fits the task.
         recipe: a key of `models.training.recipes.RECIPES`.
         distill: weight of learning from the last exit's answers.
+        teacher: a classifier's folder; all exits learn from its answers too.
+        teacher_weight: weight of learning from the teacher.
+        temperature: softens the probabilities that the exits and the teacher compare.
         max_tokens: longer texts are cut.
     """
 
@@ -32,6 +35,9 @@ class ModelChoice(BaseModel):
     head: HeadConfig | None = None
     recipe: str = "joint"
     distill: NonNegativeFloat = 0.0
+    teacher: Path | None = None
+    teacher_weight: PositiveFloat = 1.0
+    temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 128
 
 

@@ -13,13 +13,16 @@ from serve.rules.traits import Task
 from serve.version import __version__
 
 
-def describe_run(job: TrainJob, task: Task, num_rows: int) -> str:
+def describe_run(
+    job: TrainJob, task: Task, num_rows: int, teacher_sha256: str | None = None
+) -> str:
     """Return Markdown: data, recipe, command and versions.
 
     Args:
         job: the run that made the model.
         task: what the labels mean.
         num_rows: number of training rows.
+        teacher_sha256: of the teacher's weights and tokenizer, if there was a teacher.
     """
     choice, config = job.choice, job.config
     train, dev = job.train, job.dev
@@ -30,7 +33,7 @@ def describe_run(job: TrainJob, task: Task, num_rows: int) -> str:
             f"{num_rows} rows of `{train.parent.name}/{train.name}` (sha256 "
             f"`{sha256_of(train)[:12]}...`), measured on `{dev.parent.name}/{dev.name}`. AdamW, "
             f"weight decay {config.weight_decay:g} on matrices, linear warm-up and decay, "
-            f"{precision}.",
+            f"{precision}.{_taught(job, teacher_sha256)}",
             "",
             "```sh",
             command(job),
@@ -43,6 +46,15 @@ def describe_run(job: TrainJob, task: Task, num_rows: int) -> str:
     )
 
 
+def _taught(job: TrainJob, sha256: str | None) -> str:
+    if not (job.choice.teacher and sha256):
+        return ""
+    return (
+        f" All exits also learned from the answers of the teacher `{job.choice.teacher.name}` "
+        f"(sha256 of weights and tokenizer `{sha256[:12]}...`)."
+    )
+
+
 def command(job: TrainJob) -> str:
     """Return the `offramp train` command line of a run, without options at their defaults."""
     choice, config = job.choice, job.config
@@ -52,6 +64,7 @@ def command(job: TrainJob) -> str:
         "dev": job.dev,
         "out": job.out,
         **_changed(choice, ("task", "recipe", "distill", "max_tokens")),
+        **_changed(choice, ("teacher", "teacher_weight", "temperature")),
         "labels": ",".join(choice.labels or ()),
         "exits": ",".join(map(str, choice.exits or ())),
         "pooling": choice.head.pooling if choice.head else "",

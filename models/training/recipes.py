@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +11,28 @@ from models.data.batches import Batch
 from models.multi_exit import MultiExitModel
 from models.training.gradient_equilibrium import run_in_equilibrium
 from models.training.losses import LOSSES
+from models.training.teacher import TeacherAnswers
 
 # The recipe that starts from a classifier instead of an encoder.
 FROZEN = "frozen"
 
 Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
-# From the logits of all exits, first to last, and the batch's labels to a scalar.
-Loss: TypeAlias = Callable[[Sequence[Tensor], Tensor], Tensor]
+
+
+class Loss(Protocol):
+    """A loss of all exits together."""
+
+    def __call__(
+        self, logits: Sequence[Tensor], labels: Tensor, teacher: TeacherAnswers | None = None
+    ) -> Tensor:
+        """Return a scalar.
+
+        Args:
+            logits: of all exits, first to last.
+            labels: of the batch.
+            teacher: another classifier's answers for the batch.
+        """
+        ...
 
 
 def run_forward(model: MultiExitModel, batch: Batch) -> list[Tensor]:
@@ -119,7 +134,7 @@ def freeze_all_but(model: nn.Module, modules: Sequence[nn.Module]) -> list[nn.Pa
 
 
 class _ExitsLoss:
-    """The combined loss of all exits, from labels and optionally from the last exit's logits."""
+    """The combined loss of all exits: from labels, a teacher and the last exit, if asked for."""
 
     def __init__(
         self,
@@ -131,13 +146,20 @@ class _ExitsLoss:
         self._combine = combine
         self._distill = distill
 
-    def __call__(self, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-        total = self._combine([self._task_loss.from_labels(z, labels) for z in logits])
+    def __call__(
+        self, logits: Sequence[Tensor], labels: Tensor, teacher: TeacherAnswers | None = None
+    ) -> Tensor:
+        from_labels, from_teacher = self._task_loss
+        losses = [from_labels(z, labels) for z in logits]
+        if teacher:
+            taught = [teacher.loss(from_teacher, z, labels) for z in logits]
+            losses = [a + b for a, b in zip(losses, taught, strict=True)]
+        total = self._combine(losses)
         if not self._distill:
             return total
-        # Detached: the teacher must not learn from its pupils.
-        teacher = logits[-1].detach()
-        distilled = [self._task_loss.from_teacher(z, teacher, labels) for z in logits]
+        # Detached: the last exit must not learn from the earlier ones.
+        last_exit = logits[-1].detach()
+        distilled = [from_teacher(z, last_exit, labels) for z in logits]
         return total + self._distill * self._combine(distilled)
 
 

@@ -25,6 +25,7 @@ from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
+from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
@@ -46,20 +47,29 @@ def train(job: TrainJob, console: Console) -> bool:
     console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     _check_out(job)
-    run = TrainingRun(model, train_rows, stages, job.config)
+    teacher = _read_teacher(job, model)
+    checkpoint = _open_checkpoint(job, teacher)
+    answers = _ask(teacher, job, console) if teacher else None
+    run = TrainingRun(model, train_rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
-    checkpoint = _open_checkpoint(job, run, best)
+    if job.resume:
+        state = checkpoint.load()
+        run.restore(state)
+        best.restore(state["best"])
     finished = fit(run, best, checkpoint, lambda: exit_figures(predict(model, dev_rows)), console)
     if finished:
-        _write(job, model, len(train_rows))
+        _write(job, model, len(train_rows), teacher)
         checkpoint.remove()
+        if teacher:
+            teacher.remove_cache(job)
     return finished
 
 
-def fingerprint(job: TrainJob) -> str:
+def fingerprint(job: TrainJob, teacher: Teacher | None) -> str:
     """Return a hash of everything that affects the trained weights, except the encoder's own."""
     parts = {
-        "choice": job.choice.model_dump(mode="json", exclude={"encoder"}),
+        "choice": job.choice.model_dump(mode="json", exclude={"encoder", "teacher"}),
+        "teacher": teacher.sha256 if teacher else None,
         "config": job.config.model_dump(mode="json"),
         "encoder": sha256_of(job.choice.encoder / "config.json"),
         "train": sha256_of(job.train),
@@ -120,10 +130,12 @@ def _read_classifier(choice: ModelChoice) -> MultiExitModel:
 def _check_out(job: TrainJob) -> None:
     """Fail before the training, not after it, if the model folder cannot be written."""
     out = job.out
-    if out.resolve() == job.choice.encoder.resolve():
-        raise TrainingFailed(
-            f"--out {out}: is the encoder's folder, which would be overwritten; choose another one"
-        )
+    for owner, folder in (("encoder", job.choice.encoder), ("teacher", job.choice.teacher)):
+        if folder and out.resolve() == folder.resolve():
+            raise TrainingFailed(
+                f"--out {out}: is the {owner}'s folder, which would be overwritten; choose another "
+                "one"
+            )
     try:
         out.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=out):
@@ -140,13 +152,21 @@ def _summary(model: MultiExitModel) -> str:
     return f"task {model.exit_config.task}, labels ({len(labels)}): {named}"
 
 
-def _open_checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Checkpoint:
-    """Return the run's checkpoint file; restore run and best weights from it on --resume."""
-    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job))
+def _read_teacher(job: TrainJob, model: MultiExitModel) -> Teacher | None:
+    folder = job.choice.teacher
+    return Teacher(folder, model.exit_config.task, model.labels) if folder else None
+
+
+def _ask(teacher: Teacher, job: TrainJob, console: Console) -> TeacherAnswers:
+    logits = teacher.logits(job, console)
+    return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
+
+
+def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
+    """Return the run's checkpoint file, which exists on --resume and only then."""
+    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job, teacher))
     if job.resume:
-        state = checkpoint.load()
-        run.restore(state)
-        best.restore(state["best"])
+        checkpoint.require()
     elif checkpoint.path.exists():
         raise TrainingFailed(
             f"{checkpoint.path} is of an unfinished run: "
@@ -155,8 +175,9 @@ def _open_checkpoint(job: TrainJob, run: TrainingRun, best: BestWeights) -> Chec
     return checkpoint
 
 
-def _write(job: TrainJob, model: MultiExitModel, num_rows: int) -> None:
+def _write(job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None) -> None:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
     measure_folder(job.out, job.dev, job.choice.max_tokens)
-    write_training(job.out, describe_run(job, model.exit_config.task, num_rows))
+    sha256 = teacher.sha256 if teacher else None
+    write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))

@@ -13,6 +13,7 @@ from models.multi_exit import MultiExitModel
 from models.training.job import TrainConfig
 from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import Loss, Stage, freeze_all_but
+from models.training.teacher import TeacherAnswers
 from models.training.weight_average import WeightAverage
 
 MAX_GRADIENT_NORM = 1.0
@@ -35,10 +36,12 @@ class TrainingRun:
         rows: Sequence[EncodedRow],
         stages: Sequence[Stage],
         config: TrainConfig,
+        teacher: TeacherAnswers | None = None,
     ) -> None:
         self.model = model
         self.steps_done = 0
         self._rows = rows
+        self._teacher = teacher
         self._stages = stages
         self.config = config
         self._lengths = [len(row.ids) for row in rows]
@@ -75,11 +78,13 @@ class TrainingRun:
 
     def step(self) -> float:
         """Train on the next batch; return its loss."""
-        batch = self._next_batch()
+        rows = self._next_rows()
+        batch = self._collate(rows)
+        teacher = self._teacher.of_rows(rows, self._device) if self._teacher else None
         self.model.train()
         with self._precision():
             logits = self.stage.forward(self.model, batch)
-        loss = self._loss([z.float() for z in logits], batch.labels)
+        loss = self._loss([z.float() for z in logits], batch.labels, teacher)
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._trainable, MAX_GRADIENT_NORM)
@@ -131,12 +136,15 @@ class TrainingRun:
         self._average = WeightAverage()
         self._batches: list[list[int]] = []
 
-    def _next_batch(self) -> Batch:
+    def _next_rows(self) -> list[int]:
         epoch, index = divmod(self.steps_done, self._epoch_steps)
         if index == 0 or not self._batches:
             config = self.config
             self._batches = shuffled_batches(self._lengths, config.batch_size, config.seed, epoch)
-        rows = [self._rows[i] for i in self._batches[index]]
+        return self._batches[index]
+
+    def _collate(self, indices: Sequence[int]) -> Batch:
+        rows = [self._rows[i] for i in indices]
         return collate(rows, self.model.config.pad_token_id or 0).to(self._device)
 
     @property

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from models.evaluation.model_card import write_card
+from models.evaluation.model_card import write_card, write_training
 from models.evaluation.tables import render_figures
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule

@@ -1,0 +1,158 @@
+"""A teacher: another classifier whose answers on the training rows all exits learn from.
+
+Its last exit's logits are computed once, before the training ("Distilling the Knowledge in a
+Neural Network", Hinton et al. 2015).
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from models import checkpoints
+from models.checkpoints.formats import LoadedCheckpoint
+from models.data.batches import collate, sorted_batches
+from models.data.datasets import read_dataset
+from models.data.encoding import EncodedRow, encode
+from models.errors import TrainingFailed
+from models.multi_exit import MultiExitModel
+from models.training.job import TrainJob
+from models.training.losses import FromTeacher
+from serve.bundle.loader import TOKENIZER, sha256_of
+from serve.rules.traits import Task
+
+BATCH_SIZE = 64
+
+
+class TeacherAnswers(NamedTuple):
+    """What a teacher says about rows, and how much that counts.
+
+    Attributes:
+        logits: (rows, labels), float32; the labels in the student's order.
+        weight: of learning from them, beside learning from labels with weight 1.
+        temperature: both sides' logits are divided by it.
+    """
+
+    logits: Tensor
+    weight: float = 1.0
+    temperature: float = 1.0
+
+    def of_rows(self, rows: Sequence[int], device: torch.device) -> "TeacherAnswers":
+        """Return the answers for some rows, on a device."""
+        return self._replace(logits=self.logits[list(rows)].to(device))
+
+    def loss(self, from_teacher: FromTeacher, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted loss of one exit; its gradient's size hardly depends on temperature.
+
+        Args:
+            from_teacher: the task's.
+            logits: of the exit, (rows, labels).
+            labels: of the batch.
+        """
+        t = self.temperature
+        return self.weight * t * t * from_teacher(logits / t, self.logits / t, labels)
+
+
+class Teacher:
+    """A classifier with the student's task and labels; its tokenizer may be another one.
+
+    Attributes:
+        sha256: of weights and tokenizer.
+    """
+
+    def __init__(self, folder: Path, task: Task, labels: Sequence[str]) -> None:
+        """Read a folder that `offramp train` wrote, or another checkpoint.
+
+        Raises:
+            TrainingFailed: no such checkpoint, or one of another task or with other labels.
+        """
+        try:
+            loaded = checkpoints.load(folder)
+        except (ValueError, OSError) as error:
+            raise TrainingFailed(f"--teacher {folder}: {error}") from error
+        self._loaded = loaded
+        self._labels = list(labels)
+        self._columns = _columns(folder, loaded.model, task, self._labels)
+        self.sha256 = _hash(loaded)
+
+    def logits(self, job: TrainJob, console: Console) -> Tensor:
+        """Return the answers for all training rows, (rows, labels).
+
+        They are kept in the run's folder, so that a resumed run does not compute them again.
+        """
+        path = job.out / self._file_name(job)
+        if not path.exists():
+            partial = path.with_suffix(".partial")
+            with partial.open("wb") as file:
+                np.save(file, self._compute(job, console).numpy())
+            partial.replace(path)
+        return torch.from_numpy(np.load(path))
+
+    def remove_cache(self, job: TrainJob) -> None:
+        """Delete the kept answers once the run is finished."""
+        (job.out / self._file_name(job)).unlink(missing_ok=True)
+
+    def _file_name(self, job: TrainJob) -> str:
+        about = [self.sha256, sha256_of(job.train), job.choice.max_tokens, job.config.bf16]
+        key = hashlib.sha256(repr([*about, self._labels]).encode()).hexdigest()
+        return f"teacher-{key[:16]}.npy"
+
+    def _compute(self, job: TrainJob, console: Console) -> Tensor:
+        model, rows = self._loaded.model.to(job.device), self._rows(job)
+        answers = torch.zeros(len(rows), len(self._labels))
+        batches = sorted_batches([len(row.ids) for row in rows], BATCH_SIZE)
+        for indices in track(batches, "teacher", console=console):
+            batch = collate([rows[i] for i in indices], model.config.pad_token_id or 0)
+            batch = batch.to(torch.device(job.device))
+            enabled = job.config.bf16
+            with torch.inference_mode(), torch.autocast(job.device, torch.bfloat16, enabled):
+                logits = model(batch.input_ids, batch.attention_mask, batch.token_type_ids)[-1]
+            answers[indices] = logits.float().cpu()[:, self._columns]
+        return answers
+
+    def _rows(self, job: TrainJob) -> list[EncodedRow]:
+        model = self._loaded.model
+        examples = read_dataset(job.train, model.exit_config.task, self._labels).examples
+        with TemporaryDirectory() as folder:
+            (Path(folder) / TOKENIZER).write_text(self._loaded.tokenizer, "utf-8")
+            max_tokens = min(job.choice.max_tokens, model.backbone.max_tokens)
+            return encode(Path(folder), examples, max_tokens)
+
+
+def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[str]) -> list[int]:
+    """Return the teacher's label id for each of the student's labels."""
+    if task == "token":
+        raise TrainingFailed(
+            "--teacher is for whole texts; in token classification the exits can learn from the "
+            "last one, by --distill"
+        )
+    if model.exit_config.task != task:
+        raise TrainingFailed(
+            f"--teacher {folder}: its task is {model.exit_config.task}, the student's is {task}"
+        )
+    theirs = model.labels
+    unnamed = task == "regression" or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
+    if unnamed and len(theirs) == len(labels):
+        return list(range(len(labels)))
+    if sorted(theirs) != sorted(labels):
+        raise TrainingFailed(
+            f"--teacher {folder}: its labels are {', '.join(theirs)}; the student's are "
+            f"{', '.join(labels)}. A teacher must have the same"
+        )
+    return [theirs.index(name) for name in labels]
+
+
+def _hash(loaded: LoadedCheckpoint) -> str:
+    digest = hashlib.sha256(loaded.tokenizer.encode())
+    for name, value in loaded.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.contiguous().numpy().tobytes())
+    return digest.hexdigest()
