@@ -46,7 +46,7 @@ def fitting_calibration(
     wanted = set(precisions)
     variants = {p: v for p, v in calibration.variants.items() if p in wanted}
     notes = [
-        f"{p}: no calibration; thresholds were measured on another precision"
+        f"{p}: no figures of exits and rules; they were measured on another precision"
         for p in sorted(wanted - variants.keys())
         if calibration.variants
     ]

@@ -48,7 +48,7 @@ def test_figures_are_kept_for_their_own_precision_only() -> None:
     kept, notes = fitting_calibration(calibration, EVERY, EVERY, ("fp32", "int8"))
     assert kept == calibration
     assert len(notes) == 1
-    assert notes[0].startswith("int8: no calibration")
+    assert notes[0].startswith("int8: no figures")
     kept, _ = fitting_calibration(calibration, EVERY, EVERY, ("int8",))
     assert kept == Calibration()
     nothing = Calibration()

@@ -1,0 +1,86 @@
+"""Certified rules that a model folder carries into its bundles."""
+
+from pathlib import Path
+
+import pytest
+
+from export import bundle as bundles
+from models.certification.stored import store_in_model
+from serve.bundle.loader import Bundle, load_bundle
+from serve.policy.ladder import CalibrationData, Certificate, Ladder, Rung
+from serve.rules import EntropyRule, NeverRule
+from tests.export.conftest import MakeFolder
+
+
+def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
+    last, first = [0.0] * len(exits), [0.0] * len(exits)
+    last[-1] = first[0] = 1.0
+    certificate = Certificate(loss="disagreement", epsilon=0.01, delta=0.05, n=900, observed=0)
+    return Ladder.model_validate(
+        {
+            "precision": precision,
+            "weights": weights,
+            "exits": exits,
+            "temperatures": [1.0] * len(exits),
+            "data": [CalibrationData(name="dev", rows=1200, sha256="0" * 64)],
+            "num_tuning": 300,
+            "num_certifying": 900,
+            "mean_tokens": 9.5,
+            "rungs": [
+                Rung(rule=NeverRule(), exit_shares=tuple(last), disagreement=0),
+                Rung(
+                    rule=EntropyRule(threshold=0.5),
+                    exit_shares=tuple(first),
+                    disagreement=0,
+                    certificates=(certificate,),
+                ),
+            ],
+        }
+    )
+
+
+def weights_of(bundle: Bundle) -> dict[str, str]:
+    variants = bundle.manifest.variants
+    return {p: bundle.manifest.files[variant.weights] for p, variant in variants.items()}
+
+
+@pytest.fixture
+def model_folder(make_folder: MakeFolder) -> Path:
+    folder = make_folder()
+    # Certified on the bundle of a first export of the same weights.
+    bundles.write(bundles.plan(folder, ("fp32", "int8")), folder.parent / "first")
+    weights = weights_of(load_bundle(folder.parent / "first"))
+    store_in_model(folder, ladder("int8", weights["int8"]))
+    store_in_model(folder, ladder("int8", weights["int8"], (1, 4)))
+    store_in_model(folder, ladder("fp32", "0" * 64))
+    return folder
+
+
+def test_the_same_model_gives_the_same_weights_and_so_its_ladders_hold_again(
+    model_folder: Path,
+) -> None:
+    out, notes = model_folder.parent / "second", list[str]()
+    bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out, note=notes.append)
+    bundle = load_bundle(out)
+    assert weights_of(bundle) == weights_of(load_bundle(model_folder.parent / "first"))
+    assert bundle.ladder("int8") == ladder("int8", weights_of(bundle)["int8"])
+    assert bundle.presenting((1, 4)).ladder("int8")
+    assert bundle.ladder("fp32") is None
+    assert notes == [
+        "fp32: certified rules for exits [1, 2, 3, 4] were dropped: they are of other weights; "
+        "`offramp calibrate` certifies the bundle"
+    ]
+    assert "at most 1 % (delta 0.05, n 900)" in (out / "README.md").read_text()
+
+
+def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(
+    model_folder: Path,
+) -> None:
+    out, notes = model_folder.parent / "second", list[str]()
+    bundles.write(bundles.plan(model_folder, ("fp32",), (2, 4)), out, note=notes.append)
+    assert not load_bundle(out).calibration.ladders
+    assert sorted(note.partition("were dropped: ")[2].partition(";")[0] for note in notes) == [
+        "the exits are [2, 4]",
+        "the precision is not exported",
+        "the precision is not exported",
+    ]

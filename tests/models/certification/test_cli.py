@@ -1,0 +1,51 @@
+"""`offramp calibrate` from the command line."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from models.certification import cli
+from models.errors import TrainingFailed
+from serve.bundle.loader import load_bundle
+from tests.models.certification.conftest import MakeBundle, MakeData
+
+
+def calibrate(bundle: Path, data: Path, *options: object) -> Result:
+    app = typer.Typer()
+    app.command()(cli.calibrate)
+    words = [bundle, "--data", data, *options]
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    result = calibrate(folder, data, "--unlabelled", "--delta", "0.1")
+    assert result.exit_code == 0, result.output
+    ladder = load_bundle(folder).ladder("fp32")
+    assert ladder
+    assert (
+        f"fp32, exits 1, 2, 4: {ladder.num_tuning} texts chose the rules, "
+        f"{ladder.num_certifying} others certify (delta 0.1)"
+    ) in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines() if "%" in line]
+    assert [row[:2] for row in rows[:5]] == [[f"{e:g}", "%"] for e in (0.5, 1, 2, 3, 5)]
+    # 460 texts without a loss would certify 0.5 % at this delta.
+    missing = 460 - ladder.num_certifying
+    assert f"at most 0.5 %: too few texts; {missing} more that certify" in result.stdout
+    assert "running texts: " in result.stderr
+
+
+def test_options_say_which_exits_and_precisions(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=60)
+    result = calibrate(folder, data, "--active-exits", "2,4", "--precision", "fp32")
+    assert result.exit_code == 0, result.output
+    assert [each.exits for each in load_bundle(folder).calibration.ladders] == [(2, 4)]
+    result = calibrate(folder, data, "--active-exits", "two")
+    with pytest.raises(TrainingFailed, match="--active-exits 'two': must be layers such as 2,4,6"):
+        raise result.exception or AssertionError
