@@ -1,5 +1,6 @@
 """A data file whose labels fit a model."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -50,13 +51,18 @@ def read_for(path: Path, traits: Traits) -> LabelledData:
 
 
 def unlabelled(text: str, task: Task, num_labels: int) -> Example:
-    """Return a text without a correct answer; of a pair, a tab stands between the two."""
+    """Return a text with a label that means nothing; of a pair, a tab stands between the two.
+
+    A tagger's words are what stands between blanks.
+    """
+    if task == "token":
+        words = [Word(found.start(), found.end(), 0) for found in re.finditer(r"\S+", text)]
+        return Example(text, None, words)
     first, _, second = text.partition("\t")
     empty: dict[Task, Target] = {
         "single_label": 0,
         "multi_label": (0.0,) * num_labels,
         "regression": 0.0,
-        "token": [],
     }
     return Example(first, second or None, empty[task])
 

@@ -1,13 +1,24 @@
-"""Tables and numbers in Markdown."""
+"""Tables and numbers in Markdown, and whole pages."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from models.report.blocks import Block, Facts, Page, Picture, Table, Text
+
+
+def markdown_page(page: Page) -> str:
+    """Return a page; its pictures are files beside it."""
+    parts = []
+    for section in page:
+        parts.append(f"{'#' * section.level} {section.title}")
+        parts += [_block(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a Markdown table; columns of numbers are aligned to the right."""
     body = [list(row) for row in rows]
-    marks = ["---:" if _numeric(body, place) else "---" for place in range(len(head))]
+    marks = ["---:" if numeric(body, place) else "---" for place in range(len(head))]
     lines = [head, marks, *([shown(cell) for cell in row] for row in body)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -27,5 +38,18 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "-" if share is None else f"{100 * share:.{digits}f} %"
 
 
-def _numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
+def numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
+    """Whether a column holds numbers only."""
     return all(row[place] is None or isinstance(row[place], int | float) for row in rows)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text):
+            return text
+        case Facts(facts):
+            return "\n".join(f"* {name}: {value}" for name, value in facts.items())
+        case Table(head, rows):
+            return table(head, rows)
+        case Picture(file, caption):
+            return f"![{caption}]({file})\n\n*{caption}*"
