@@ -36,9 +36,9 @@ class Cost(NamedTuple):
         return self.run[exit_index] + self.asked[exit_index]
 
 
-# By unit: `layers`, and as far as they are known `ms`, `gflops` and `gflops_linear`.
+# By unit: `layers`, and as far as they are known `ms`, `mflops` and `mflops_linear`.
 Costs: TypeAlias = Mapping[str, Cost]
-LAYERS, MS, GFLOPS, GFLOPS_LINEAR = "layers", "ms", "gflops", "gflops_linear"
+LAYERS, MS, MFLOPS, MFLOPS_LINEAR = "layers", "ms", "mflops", "mflops_linear"
 
 
 def layer_costs(exits: tuple[int, ...], num_rows: int) -> Cost:

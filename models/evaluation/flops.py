@@ -2,10 +2,10 @@
 
 Two conventions are in use, and figures only compare within one:
 
-* `gflops`, of the ELUE benchmark: two operations for each multiply-accumulate, attention included;
+* `mflops`, of the ELUE benchmark: two operations for each multiply-accumulate, attention included;
   softmax and layer norm count two multiply-accumulates an element; embeddings, activations and
   additions count nothing.
-* `gflops_linear`, as `thop` counts, with which FastBERT was published: linear layers alone.
+* `mflops_linear`, as `thop` counts, with which FastBERT was published: linear layers alone.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.evaluation.costs import GFLOPS, GFLOPS_LINEAR, Cost
+from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, Cost
 from models.multi_exit import MultiExitModel
 
 _ATEN = torch.ops.aten
@@ -34,7 +34,7 @@ def num_parameters(model: MultiExitModel) -> int:
 def flops_by_exit(
     model: MultiExitModel, num_tokens: NDArray[np.intp], exits: tuple[int, ...] | None = None
 ) -> dict[str, Cost]:
-    """Return the operations, in units of 10^9, that each row takes to each exit.
+    """Return the operations, in units of 10^6, that each row takes to each exit.
 
     The counter runs three lengths. Attention is quadratic in the tokens and all else linear, so
     that these three give every other length exactly.
@@ -53,7 +53,7 @@ def flops_by_exit(
     rows = np.vander(num_tokens.astype(np.float64), len(lengths), increasing=True)
     by_row = (rows @ coefficients).reshape(len(rows), *counted.shape[1:])
     whole, linear = np.moveaxis(by_row, 0, -1)[:, :, kept]  # each (2, exits, rows)
-    return {GFLOPS: Cost(*whole), GFLOPS_LINEAR: Cost(*linear)}
+    return {MFLOPS: Cost(*whole), MFLOPS_LINEAR: Cost(*linear)}
 
 
 def _counted(model: MultiExitModel, length: int) -> NDArray[np.float64]:
@@ -72,7 +72,7 @@ def _counted(model: MultiExitModel, length: int) -> NDArray[np.float64]:
             start = stop
     heads = np.array(asked) - np.array(run)  # (exits, conventions)
     to_exits = np.array(run) - (heads.cumsum(axis=0) - heads)
-    return np.stack([to_exits.T, heads.T], axis=1) / 1e9
+    return np.stack([to_exits.T, heads.T], axis=1) / 1e6
 
 
 @contextmanager

@@ -21,14 +21,18 @@ class Gain(NamedTuple):
         mean: how far its curve lies above the static one, on average over the depths that it
             covers; of a metric from 0 to 1.
         interval: of the mean.
-        depths: from where to where, in layers.
         area: between the curves, in metric times layers.
+        depths: (grid,) from the family's lowest mean depth to its highest.
+        at_depths: (grid,) how far it lies above there.
+        intervals: (grid, 2) of that.
     """
 
     mean: float
     interval: Interval
-    depths: tuple[float, float]
     area: float
+    depths: NDArray[np.float64]
+    at_depths: NDArray[np.float64]
+    intervals: NDArray[np.float64]
 
     @property
     def shown(self) -> bool:
@@ -43,27 +47,44 @@ def gain(family: Resampled, static: Resampled) -> Gain:
         family: its points.
         static: one point for each exit.
     """
-    means = np.array([_mean_gap(family, static, sample) for sample in range(len(family.depths))])
-    lowest, highest = float(family.depths[0].min()), float(family.depths[0].max())
-    mean = float(means[0])
-    return Gain(mean, Interval.of(means[1:]), (lowest, highest), mean * (highest - lowest))
-
-
-def mean_gap(
-    depth: NDArray[np.float64],
-    value: NDArray[np.float64],
-    static_depth: NDArray[np.float64],
-    static_value: NDArray[np.float64],
-) -> float:
-    """Return the area between two curves over the width of the first; both (points,)."""
-    order = np.argsort(depth, kind="stable")
-    depth, value = depth[order], value[order]
-    grid = np.linspace(depth[0], depth[-1], _GRID)
-    gap = np.interp(grid, depth, value) - np.interp(grid, static_depth, static_value)
-    return float(((gap[1:] + gap[:-1]) / 2).mean())
-
-
-def _mean_gap(family: Resampled, static: Resampled, sample: int) -> float:
-    return mean_gap(
-        family.depths[sample], family.values[sample], static.depths[0], static.values[sample]
+    depths = np.linspace(family.depths[0].min(), family.depths[0].max(), _GRID)
+    gaps = np.stack(
+        [
+            gap(depths, (own, value), (static_depth, static_value))
+            for own, value, static_depth, static_value in zip(
+                family.depths, family.values, static.depths, static.values, strict=True
+            )
+        ]
+    )  # (1 + samples, grid)
+    means = mean_of(gaps)
+    return Gain(
+        mean=float(means[0]),
+        interval=Interval.of(means[1:]),
+        area=float(means[0] * (depths[-1] - depths[0])),
+        depths=depths,
+        at_depths=gaps[0],
+        intervals=np.array([Interval.of(gaps[1:, place]) for place in range(_GRID)]),
     )
+
+
+def gap(
+    at: NDArray[np.float64],
+    curve: tuple[NDArray[np.float64], NDArray[np.float64]],
+    static: tuple[NDArray[np.float64], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """Return how far a curve lies above another one at these depths.
+
+    Args:
+        at: depths.
+        curve: depths and values of its points, in any order.
+        static: depths, ascending, and values.
+    """
+    order = np.argsort(curve[0], kind="stable")
+    above: NDArray[np.float64] = np.interp(at, curve[0][order], curve[1][order])
+    return above - np.interp(at, *static)
+
+
+def mean_of(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the area under (..., grid) gaps, by the trapezoid rule, over the grid's width."""
+    mean: NDArray[np.float64] = ((gaps[..., 1:] + gaps[..., :-1]) / 2).mean(axis=-1)
+    return mean

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from models.evaluation.analysis import Analysis
-from models.evaluation.costs import GFLOPS, MS
+from models.evaluation.costs import MFLOPS, MS
 from models.evaluation.measuring import Measured
 from models.evaluation.operating_points import STATIC
 from models.report.blocks import Block, Facts, Page, Picture, Section, Table, Text
@@ -121,11 +121,11 @@ def _models(entries: Sequence[Entry]) -> Table:
                 str(analysis.observed.traits.exits[-1]),
                 f"{hundredths(analysis.value(full))} ({metric_title(analysis)})",
                 interval(analysis.interval(full)),
-                *(_cost(analysis, unit) for unit in (GFLOPS, MS)),
+                *(_cost(analysis, unit) for unit in (MFLOPS, MS)),
                 "-" if gains is None else gain_text(gains),
             ]
         )
-    return Table([*head, "GFLOPs", "ms", "gain of early exit"], rows)
+    return Table([*head, "MFLOPs", "ms", "gain of early exit"], rows)
 
 
 def _cost(analysis: Analysis, unit: str) -> float | None:
@@ -151,7 +151,7 @@ def _about(entry: Entry) -> list[Block]:
         "in the mean."
     )
     if subject.num_parameters is None:
-        words += f" Parameters are not known: {subject.unknown[GFLOPS]}."
+        words += f" Parameters are not known: {subject.unknown[MFLOPS]}."
     return [Text(words), *([Text(entry.measured.note)] if entry.measured.note else [])]
 
 

@@ -7,6 +7,9 @@ from html import escape
 from models.report.blocks import Block, Facts, Page, Picture, Section, Table, Text
 from models.report.markdown import numeric, shown
 
+# Characters from which a cell's text is broken into lines.
+_LONG = 40
+
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -30,9 +33,11 @@ dd {{ margin: 0; overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; margin: .7rem 0; font-size: .9rem;
   font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .25rem .7rem; border-bottom: 1px solid #e4e4e4; text-align: left;
-  vertical-align: top; }}
+  vertical-align: top; white-space: nowrap; }}
+th, .long {{ white-space: normal; }}
 th {{ border-bottom: 2px solid #bbb; font-weight: 600; }}
-.number {{ text-align: right; white-space: nowrap; }}
+.number {{ text-align: right; }}
+.long {{ min-width: 16rem; }}
 figure {{ margin: 1rem 0; }}
 figure img {{ max-width: 100%; height: auto; }}
 figcaption {{ color: #555; font-size: .9rem; max-width: 72ch; }}
@@ -73,9 +78,7 @@ def _block(block: Block) -> str:
 
 
 def _table(block: Table) -> str:
-    kinds = [
-        ' class="number"' if numeric(block.rows, place) else "" for place in range(len(block.head))
-    ]
+    kinds = [_kind(block, place) for place in range(len(block.head))]
     head = "".join(f"<th{k}>{_inline(h)}</th>" for k, h in zip(kinds, block.head, strict=True))
     rows = "".join(
         "<tr>"
@@ -85,6 +88,14 @@ def _table(block: Table) -> str:
     )
     content = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="wide"><table>{content}</table></div>'
+
+
+def _kind(block: Table, place: int) -> str:
+    """Return the class of a column's cells."""
+    if numeric(block.rows, place):
+        return ' class="number"'
+    longest = max((len(shown(row[place])) for row in block.rows), default=0)
+    return ' class="long"' if longest > _LONG else ""
 
 
 def _inline(text: str) -> str:

@@ -1,9 +1,12 @@
 """Tables and numbers in Markdown, and whole pages."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from models.report.blocks import Block, Facts, Page, Picture, Table, Text
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?(e[+-]?\d+)?|inf|nan)|-")
 
 
 def markdown_page(page: Page) -> str:
@@ -39,8 +42,8 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
-    """Whether a column holds numbers only."""
-    return all(row[place] is None or isinstance(row[place], int | float) for row in rows)
+    """Whether a column holds nothing but numbers, as such or written out."""
+    return all(row[place] is None or _NUMBER.fullmatch(str(row[place])) for row in rows)
 
 
 def _block(block: Block) -> str:

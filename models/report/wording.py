@@ -40,9 +40,7 @@ def headline(analysis: Analysis) -> str:
         return f"{name} has a single exit, so no text can leave early."
     found = analysis.gains[family]
     subject = f"{name} on {observed.data.name}: early exit by {family}"
-    where = (
-        f"on average over mean depths from {found.depths[0]:.1f} to {found.depths[1]:.1f} layers"
-    )
+    where = f"on average over mean depths from {depths(found)} layers"
     gap = f"95 % interval {interval(found.interval, signed=True)}"
     if not found.shown:
         return (
@@ -55,6 +53,11 @@ def headline(analysis: Analysis) -> str:
         f"{subject} {verb} {_points(analysis, abs(found.mean), signed=False)} at equal mean depth "
         f"against stopping every text at the same layer, {where} ({gap})."
     )
+
+
+def depths(found: Gain) -> str:
+    """Return the mean depths that a family of rules covers."""
+    return f"{found.depths[0]:.1f} to {found.depths[-1]:.1f}"
 
 
 def gain_text(found: Gain) -> str:

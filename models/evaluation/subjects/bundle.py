@@ -10,7 +10,7 @@ from models.checkpoints import LoadedCheckpoint
 from models.data.alignment import tag_tokens
 from models.data.examples import Example, Word
 from models.evaluation.bundle_recording import read_texts, record
-from models.evaluation.costs import GFLOPS, GFLOPS_LINEAR, LAYERS, MS, Costs, layer_costs
+from models.evaluation.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS, Costs, layer_costs
 from models.evaluation.exit_times import times_by_exit
 from models.evaluation.flops import flops_by_exit, num_parameters
 from models.evaluation.observation import Subject
@@ -54,7 +54,7 @@ class BundleVariant:
         """Name and origin."""
         manifest, model = self._bundle.manifest, self._model
         rules = manifest.policy.profiles
-        uncounted = dict.fromkeys((GFLOPS, GFLOPS_LINEAR), _NOT_COUNTED)
+        uncounted = dict.fromkeys((MFLOPS, MFLOPS_LINEAR), _NOT_COUNTED)
         return Subject(
             name=self._name,
             origin="bundle",

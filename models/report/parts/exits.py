@@ -3,7 +3,7 @@
 from typing import Any
 
 from models.evaluation.analysis import Analysis
-from models.evaluation.costs import GFLOPS, GFLOPS_LINEAR, MS
+from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, MS
 from models.evaluation.operating_points import STATIC
 from models.evaluation.reliability import reliability
 from models.evaluation.tables import title, unit
@@ -15,7 +15,7 @@ from models.report.wording import hundredths, interval
 
 TITLE = "Exits"
 _FLOPS = (
-    "GFLOPs are counted by PyTorch's counter, in two conventions: whole (two operations for each "
+    "MFLOPs are counted by PyTorch's counter, in two conventions: whole (two operations for each "
     "multiply-accumulate, with attention, softmax and layer norm, as the ELUE benchmark counts) "
     "and of linear layers alone (as `thop` counts, with which FastBERT was published). They are "
     "means over the data's texts, each of its own length, that stop at the layer."
@@ -32,13 +32,13 @@ def exits_part(analysis: Analysis) -> Part:
         errors = [found.bins.ece for found in reliability(observed)]
     table = _table(analysis, scores, errors)
     notes: list[Block] = [Text(_TIMES)] if MS in observed.costs else []
-    notes += [Text(_FLOPS)] if GFLOPS in observed.costs else []
+    notes += [Text(_FLOPS)] if MFLOPS in observed.costs else []
     return Part(TITLE, [table, *notes], _figures(analysis, scores, errors))
 
 
 def _table(analysis: Analysis, scores: list[Score], errors: list[float] | None) -> Table:
     observed = analysis.observed
-    units = [u for u in (MS, GFLOPS, GFLOPS_LINEAR) if u in observed.costs]
+    units = [u for u in (MS, MFLOPS, MFLOPS_LINEAR) if u in observed.costs]
     metrics, main = _metrics(scores[0]), observed.metric.name
     head = ["exit layer", *(f"{title(m)} {unit(m)}" for m in metrics), f"{title(main)}, 95 %"]
     head += [] if errors is None else ["same answer as full depth %", "ECE %"]

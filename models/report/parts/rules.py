@@ -5,45 +5,42 @@ from typing import Any
 import numpy as np
 
 from models.evaluation.analysis import Analysis
-from models.evaluation.costs import GFLOPS, GFLOPS_LINEAR, LAYERS, MS
+from models.evaluation.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
+from models.evaluation.gain import Gain
 from models.evaluation.operating_points import LADDER, PROFILES, STATIC, Point
 from models.report.blocks import Block, Picture, Table, Text
 from models.report.parts.part import Part, missing
 from models.report.pictures.calibration import spread
-from models.report.pictures.curves import draw_families
+from models.report.pictures.curves import draw_families, draw_gains
 from models.report.rule_text import rule_text
 from models.report.style import as_svg
-from models.report.wording import gain_text, headline, hundredths, interval, metric_title
+from models.report.wording import depths, gain_text, headline, hundredths, interval, metric_title
 from serve.policy.ladder import Certificate
 
 TITLE = "Exit rules"
-_MOST_FRONT = 10
-UNITS = {LAYERS: "mean layers", MS: "ms", GFLOPS: "GFLOPs", GFLOPS_LINEAR: "GFLOPs, linear layers"}
-_SHOWN = (LAYERS, MS, GFLOPS)
+_MOST_FRONT = 8
+_GAIN = (
+    "How far each kind of rule lies above the dashed line, at the same mean depth. The shade is "
+    "the 95 % interval of the first one, from rows drawn alike for both."
+)
+UNITS = {LAYERS: "mean layers", MS: "ms", MFLOPS: "MFLOPs", MFLOPS_LINEAR: "MFLOPs, linear layers"}
+_SHOWN = (LAYERS, MS, MFLOPS)
 
 
 def rules_part(analysis: Analysis, slug: str) -> Part:
     """Return curves, gains and chosen points."""
     if analysis.headline is None:
         return missing(TITLE, "the model has a single exit, so no rule lets a text leave early")
-    chosen = _chosen(analysis)
     blocks: list[Block] = [
-        Text(headline(analysis)),
-        Picture(
-            f"{slug}-rules.svg",
-            "Each curve is one kind of rule, from strict (right) to loose (left); the dashed line "
-            "stops every text at the layer beside its marks. "
-            + _marks(analysis)
-            + "The shade is the 95 % interval of the first curve's points.",
-            as_svg(draw_families(analysis)),
-        ),
+        Picture(f"{slug}-rules.svg", _caption(analysis), as_svg(draw_families(analysis))),
+        Picture(f"{slug}-gain.svg", _GAIN, as_svg(draw_gains(analysis))),
         _gains(analysis),
         Text(
             "The best points of all rules (Pareto front) were chosen on the rows on which they are "
             "measured, so they are slightly flattered. The gain is over the static line at the "
             "same mean depth."
         ),
-        _points(analysis, chosen),
+        _points(analysis, _chosen(analysis)),
         *(Text(f"{_unit(unit)}: not known; {why}.") for unit, why in _unknown(analysis)),
     ]
     return Part(TITLE, blocks, _figures(analysis))
@@ -79,7 +76,7 @@ def _gains(analysis: Analysis) -> Table:
         [
             name,
             gain_text(found),
-            f"{found.depths[0]:.2f} to {found.depths[1]:.2f}",
+            depths(found),
             f"{100 * found.area:.2f}",
         ]
         for name, found in analysis.gains.items()
@@ -120,13 +117,16 @@ def _certificate(found: Certificate) -> str:
     return f"{loss} at most {100 * found.epsilon:g} % (delta {found.delta:g}, n {found.n})"
 
 
-def _marks(analysis: Analysis) -> str:
-    words = []
+def _caption(analysis: Analysis) -> str:
+    words = [
+        "Each curve is one kind of rule, from strict (right) to loose (left). The dashed line "
+        "stops every text at the layer beside its marks; the grey one joins the best of all."
+    ]
     if PROFILES in analysis.points:
         words.append("Stars are the policy's profiles.")
     if LADDER in analysis.points:
         words.append("Diamonds are the ladder's rungs, filled where they are certified.")
-    return " ".join([*words, ""])
+    return " ".join(words)
 
 
 def _unit(unit: str) -> str:
@@ -134,7 +134,7 @@ def _unit(unit: str) -> str:
 
 
 def _unknown(analysis: Analysis) -> list[tuple[str, str]]:
-    return [(u, w) for u, w in analysis.observed.subject.unknown.items() if u != GFLOPS_LINEAR]
+    return [(u, w) for u, w in analysis.observed.subject.unknown.items() if u != MFLOPS_LINEAR]
 
 
 def _figures(analysis: Analysis) -> dict[str, Any]:
@@ -142,12 +142,17 @@ def _figures(analysis: Analysis) -> dict[str, Any]:
     return {
         "sentence": headline(analysis),
         "family_to_judge_by": analysis.headline,
-        "gains": {name: found._asdict() for name, found in analysis.gains.items()},
+        "gains": {name: _gain(found) for name, found in analysis.gains.items()},
         "families": {
             name: [_figure(analysis, point, id(point) in front) for point in points]
             for name, points in analysis.points.items()
         },
     }
+
+
+def _gain(found: Gain) -> dict[str, Any]:
+    ends = found.depths[0], found.depths[-1]
+    return {"mean": found.mean, "interval": found.interval, "area": found.area, "depths": ends}
 
 
 def _figure(analysis: Analysis, point: Point, best: bool) -> dict[str, Any]:

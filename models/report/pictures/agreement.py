@@ -32,7 +32,7 @@ def draw_agreement(found: ExitAgreement) -> Figure:
                 axes.text(
                     column,
                     row,
-                    f"{value:.0f}" if round(value) == 100 else f"{value:.1f}",
+                    "100" if value == 100 else f"{min(value, 99.9):.1f}",
                     ha="center",
                     va="center",
                     fontsize=8.5,

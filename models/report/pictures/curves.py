@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from models.evaluation.analysis import Analysis
-from models.evaluation.costs import GFLOPS, LAYERS, MS
+from models.evaluation.costs import LAYERS, MFLOPS, MS
 from models.evaluation.operating_points import LADDER, PROFILES, STATIC, Point
 from models.evaluation.tables import title, unit
 from models.report.style import COLOURS, STATIC_COLOUR, legend_below, new_figure
@@ -17,9 +17,11 @@ from models.report.style import COLOURS, STATIC_COLOUR, legend_below, new_figure
 _AXES = {
     LAYERS: "mean layers per text",
     MS: "mean milliseconds per lone text",
-    GFLOPS: "mean GFLOPs per text",
+    MFLOPS: "mean MFLOPs per text",
 }
-_WIDE, _HIGH, _LEGEND = 4.6, 4.0, 0.7
+_WIDE, _HIGH, _LEGEND = 4.0, 3.7, 0.7
+_FRONT_COLOUR = "#e3e3e3"
+_HALO = [withStroke(linewidth=2.5, foreground="white")]
 
 
 class _Pen(NamedTuple):
@@ -34,16 +36,39 @@ def draw_families(analysis: Analysis) -> Figure:
     """Draw all families of one model's rules against each cost that is known."""
     figure, panels = _panels([analysis])
     for cost, axes in panels.items():
+        x, y = _places(analysis, analysis.front(cost), cost)
+        axes.plot(x, y, color=_FRONT_COLOUR, linewidth=6, label="Pareto front", zorder=0.5)
         static = analysis.points[STATIC]
         pen = _Pen("every text stops at layer k", STATIC_COLOUR, "s--")
         _line(axes, analysis, static, cost, pen)
         for colour, (name, points) in zip(COLOURS, analysis.families.items(), strict=False):
-            if name == analysis.headline:
-                _band(axes, analysis, points, cost, colour)
             _line(axes, analysis, points, cost, _Pen(name, colour, "o-"))
         _marks(axes, analysis, cost)
         _number_layers(axes, analysis, cost)
     return _finish(figure, panels, [analysis])
+
+
+def draw_gains(analysis: Analysis) -> Figure:
+    """Draw how far each family lies above the static line, at equal mean depth."""
+    figure = new_figure()
+    axes = figure.add_subplot()
+    axes.axhline(0, color=STATIC_COLOUR, linestyle="--", linewidth=1.2)
+    for colour, (name, found) in zip(COLOURS, analysis.gains.items(), strict=False):
+        axes.plot(found.depths, 100 * found.at_depths, color=colour, label=name, linewidth=1.4)
+        if name == analysis.headline:
+            low, high = 100 * found.intervals.T
+            axes.fill_between(found.depths, low, high, color=colour, alpha=0.15, linewidth=0)
+    metric = analysis.observed.metric.name
+    axes.set_xlabel(_AXES[LAYERS])
+    axes.set_ylabel(f"gain in {title(metric)}, {_difference(metric)}")
+    axes.set_xlim(0, analysis.observed.traits.exits[-1])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend_below(figure, axes)
+    return figure
+
+
+def _difference(metric: str) -> str:
+    return "points" if unit(metric) == "%" else unit(metric)
 
 
 def draw_models(analyses: Sequence[Analysis], names: Sequence[str]) -> Figure:
@@ -76,6 +101,7 @@ def _finish(figure: Figure, panels: dict[str, Axes], analyses: Sequence[Analysis
     for cost, axes in panels.items():
         axes.set_xlabel(_AXES[cost])
         axes.set_xlim(left=0)
+        axes.margins(y=0.08)
         if cost == LAYERS:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     first = next(iter(panels.values()))
@@ -91,16 +117,6 @@ def _line(axes: Axes, analysis: Analysis, points: list[Point], cost: str, pen: _
     axes.plot(x, y, pen.style, color=pen.colour, label=pen.label, markersize=3.2, linewidth=1.4)
 
 
-def _band(axes: Axes, analysis: Analysis, points: list[Point], cost: str, colour: str) -> None:
-    """Shade the bootstrap interval of a curve's points."""
-    x = np.array([analysis.mean_cost(point, cost) for point in points])
-    ends = 100 * np.array([analysis.interval(point) for point in points])
-    order = np.argsort(x, kind="stable")
-    axes.fill_between(
-        x[order], *ends[order].T, color=colour, alpha=0.13, linewidth=0, label="95 % interval"
-    )
-
-
 def _marks(axes: Axes, analysis: Analysis, cost: str) -> None:
     """Mark the rungs of the ladder and the profiles of the policy."""
     rungs = analysis.points.get(LADDER, [])
@@ -113,7 +129,13 @@ def _marks(axes: Axes, analysis: Analysis, cost: str) -> None:
         x, y = _places(analysis, [profile], cost)
         axes.plot(x, y, "*", color="black", markersize=9)
         axes.annotate(
-            profile.name, (x[0], y[0]), (5, -11), textcoords="offset points", fontsize=8.5
+            profile.name,
+            (x[0], y[0]),
+            (-5, 6),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8.5,
+            path_effects=_HALO,
         )
 
 
@@ -130,6 +152,7 @@ def _number_layers(axes: Axes, analysis: Analysis, cost: str) -> None:
             ha="center",
             fontsize=8,
             color=STATIC_COLOUR,
+            path_effects=_HALO,
         )
 
 
