@@ -80,7 +80,8 @@ def _counting() -> Iterator[FlopCounterMode]:
     rules = dict.fromkeys(_ELEMENTWISE, _four_per_element)
     counter = FlopCounterMode(display=False, custom_mapping=rules)
     # Plain matrix products, which the counter knows; it does not know the CPU's fused attention.
-    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH), counter:
+    # Not inference mode, in which the counter cannot follow weights that are passed to a module.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
         yield counter
 
 

@@ -84,8 +84,16 @@ def _products(predictions: Predictions, found: NDArray[Any]) -> Statistics:
 
 def _pearson(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    scale = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
-    return np.divide(n * xy - x * y, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+    scale = np.sqrt(_spread(n, x, xx) * _spread(n, y, yy))
+    return np.divide(n * xy - x * y, scale, out=np.zeros_like(scale), where=scale > 0)
+
+
+def _spread(
+    n: NDArray[np.float64], x: NDArray[np.float64], xx: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return n^2 times the variance; 0 where only rounding makes a difference."""
+    found = n * xx - x * x
+    return np.where(found > 1e-10 * n * xx, found, 0.0)
 
 
 _STATISTICS = {
