@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from export.bundle_folder import BUNDLE
 from export.card import card
 from export.chain.segments import build_segment, variant
 from export.chain.weights import WeightsFile
@@ -20,7 +21,7 @@ from export.files import (
 )
 from export.manifest import describe
 from export.plan import Export, plan
-from export.staging import staged
+from models.staging import staged
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle
 from serve.bundle.manifest import Manifest, Parity, Precision
 from serve.runtime.hardware import available_threads
@@ -45,7 +46,7 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
             model's. `out` is then unchanged.
     """
     out = out.resolve()
-    with staged(out) as folder:
+    with staged(out, BUNDLE) as folder:
         _write_graphs(export, folder, report)
         write_model_files(export.folder, export.tokenizer, folder)
         if export.whole:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.policy.document import Limits, Policy
+from serve.policy.document import Limits, Policy, RuleOrTarget
+from serve.policy.target import TargetChoice
 from serve.rules import ExitRule, NeverRule, check_rule
 from serve.rules.traits import Traits
 
@@ -13,8 +14,8 @@ from serve.rules.traits import Traits
 def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
     """Return the policy without rules that do not fit these exits, and a note for each of them."""
 
-    def fits(rule: ExitRule) -> bool:
-        return _fits(rule, traits)
+    def fits(rule: RuleOrTarget) -> bool:
+        return isinstance(rule, TargetChoice) or _fits(rule, traits)
 
     notes = []
     limits, default = policy.limits, policy.default

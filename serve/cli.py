@@ -18,8 +18,10 @@ from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel
 from serve.version import __version__
 
-# Packages that `pip install offramp` does not install.
-EXPORT_MODULES = {"torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"}
+# Packages that `pip install offramp` does not install, and the extra that does.
+EXTRAS = dict.fromkeys(
+    ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"), "export"
+) | dict.fromkeys(("mapie", "matplotlib", "scipy", "sklearn"), "quality")
 
 LIMITS = ConnectionLimits()
 
@@ -195,9 +197,10 @@ def main() -> None:
         typer.echo(f"offramp: {error.filename}: {error.strerror}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
-        if error.name not in EXPORT_MODULES:
+        if error.name not in EXTRAS:
             raise
+        extra = EXTRAS[error.name]
         typer.echo(
-            f"offramp: this command needs {error.name}; pip install 'offramp[export]'", err=True
+            f"offramp: this command needs {error.name}; pip install 'offramp[{extra}]'", err=True
         )
         sys.exit(2)

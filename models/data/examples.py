@@ -65,7 +65,7 @@ def read_rows(path: Path, columns: tuple[str, ...] = LABEL_COLUMNS) -> list[Row]
 
 
 def _row(path: Path, line: int, values: Mapping[str, object], columns: tuple[str, ...]) -> Row:
-    text_a = _value(values, TEXT_A_COLUMNS)
+    text_a = value_in(values, TEXT_A_COLUMNS)
     label = _label(values, columns)
     if text_a is None or label is None:
         wanted = " or ".join(columns if label is None else TEXT_A_COLUMNS)
@@ -73,17 +73,18 @@ def _row(path: Path, line: int, values: Mapping[str, object], columns: tuple[str
         raise UnusableData(f"{path} line {line}: no column {wanted}; found {found}")
     if not text_a or not (label or columns == LABELS_COLUMNS):
         raise UnusableData(f"{path} line {line}: the {'text' if label else 'label'} is empty")
-    return Row(line, text_a, _value(values, TEXT_B_COLUMNS) or None, label)
+    return Row(line, text_a, value_in(values, TEXT_B_COLUMNS) or None, label)
 
 
 def _label(values: Mapping[str, object], columns: tuple[str, ...]) -> str | list[str] | None:
     for column in columns:
         if isinstance(found := values.get(column), list):
             return [str(part) for part in found]
-    return _value(values, columns)
+    return value_in(values, columns)
 
 
-def _value(values: Mapping[str, object], columns: tuple[str, ...]) -> str | None:
+def value_in(values: Mapping[str, object], columns: tuple[str, ...]) -> str | None:
+    """Return the value of the first of these columns that a record has."""
     for column in columns:
         if values.get(column) is not None:
             return str(values[column]).strip()

@@ -2,16 +2,12 @@
 
 import numpy as np
 
-from models.evaluation.candidate_rules import candidate_rules
 from models.evaluation.predictions import Predictions
+from models.evaluation.published_rules import published_rules
 from models.evaluation.task_metrics import agreement, main_metric, score
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.policy.document import Policy
-from serve.rules import ExitRule, NeverRule
+from serve.rules import ExitRule
 from serve.rules.replay import Taken, answers_taken
-
-# How far a profile's main metric, from 0 to 1, may fall below the last exit's.
-PROFILES = {"balanced": 0.005, "fast": 0.02}
 
 
 def exit_figures(predictions: Predictions) -> tuple[ExitFigures, ...]:
@@ -35,33 +31,9 @@ def operating_point(predictions: Predictions, rule: ExitRule) -> OperatingPoint:
     )
 
 
-def choose_policy(predictions: Predictions) -> Policy:
-    """Return the policy with profiles `exact`, `balanced` (the default) and `fast`.
-
-    A profile's rule is the one that runs the fewest layers while the task's main metric stays
-    within the profile's allowance (`PROFILES`) of the last exit's. The rule is chosen on the data
-    on which its figures are measured, so they are slightly optimistic.
-    """
-    metric = main_metric(predictions.traits)
-    floor = exit_figures(predictions)[-1].value(metric)
-    tried = [operating_point(predictions, rule) for rule in candidate_rules(predictions).tried]
-    profiles: dict[str, ExitRule] = {"exact": NeverRule()}
-    for name, allowance in PROFILES.items():
-        # The strictest rule never leaves early, so `kept` is never empty. Of equally fast rules
-        # the loosest is taken, but the strictest where no rule saves anything.
-        kept = [p for p in reversed(tried) if p.value(metric) >= floor - allowance - 1e-9]
-        best = min(kept, key=lambda point: point.mean_exit_layer)
-        saves = best.mean_exit_layer < predictions.exits[-1]
-        profiles[name] = best.rule if saves else tried[0].rule
-    return Policy(default="balanced", profiles=profiles)
-
-
-def calibrate(predictions: Predictions, data: Data, policy: Policy) -> VariantCalibration:
-    """Return the figures to publish: of exits, candidate rules and profiles."""
-    tried, published = candidate_rules(predictions)
-    wanted = [*published, *policy.profiles.values()]
-    rules = [rule for rule in tried if rule in wanted]
-    rules += [rule for rule in published if rule not in tried]
+def figures_of(predictions: Predictions, data: Data) -> VariantCalibration:
+    """Return the figures to publish: of exits and of rules."""
+    rules = published_rules(predictions)
     return VariantCalibration(
         data=data,
         metric=main_metric(predictions.traits),

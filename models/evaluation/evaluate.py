@@ -1,56 +1,5 @@
 """`offramp evaluate`: measure a model folder and write the figures into it."""
 
-from pathlib import Path
+from models.training.measured import measure_folder as evaluate_folder
 
-import numpy as np
-
-from models.data.datasets import read_dataset
-from models.data.encoding import encode
-from models.errors import TrainingFailed
-from models.evaluation.calibration import calibrate, choose_policy
-from models.evaluation.model_card import write_card
-from models.evaluation.predictions import Predictions, predict
-from models.multi_exit import MultiExitModel
-from serve.bundle.calibration import Calibration, Data, VariantCalibration
-from serve.bundle.loader import CALIBRATION, sha256_of
-from serve.bundle.recording import RECORDING
-
-POLICY = "policy.json"
-
-
-def evaluate_folder(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
-    """Measure a stored model; write its calibration, recording, policy and card.
-
-    Args:
-        folder: the model folder.
-        path: labelled examples that the model was not trained on.
-        max_tokens: longer texts are cut.
-
-    Raises:
-        TrainingFailed: the folder holds no multi-exit model, or the data cannot be used.
-    """
-    try:
-        model = MultiExitModel.load(folder)
-    except ValueError as error:
-        raise TrainingFailed(str(error)) from error
-    examples = read_dataset(path, model.exit_config.task, model.labels).examples
-    predictions = predict(model, encode(folder, examples, max_tokens))
-    data = Data(name=f"{path.parent.name}/{path.name}", rows=len(examples), sha256=sha256_of(path))
-    policy = choose_policy(predictions)
-    figures = calibrate(predictions, data, policy)
-    calibration = Calibration(variants={"fp32": figures})
-    (folder / CALIBRATION).write_text(calibration.model_dump_json(indent=1) + "\n", "utf-8")
-    _write_recording(folder / RECORDING, predictions)
-    (folder / POLICY).write_text(
-        policy.model_dump_json(indent=1, exclude_none=True) + "\n", "utf-8"
-    )
-    write_card(folder, model.traits, figures, policy)
-    return figures
-
-
-def _write_recording(path: Path, predictions: Predictions) -> None:
-    """Write all exits' logits, except for taggers: every token's would be larger than the model."""
-    if predictions.traits.task == "token":
-        path.unlink(missing_ok=True)
-    else:
-        np.save(path, predictions.logits)
+__all__ = ["evaluate_folder"]

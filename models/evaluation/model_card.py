@@ -8,7 +8,6 @@ from pathlib import Path
 
 from models.evaluation.tables import render_figures
 from serve.bundle.calibration import VariantCalibration
-from serve.policy.document import Policy
 from serve.rules.traits import Task, Traits
 
 FIGURES = ("<!-- figures: written by offramp -->", "<!-- end of figures -->")
@@ -36,13 +35,11 @@ metrics: [{metrics}]
 """
 
 
-def write_card(
-    folder: Path, traits: Traits, calibration: VariantCalibration, policy: Policy
-) -> None:
+def write_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> None:
     """Write the figures into the folder's README.md, and create the file if there is none."""
     path = folder / "README.md"
     card = path.read_text("utf-8") if path.is_file() else _new_card(folder, traits, calibration)
-    path.write_text(_replace_between(card, FIGURES, render_figures(calibration, policy)), "utf-8")
+    path.write_text(replace_between(card, FIGURES, render_figures(calibration)), "utf-8")
 
 
 def write_training(folder: Path, description: str) -> None:
@@ -50,10 +47,10 @@ def write_training(folder: Path, description: str) -> None:
     path = folder / "README.md"
     card = path.read_text("utf-8")
     if TRAINING[0] in card:
-        path.write_text(_replace_between(card, TRAINING, description), "utf-8")
+        path.write_text(replace_between(card, TRAINING, description), "utf-8")
     elif f"\n{TRAINING_HEADING}\n" not in card:
         card = f"{card.rstrip()}\n\n{TRAINING_HEADING}\n"
-        path.write_text(_replace_between(card, TRAINING, description), "utf-8")
+        path.write_text(replace_between(card, TRAINING, description), "utf-8")
 
 
 def _new_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> str:
@@ -62,8 +59,8 @@ def _new_card(folder: Path, traits: Traits, calibration: VariantCalibration) -> 
     return NEW_CARD.format(tag=tag, kind=kind, metrics=metrics, name=folder.name)
 
 
-def _replace_between(card: str, markers: tuple[str, str], text: str) -> str:
-    """Return the card with the text between the markers, which are appended if missing."""
+def replace_between(card: str, markers: tuple[str, str], text: str) -> str:
+    """Return a card with the text between the markers, which are appended if missing."""
     start, end = markers
     before, _, rest = card.partition(start)
     after = rest.partition(end)[2]

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from serve.bundle.calibration import OperatingPoint, VariantCalibration
-from serve.policy.document import Policy
-from serve.rules import EntropyRule
+from serve.rules import ExitRule
 
 _TITLES = {
     "f1": "F1",
@@ -15,6 +14,8 @@ _TITLES = {
     "spearman": "Spearman",
 }
 _CORRELATIONS = {"pearson", "spearman"}
+# How a rule's signal compares with its threshold.
+_COMPARISONS = {"entropy": "<", "normalized_entropy": "<", "confidence": ">=", "learned": "<"}
 
 
 def title(metric: str) -> str:
@@ -32,7 +33,7 @@ def in_hundredths(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def render_figures(calibration: VariantCalibration, policy: Policy) -> str:
+def render_figures(calibration: VariantCalibration) -> str:
     """Return Markdown: the data set, a table of exits, a table of exit rules."""
     data = calibration.data
     metrics = calibration.exits[0].measured
@@ -42,7 +43,7 @@ def render_figures(calibration: VariantCalibration, policy: Policy) -> str:
             "",
             *_exits(calibration, metrics),
             "",
-            *_rules(calibration, metrics, policy),
+            *_rules(calibration, metrics),
         ]
     )
 
@@ -58,7 +59,7 @@ def _exits(calibration: VariantCalibration, metrics: tuple[str, ...]) -> list[st
     ]
 
 
-def _rules(calibration: VariantCalibration, metrics: tuple[str, ...], policy: Policy) -> list[str]:
+def _rules(calibration: VariantCalibration, metrics: tuple[str, ...]) -> list[str]:
     # A regression has no agreement: two exits' values are never exactly equal.
     has_agreement = all(p.agreement is not None for p in calibration.operating_points)
     agreement = ["agreement with the last exit %"] if has_agreement else []
@@ -66,15 +67,14 @@ def _rules(calibration: VariantCalibration, metrics: tuple[str, ...], policy: Po
     return [
         _cells(header),
         _cells(["---", *["---:"] * (len(header) - 1)]),
-        *(_rule(point, metrics, policy) for point in calibration.operating_points),
+        *(_rule(point, metrics) for point in calibration.operating_points),
     ]
 
 
-def _rule(point: OperatingPoint, metrics: tuple[str, ...], policy: Policy) -> str:
-    names = [f"**{name}**" for name, rule in policy.profiles.items() if rule == point.rule]
+def _rule(point: OperatingPoint, metrics: tuple[str, ...]) -> str:
     return _cells(
         [
-            " ".join([_describe_rule(point), *names]),
+            describe_rule(point.rule),
             *(in_hundredths(point.value(metric)) for metric in metrics),
             *([] if point.agreement is None else [in_hundredths(point.agreement)]),
             f"{point.mean_exit_layer:.2f}",
@@ -82,17 +82,24 @@ def _rule(point: OperatingPoint, metrics: tuple[str, ...], policy: Policy) -> st
     )
 
 
-def _describe_rule(point: OperatingPoint) -> str:
-    rule = point.rule
+def describe_rule(rule: ExitRule) -> str:
+    """Return a rule as text, such as `entropy < 0.30` or `patience 2 tolerance 0.1`."""
     fields = rule.model_dump(exclude_none=True)
-    name, threshold = fields.pop("rule"), fields.get("threshold")
-    if isinstance(rule, EntropyRule) and isinstance(threshold, float):
+    name = fields.pop("rule")
+    # The default of a field says nothing.
+    fields = {key: value for key, value in fields.items() if value != _default(rule, key)}
+    threshold = fields.get("threshold")
+    if name in _COMPARISONS and isinstance(threshold, float):
         del fields["threshold"]
-        name = f"entropy < {_rounded(threshold)}"
+        name = f"{name} {_COMPARISONS[name]} {_rounded(threshold)}"
     elif name in fields:
         # The rules `patience` and `layer` have one number of the same name.
         name = f"{name} {fields.pop(name)}"
     return " ".join([name, *(f"{key} {value}" for key, value in fields.items())])
+
+
+def _default(rule: ExitRule, field: str) -> object:
+    return type(rule).model_fields[field].default
 
 
 def _rounded(threshold: float) -> str:

@@ -13,7 +13,6 @@ from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode
 from models.errors import TrainingFailed
 from models.evaluation.calibration import exit_figures
-from models.evaluation.evaluate import evaluate_folder
 from models.evaluation.model_card import write_training
 from models.evaluation.predictions import predict
 from models.evaluation.task_metrics import main_metric
@@ -23,6 +22,7 @@ from models.training.checkpoint import Checkpoint
 from models.training.frozen_classifier import read_classifier
 from models.training.job import ModelChoice, TrainJob
 from models.training.loop import fit
+from models.training.measured import measure_folder
 from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers
@@ -178,6 +178,6 @@ def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
 def _write(job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None) -> None:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    evaluate_folder(job.out, job.dev, job.choice.max_tokens)
+    measure_folder(job.out, job.dev, job.choice.max_tokens)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))

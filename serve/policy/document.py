@@ -27,7 +27,9 @@ RULE_TAG, PROFILE_TAG, TARGET_TAG = "<rule>", "<profile>", "<target>"
 
 
 def _kind_of_choice(value: Any) -> str | None:
-    return PROFILE_TAG if isinstance(value, str) else _kind_of_wish(value)
+    if isinstance(value, str):
+        return PROFILE_TAG
+    return RULE_TAG if isinstance(value, dict | Rule) else None
 
 
 def _kind_of_wish(value: Any) -> str | None:
@@ -36,10 +38,19 @@ def _kind_of_wish(value: Any) -> str | None:
     return RULE_TAG if isinstance(value, dict | Rule) else None
 
 
+def _kind_of_default(value: Any) -> str | None:
+    return PROFILE_TAG if isinstance(value, str) else _kind_of_wish(value)
+
+
 # A rule, or a target that resolves to one.
 RuleOrTarget = Annotated[
     Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[TargetChoice, Tag(TARGET_TAG)],
-    Discriminator(_kind_of_wish),
+    Discriminator(
+        _kind_of_wish,
+        custom_error_type="rule_or_target",
+        custom_error_message="must be a JSON object: a rule such as "
+        '{"rule": "entropy", "threshold": 0.2}, or {"target": {"max_disagreement": 0.01}}',
+    ),
 ]
 
 ExitChoice = Annotated[
@@ -49,6 +60,19 @@ ExitChoice = Annotated[
         custom_error_type="exit_choice",
         custom_error_message="must be a rule such as "
         '{"rule": "entropy", "threshold": 0.2} or the name of a profile',
+    ),
+]
+
+# What requests without `exit` get.
+DefaultChoice = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)]
+    | Annotated[TargetChoice, Tag(TARGET_TAG)]
+    | Annotated[ProfileName, Tag(PROFILE_TAG)],
+    Discriminator(
+        _kind_of_default,
+        custom_error_type="default_choice",
+        custom_error_message='must be a rule such as {"rule": "entropy", "threshold": 0.2}, '
+        '{"target": {"max_disagreement": 0.01}}, or the name of a profile',
     ),
 ]
 
@@ -79,15 +103,16 @@ class Policy(BaseModel):
     """Default rule, named profiles and limits; applied whole or not at all.
 
     Attributes:
-        default: the rule for requests without `exit`, or the name of a profile.
-        profiles: rules that a request may choose by name.
+        default: the rule or target for requests without `exit`, or the name of a profile.
+        profiles: rules and targets that a request may choose by name. A target is the rule never
+            until it is resolved.
         limits: what a request may choose.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    default: ExitChoice = Field(default_factory=NeverRule)
-    profiles: dict[ProfileName, ExitRule] = Field(default_factory=dict, max_length=64)
+    default: DefaultChoice = Field(default_factory=NeverRule)
+    profiles: dict[ProfileName, RuleOrTarget] = Field(default_factory=dict, max_length=64)
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -111,15 +136,11 @@ class Policy(BaseModel):
             UnknownProfile: there is no such profile.
             OverrideForbidden: the limits do not allow the choice.
         """
-        if choice is None:
-            choice = self.default
-        elif self.limits.overrides == "none":
-            raise OverrideForbidden("exit: the live policy allows no override; leave it out")
-        elif self.limits.overrides == "profiles" and not isinstance(choice, str):
-            raise OverrideForbidden(
-                f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
-            )
-        return self._limited(self._profile(choice) if isinstance(choice, str) else choice)
+        if choice is not None:
+            self._check_override(choice)
+        wish = self.default if choice is None else choice
+        rule = self._profile(wish) if isinstance(wish, str) else wish
+        return self._limited(NeverRule() if isinstance(rule, TargetChoice) else rule)
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy.
@@ -128,18 +149,28 @@ class Policy(BaseModel):
             traits: of the model.
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
-        places: dict[str, ExitRule] = {"limits": bounds}
+        places: dict[str, RuleOrTarget] = {"limits": bounds}
         if not isinstance(self.default, str):
             places["default"] = self.default
         places |= {f"profiles.{name}": rule for name, rule in self.profiles.items()}
         for place, rule in places.items():
+            if isinstance(rule, TargetChoice):
+                continue
             try:
                 check_rule(rule, traits)
                 check_rule(self._limited(rule), traits)
             except (InvalidRule, OverrideForbidden) as error:
                 raise InvalidRule(f"{place}: {error}") from None
 
-    def _profile(self, name: str) -> ExitRule:
+    def _check_override(self, choice: ExitChoice) -> None:
+        if self.limits.overrides == "none":
+            raise OverrideForbidden("exit: the live policy allows no override; leave it out")
+        if self.limits.overrides == "profiles" and not isinstance(choice, str):
+            raise OverrideForbidden(
+                f"exit: the live policy allows only profiles: {_listed(self.profiles)}"
+            )
+
+    def _profile(self, name: str) -> RuleOrTarget:
         try:
             return self.profiles[name]
         except KeyError:
@@ -169,9 +200,9 @@ def _allowed(low: int, high: int | None) -> str:
     return f"layer {low} or later" if high is None else f"layers {low} to {high}"
 
 
-def _no_profile(name: str, profiles: dict[str, ExitRule]) -> str:
+def _no_profile(name: str, profiles: dict[str, RuleOrTarget]) -> str:
     return f"no profile {name!r}; the policy has {_listed(profiles)}"
 
 
-def _listed(profiles: dict[str, ExitRule]) -> str:
+def _listed(profiles: dict[str, RuleOrTarget]) -> str:
     return ", ".join(sorted(profiles)) or "none"

@@ -1,6 +1,6 @@
 """Rules tried on what every exit said of some texts, without running the model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from serve.errors import InvalidRule
 from serve.rules.compiled_rule import compile_rule
 from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.judge import judge
+from serve.rules.judge import Decision, judge
 from serve.rules.kinds.learned import LearnedRule
 from serve.rules.reason import Reason
 from serve.rules.rule import Rule
@@ -54,6 +54,7 @@ def exits_taken(
     traits: Traits,
     temperatures: tuple[float, ...],
     counted: NDArray[np.bool_] | None = None,
+    uncertainty: NDArray[np.float32] | None = None,
 ) -> NDArray[np.intp]:
     """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
 
@@ -63,12 +64,15 @@ def exits_taken(
         traits: of the model, with these exits.
         temperatures: one per exit.
         counted: (rows, tokens) of token classification: which tokens count.
+        uncertainty: (exits, rows) the errors that the heads predict for themselves, for rule
+            learned.
 
     Raises:
-        InvalidRule: rule learned: a recording holds no predicted errors.
+        InvalidRule: rule learned without predicted errors.
     """
+    heads = _heads(recording, rule, counted, uncertainty)
     left_at = np.full(recording.shape[1], len(recording) - 1)
-    for index, leaves, _ in _leaving(recording, rule, traits, temperatures, counted):
+    for index, leaves, _ in _leaving(heads, rule, traits, temperatures):
         left_at[leaves] = index
     return left_at
 
@@ -79,16 +83,18 @@ def answers_taken(
     traits: Traits,
     temperatures: tuple[float, ...],
     counted: NDArray[np.bool_] | None = None,
+    uncertainty: NDArray[np.float32] | None = None,
 ) -> Taken:
     """Return where the rule lets each row leave, and with what.
 
     Args and errors are those of `exits_taken`.
     """
+    said = _heads(recording, rule, counted, uncertainty)
     num_rows = recording.shape[1]
     exits = np.full(num_rows, len(recording) - 1)
     logits = recording[-1].copy()
     heads, labels = exits.copy(), np.full(num_rows, -1)
-    for index, leaves, prediction in _leaving(recording, rule, traits, temperatures, counted):
+    for index, leaves, prediction in _leaving(said, rule, traits, temperatures):
         exits[leaves] = heads[leaves] = index
         logits[leaves] = recording[index][leaves]
         if prediction is not None:
@@ -97,25 +103,55 @@ def answers_taken(
     return Taken(exits, logits, heads, labels)
 
 
-def _leaving(
+def signals(
     recording: Recording,
     rule: Rule,
     traits: Traits,
     temperatures: tuple[float, ...],
+    counted: NDArray[np.bool_] | None = None,
+    uncertainty: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """Return (exits, rows) the signal that the rule compares; NaN where it has none.
+
+    Args and errors are those of `exits_taken`.
+    """
+    heads = _heads(recording, rule, counted, uncertainty)
+    return np.stack([d.signals for d in _decisions(heads, rule, traits, temperatures)])
+
+
+def _heads(
+    recording: Recording,
+    rule: Rule,
     counted: NDArray[np.bool_] | None,
+    uncertainty: NDArray[np.float32] | None,
+) -> list[HeadOutput]:
+    """Return what each exit's head gave."""
+    if isinstance(rule, LearnedRule) and uncertainty is None:
+        raise InvalidRule(
+            "rule learned cannot be tried on a recording without predicted errors; rules that "
+            "read logits can"
+        )
+    errors = [None] * len(recording) if uncertainty is None else uncertainty
+    return [
+        HeadOutput(logits, error, counted) for logits, error in zip(recording, errors, strict=True)
+    ]
+
+
+def _leaving(
+    heads: Sequence[HeadOutput], rule: Rule, traits: Traits, temperatures: tuple[float, ...]
 ) -> Iterator[tuple[int, NDArray[np.bool_], Prediction | None]]:
     """Yield each exit, (rows,) which leave there, and what they answer if not the exit's logits."""
-    if isinstance(rule, LearnedRule):
-        raise InvalidRule(
-            "rule learned cannot be tried on a recording, which holds logits and no predicted "
-            "errors; rules that read logits can"
-        )
-    num_exits, num_rows = recording.shape[:2]
-    state = RuleState.of([compile_rule(rule, traits, temperatures)] * num_rows)
-    inside = np.ones(num_rows, np.bool_)
-    for index, logits in enumerate(recording):
-        head = HeadOutput(logits, counted=counted)
-        reasons, _, prediction = judge(state, head, index, num_exits, temperatures[index])
-        leaves = inside & (reasons != Reason.STAYS)
+    inside = np.ones(len(heads[0].logits), np.bool_)
+    for index, decision in enumerate(_decisions(heads, rule, traits, temperatures)):
+        leaves = inside & (decision.reasons != Reason.STAYS)
         inside &= ~leaves
-        yield index, leaves, prediction
+        yield index, leaves, decision.prediction
+
+
+def _decisions(
+    heads: Sequence[HeadOutput], rule: Rule, traits: Traits, temperatures: tuple[float, ...]
+) -> Iterator[Decision]:
+    """Yield what is judged of all rows at each exit, as if none had left before."""
+    state = RuleState.of([compile_rule(rule, traits, temperatures)] * len(heads[0].logits))
+    for index, head in enumerate(heads):
+        yield judge(state, head, index, len(heads), temperatures[index])

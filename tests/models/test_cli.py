@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from typer.testing import Result
 
 from models.multi_exit import MultiExitModel
+from models.profiles import profiles_policy
 from models.training.recipes import FROZEN, RECIPES
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import Calibration
@@ -22,7 +23,6 @@ from serve.bundle.recording import read_recording
 from serve.policy.document import Policy
 from serve.rules.traits import Traits
 from tests.models.conftest import offramp, refusal
-from tests.support.traits import two_labels
 
 Write = Callable[..., Path]
 Train = Callable[..., Result]
@@ -63,7 +63,9 @@ def test_training_leaves_a_measured_model_folder(train: Train, tmp_path: Path, r
     assert MultiExitModel.load(out).labels == ["negative", "positive"]
     calibration = Calibration.model_validate_json((out / "calibration.json").read_text())
     assert calibration.variants["fp32"].data.name == "data/dev.tsv"
-    Policy.model_validate_json((out / "policy.json").read_text()).check(two_labels((1, 2, 3)))
+    assert Policy.model_validate_json((out / "policy.json").read_text()) == profiles_policy()
+    assert result.output.rstrip().endswith("with texts that the training has not used")
+    assert "`offramp calibrate BUNDLE --data FILE`" in result.output
     assert {w.dtype for w in load_file(out / "model.safetensors").values()} == {torch.float16}
     assert "accuracy per exit %" in result.output
 

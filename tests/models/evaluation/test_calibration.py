@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.data.alignment import IGNORED
-from models.evaluation.calibration import calibrate, choose_policy, exit_figures, operating_point
+from models.evaluation.calibration import exit_figures, figures_of, operating_point
 from models.evaluation.predictions import Predictions
 from serve.bundle.calibration import Data
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
@@ -58,38 +58,18 @@ def test_agreement_is_with_the_last_exit_not_with_the_gold_labels() -> None:
     assert (point.accuracy, point.agreement) == (1, 0.75)
 
 
-# 200 rows; leaving at once is wrong for one row with entropy 0.090, for two with 0.365 and
-# for ten with 0.663. The allowances of the profiles are one row and four.
-EARLY = [9.0] * 187 + [-4.0] + [-2.0] * 2 + [-0.5] * 10
-GRADED = predictions([[margin, 9] for margin in EARLY], [1] * 200)
-
-
-def test_profiles_are_the_loosest_thresholds_within_their_allowance() -> None:
-    policy = choose_policy(GRADED)
-    assert policy.default == "balanced"
-    assert policy.profiles["exact"] == NeverRule()
-    assert policy.profiles["balanced"] == EntropyRule(threshold=0.36)
-    assert policy.profiles["fast"] == EntropyRule(threshold=0.66)
-
-
-def test_exits_that_are_never_good_enough_leave_the_profiles_at_threshold_zero() -> None:
-    policy = choose_policy(predictions([[-20, 9]] * 4, [1] * 4))
-    assert policy.profiles["balanced"] == policy.profiles["fast"] == EntropyRule(threshold=0)
-
-
 def published(predictions: Predictions) -> list[ExitRule]:
-    figures = calibrate(predictions, DATA, choose_policy(predictions))
+    figures = figures_of(predictions, DATA)
     assert figures.data == DATA
     return [point.rule for point in figures.operating_points]
 
 
-def test_published_rules_are_round_thresholds_those_of_the_profiles_and_useful_patience() -> None:
-    rules = published(GRADED)
+def test_published_rules_are_round_thresholds_and_useful_patience() -> None:
+    rules = published(HAND_MADE)
     thresholds = [rule.threshold for rule in rules if isinstance(rule, EntropyRule)]
-    assert thresholds == [0, *[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35], 0.36,
-                          *[0.4, 0.45, 0.5, 0.55, 0.6, 0.65], 0.66]  # fmt: skip
+    assert thresholds == pytest.approx(np.arange(0, 0.66, 0.05))
     # A higher patience would never leave early.
-    patience = [rule for rule in published(HAND_MADE) if isinstance(rule, PatienceRule)]
+    patience = [rule for rule in rules if isinstance(rule, PatienceRule)]
     assert patience == [PatienceRule(patience=1)]
 
 
@@ -111,51 +91,6 @@ def test_regression_is_measured_by_correlations_and_has_no_agreement() -> None:
     assert point.agreement is None
 
 
-def valued(*exits: Sequence[float]) -> Predictions:
-    """A regression that is right at its last exit."""
-    values = np.array(exits, np.float32)
-    layers = tuple(range(1, len(exits) + 1))
-    return Predictions(values[:, :, None], values[-1], Traits(layers, ("score",), "regression"))
-
-
-RIGHT = np.linspace(1, 6, 20)
-# Three rows jump from exit to exit.
-JUMPS = np.where(np.arange(20) % 7 == 3, 9, 0)
-
-
-@pytest.mark.parametrize(
-    ("exits", "layers", "needs_min_layer"),
-    [
-        ((RIGHT + 2 * JUMPS, RIGHT + JUMPS, RIGHT), 17 * 2 + 3 * 3, False),
-        # The first two exits agree because they answer the same for every text.
-        ((RIGHT * 0, RIGHT * 0, RIGHT + 2 * JUMPS, RIGHT + JUMPS, RIGHT), 17 * 4 + 3 * 5, True),
-    ],
-)
-def test_policy_of_a_regression_lets_settled_values_leave(
-    exits: tuple[Sequence[float], ...], layers: int, needs_min_layer: bool
-) -> None:
-    measured = valued(*exits)
-    policy = choose_policy(measured)
-    balanced = policy.profiles["balanced"]
-    assert isinstance(balanced, PatienceRule)
-    assert balanced.patience == 1
-    assert balanced.min_layer is not None or not needs_min_layer
-    assert operating_point(measured, balanced).mean_exit_layer == layers / 20
-    policy.check(measured.traits)
-    assert calibrate(measured, DATA, policy).metric == "pearson"
-    assert balanced in published(measured)
-
-
-def test_fixed_layer_is_chosen_if_agreement_means_nothing() -> None:
-    measured = valued(RIGHT * 0, RIGHT * 0, RIGHT, RIGHT)
-    assert choose_policy(measured).profiles["balanced"] == LayerRule(layer=3)
-
-
-def test_regression_that_never_settles_in_time_never_leaves_early() -> None:
-    wild = VALUED._replace(logits=VALUES * np.array([-1, 9, 1], np.float32)[:, None, None])
-    assert choose_policy(wild).profiles["balanced"] == NeverRule()
-
-
 # Of each label whether it is sure: both, both, one of two, none.
 MARKS = np.array([[9, -9], [9, 9], [9, 0.5], [0.5, -0.5]], np.float32)
 SEVERAL = Predictions(
@@ -170,12 +105,6 @@ def test_row_with_several_labels_leaves_when_the_least_certain_one_is_certain() 
     assert point.mean_exit_layer == (1 + 1 + 2 + 2) / 4
     assert (point.agreement, point.accuracy) == (1, 0.5)
     assert point.metrics["micro_f1"] == pytest.approx(2 * 4 / (6 + 4))
-    policy = choose_policy(SEVERAL)
-    policy.check(SEVERAL.traits)
-    # The exits agree on all rows, so the loosest threshold is chosen: the entropy of a coin.
-    fast = policy.profiles["fast"]
-    assert operating_point(SEVERAL, fast).mean_exit_layer == 1
-    assert fast == EntropyRule(threshold=0.69)
 
 
 TAGS = Traits((1, 2), ("O", "B-x", "I-x"), "token")
@@ -203,7 +132,7 @@ def test_words_are_measured_by_entities_and_accuracy_or_by_accuracy_alone() -> N
     assert (first.accuracy, first.metrics["entity_f1"]) == (0.75, 0)
     words = words._replace(traits=Traits((1, 2), ("NOUN", "VERB", "X"), "token"))
     assert exit_figures(words)[0].measured == ("accuracy",)
-    assert calibrate(words, DATA, choose_policy(words)).metric == "accuracy"
+    assert figures_of(words, DATA).metric == "accuracy"
 
 
 def test_text_leaves_when_its_tokens_are_certain_and_padding_does_not_count() -> None:
@@ -221,17 +150,6 @@ def test_texts_agree_if_all_their_words_have_the_last_exits_tags() -> None:
     # The second text differs at a token that begins no word.
     point = operating_point(tagged([[1, 1, 0], [0, 1, 1]], sure=9), LayerRule(layer=1))
     assert point.agreement == 0.5
-
-
-def test_policy_for_words_is_chosen_by_entities() -> None:
-    measured = tagged([[1, 1, 0], [0, 0, 0]], sure=9)
-    policy = choose_policy(measured)
-    policy.check(TAGS)
-    # The first exit has half of the tags and no entity: rows must not leave there.
-    for name in ("balanced", "fast"):
-        assert operating_point(measured, policy.profiles[name]).metrics["entity_f1"] == 1
-    good = tagged([[1, 2, 0], [0, 0, 0]], sure=9)
-    assert operating_point(good, choose_policy(good).profiles["balanced"]).mean_exit_layer == 1
 
 
 def test_two_labels_have_an_f1_of_the_second_and_more_labels_a_macro_f1() -> None:

@@ -5,14 +5,12 @@ from pathlib import Path
 from models.evaluation.model_card import write_card, write_training
 from models.evaluation.tables import render_figures
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.policy.document import Policy
-from serve.rules import EntropyRule, LayerRule, NeverRule, PatienceRule
+from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
 
 LABELS = two_labels((1, 3))
 BALANCED = EntropyRule(threshold=0.3)
-POLICY = Policy(default="balanced", profiles={"exact": NeverRule(), "balanced": BALANCED})
 
 
 def figures(accuracy: float) -> VariantCalibration:
@@ -30,26 +28,26 @@ def figures(accuracy: float) -> VariantCalibration:
 
 
 def test_fresh_card_shows_data_exits_and_rules(tmp_path: Path) -> None:
-    write_card(tmp_path, LABELS, figures(0.911), POLICY)
+    write_card(tmp_path, LABELS, figures(0.911))
     card = (tmp_path / "README.md").read_text()
     assert card.startswith("---\n")
     assert "`sst2/dev.tsv` (872 rows" in card
     assert "| 3 | 91.20 |" in card
-    assert "| entropy < 0.30 **balanced** | 91.10 | 98.00 | 2.50 |" in card
+    assert "| entropy < 0.30 | 91.10 | 98.00 | 2.50 |" in card
     assert "| patience 2 | 90.00 | 97.00 | 3.12 |" in card
 
 
 def test_new_figures_replace_the_old_and_keep_what_was_written_by_hand(tmp_path: Path) -> None:
-    write_card(tmp_path, LABELS, figures(0.911), POLICY)
+    write_card(tmp_path, LABELS, figures(0.911))
     path = tmp_path / "README.md"
     path.write_text(path.read_text() + "\n## Limits\n\nShort English reviews only.\n")
-    write_card(tmp_path, LABELS, figures(0.5), POLICY)
+    write_card(tmp_path, LABELS, figures(0.5))
     card = path.read_text()
     assert "50.00" in card
     assert "91.10" not in card
     assert card.count("| exit layer | accuracy % |") == 1
     assert card.endswith("\n## Limits\n\nShort English reviews only.\n")
-    write_card(tmp_path, LABELS, figures(0.5), POLICY)
+    write_card(tmp_path, LABELS, figures(0.5))
     assert path.read_text() == card, "the same figures change nothing"
 
 
@@ -62,28 +60,33 @@ def test_card_of_a_regression_shows_correlations_and_no_agreement(tmp_path: Path
         exits=(ExitFigures(layer=6, metrics=measured),),
         operating_points=(OperatingPoint(rule=rule, metrics=measured, mean_exit_layer=4.5),),
     )
-    policy = Policy(default="fast", profiles={"fast": rule})
-    write_card(tmp_path, Traits((6,), ("score",), "regression"), calibration, policy)
+    write_card(tmp_path, Traits((6,), ("score",), "regression"), calibration)
     card = (tmp_path / "README.md").read_text()
     assert "metrics: [pearson, spearman]" in card
     assert "A model that gives a text, or two, a number" in card
     assert "| exit layer | Pearson x 100 | Spearman x 100 |" in card
     assert "| exit rule | Pearson x 100 | Spearman x 100 | mean exit layer |" in card
-    assert "| patience 1 tolerance 0.2 **fast** | 87.12 | 86.80 | 4.50 |" in card
+    assert "| patience 1 tolerance 0.2 | 87.12 | 86.80 | 4.50 |" in card
 
 
 def test_rules_are_named_by_what_they_ask_for() -> None:
+    rules = {
+        "entropy < 0.015 reduce max": EntropyRule(threshold=0.015, reduce="max"),
+        "confidence >= 0.9987 min_layer 2": ConfidenceRule(threshold=0.9987, min_layer=2),
+        "never": NeverRule(),
+        "layer 3": LayerRule(layer=3),
+    }
     points = [
         OperatingPoint(rule=rule, accuracy=1, agreement=1, mean_exit_layer=1)
-        for rule in (EntropyRule(threshold=0.015, reduce="max"), NeverRule(), LayerRule(layer=3))
+        for rule in rules.values()
     ]
-    text = render_figures(figures(0.9).model_copy(update={"operating_points": points}), POLICY)
-    for name in ("entropy < 0.015 reduce max", "never **exact**", "layer 3"):
+    text = render_figures(figures(0.9).model_copy(update={"operating_points": points}))
+    for name in rules:
         assert f"\n| {name} | 100.00 |" in text
 
 
 def test_training_is_told_once_and_anew_with_each_run(tmp_path: Path) -> None:
-    write_card(tmp_path, LABELS, figures(0.9), POLICY)
+    write_card(tmp_path, LABELS, figures(0.9))
     write_training(tmp_path, "by one recipe")
     write_training(tmp_path, "by another")
     card = (tmp_path / "README.md").read_text()
@@ -100,5 +103,5 @@ def test_hand_written_card_keeps_its_training_section_and_gets_figures_at_its_en
     (tmp_path / "README.md").write_text(written)
     write_training(tmp_path, "by a recipe")
     assert (tmp_path / "README.md").read_text() == written
-    write_card(tmp_path, LABELS, figures(0.9), POLICY)
+    write_card(tmp_path, LABELS, figures(0.9))
     assert (tmp_path / "README.md").read_text().startswith(f"{written}\n<!-- figures")

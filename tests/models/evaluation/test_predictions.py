@@ -9,7 +9,7 @@ import torch
 from models.data.alignment import IGNORED
 from models.data.encoding import EncodedRow
 from models.evaluation.predictions import predict
-from models.multi_exit import MultiExitModel
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from serve.rules.traits import Task
 
 
@@ -43,3 +43,19 @@ def test_every_row_gets_the_logits_it_gets_alone_and_the_training_mode_is_kept(
             assert set(found.gold[index, ids.shape[1] :].tolist()) <= {IGNORED}
         else:
             assert np.array_equal(found.gold[index], np.float32(targets[task]))
+
+
+def test_the_errors_that_heads_predict_are_kept(
+    make_model: Callable[..., MultiExitModel], make_rows: Callable[..., list[EncodedRow]]
+) -> None:
+    encoder = make_model().encoder
+    head = HeadConfig(uncertainty="pooler")
+    model = MultiExitModel(encoder, ExitConfig(exits=(1, 3), head=head)).eval()
+    done: list[int] = []
+    found = predict(model, make_rows(70), done.append)
+    assert sum(done) == 70
+    assert found.uncertainty is not None
+    ids = torch.tensor([make_rows(70)[5].ids])
+    with torch.inference_mode():
+        alone = [out.uncertainty.item() for out in model.exit_outputs(ids, torch.ones_like(ids))]
+    assert found.uncertainty[:, 5] == pytest.approx(alone, abs=1e-6)

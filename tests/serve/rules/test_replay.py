@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from serve.errors import InvalidRule
-from serve.rules.replay import answers_taken, exits_taken
-from serve.rules.signals import softmax
+from serve.rules.replay import answers_taken, exits_taken, signals
+from serve.rules.signals import confidence, softmax
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying
 
@@ -66,8 +66,27 @@ def test_tokens_that_do_not_count_decide_nothing_in_a_recording_either() -> None
     assert taken.deciding.tolist() == recording[0].tolist()
 
 
-def test_predicted_errors_are_not_recorded() -> None:
-    learned = Traits(THREE.exits, THREE.labels, learned=True)
-    for taken in (exits_taken, answers_taken):
-        with pytest.raises(InvalidRule, match="learned cannot be tried on a recording"):
-            taken(RECORDING, rule("learned", threshold=0.5), learned, NEUTRAL)
+LEARNED = Traits(THREE.exits, THREE.labels, learned=True)
+
+
+def test_predicted_errors_that_were_recorded_decide_where_rows_leave() -> None:
+    errors = np.full((NUM_EXITS, len(ROWS)), 0.9, np.float32)
+    errors[1, 0] = errors[3, 1] = errors[2, 1] = 0.2
+    half = rule("learned", threshold=0.5)
+    taken = answers_taken(RECORDING, half, LEARNED, NEUTRAL, uncertainty=errors)
+    assert taken.exits.tolist() == [1, 2, 5, 5, 5]
+    assert signals(RECORDING, half, LEARNED, NEUTRAL, uncertainty=errors).tolist() == (
+        errors.tolist()
+    )
+
+
+def test_signals_are_those_of_every_exit_whether_or_not_rows_would_have_left() -> None:
+    sure = rule("confidence", threshold=0.0)
+    expected = confidence(RECORDING)
+    assert signals(RECORDING, sure, THREE, NEUTRAL) == pytest.approx(expected, nan_ok=True)
+
+
+def test_without_predicted_errors_the_learned_rule_cannot_be_tried() -> None:
+    for taken in (exits_taken, answers_taken, signals):
+        with pytest.raises(InvalidRule, match="a recording without predicted errors"):
+            taken(RECORDING, rule("learned", threshold=0.5), LEARNED, NEUTRAL)

@@ -1,0 +1,1 @@
+"""Rules with a bound on what they may cost, certified on texts that did not choose them."""

@@ -1,0 +1,119 @@
+"""`offramp calibrate`: certify the variants of a bundle, and write their ladders into it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+
+from models.certification.bundle_files import repair
+from models.certification.policy import with_profiles
+from models.certification.stored import read_calibration, store, store_in_model
+from models.certification.texts import Split, distinct, read_file, split
+from models.certification.variant import Sample, VariantLadder, certify_variant
+from models.errors import TrainingFailed, UnusableData
+from models.evaluation.bundle_recording import read_texts
+from serve.bundle.loader import Bundle, load_bundle
+from serve.runtime.placement import Placement, place
+
+
+@dataclass(frozen=True)
+class CalibrationJob:
+    """One call of the command.
+
+    Attributes:
+        bundle: the bundle's folder.
+        data: files of texts.
+        tuning: a file whose texts tune, so that all texts of `data` certify; None for a split.
+        labelled: whether the files have labels to be used.
+        delta: probability that a bound does not hold.
+        tuning_share: of the texts that tune, without `tuning`.
+        tolerance: of a regression: values further apart disagree. None for the default.
+        precisions: to certify; None for all that can run here.
+        exits: layers that are to be active; None for all.
+        device: auto, cpu or cuda.
+        model: a model folder that gets the ladders too.
+    """
+
+    bundle: Path
+    data: tuple[Path, ...]
+    tuning: Path | None = None
+    labelled: bool = True
+    delta: float = 0.05
+    tuning_share: float = 1 / 3
+    tolerance: float | None = None
+    precisions: tuple[str, ...] | None = None
+    exits: tuple[int, ...] | None = None
+    device: str = "auto"
+    model: Path | None = None
+
+
+def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
+    """Certify one variant after the other, each written before the next begins.
+
+    Args:
+        job: what to do.
+        console: for progress and remarks.
+
+    Raises:
+        OfframpError: bundle, data or options that cannot be used; nothing was written.
+    """
+    if repair(job.bundle):
+        _note(console, "the manifest was older than the calibration, and was brought up to date")
+    whole = load_bundle(job.bundle)
+    bundle = whole.presenting(job.exits or whole.manifest.exit_layers)
+    if len(bundle.manifest.exits) < 2:
+        raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
+    if job.model:
+        read_calibration(job.model)
+    placements = _placements(job, bundle, console)
+    sample = _sample(job, bundle, console)
+    policy, notes = with_profiles(whole.manifest)
+    manifest = whole.manifest.model_copy(update={"policy": policy})
+    for placement in placements:
+        found = certify_variant(bundle, placement, sample, job.delta, job.tolerance, console)
+        whole = store(whole, manifest, found.ladder)
+        manifest = whole.manifest
+        if job.model:
+            store_in_model(job.model, found.ladder)
+        yield found
+    for note in notes:
+        _note(console, note)
+
+
+def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:
+    wanted = job.precisions or tuple(bundle.manifest.variants)
+    placements = [place(bundle, job.device, precision) for precision in wanted]
+    on_cpu = [p for p in placements if p == Placement("cpu", "fp16")]
+    if on_cpu == placements:
+        raise TrainingFailed(f"{bundle.name}: fp16 runs on a GPU, and there is none here")
+    if on_cpu:
+        _note(console, "fp16 is left out: it runs on a GPU, and there is none here")
+    return [placement for placement in placements if placement not in on_cpu]
+
+
+def _sample(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
+    manifest = bundle.manifest
+    read = [read_file(path, manifest, job.labelled) for path in job.data]
+    tuning = [read_file(job.tuning, manifest, job.labelled)] if job.tuning else []
+    tuning = distinct(tuning)
+    tuning_texts = list(chain(*(file.texts for file in tuning)))
+    files = distinct(read, tuning_texts)
+    texts = list(chain(*(file.texts for file in files)))
+    given = sum(len(file.texts) for file in read)
+    if given > len(texts):
+        _note(console, f"{given} texts, {len(texts)} of them distinct: each counts once")
+    sides = Split(tuning_texts, texts) if job.tuning else split(texts, job.tuning_share)
+    if not sides.tuning or not sides.certifying:
+        raise UnusableData(
+            f"{len(texts)} distinct texts are too few: {len(sides.tuning)} to tune, "
+            f"{len(sides.certifying)} to certify; 300 that certify allow a bound of 1 %"
+        )
+    chosen = [*sides.tuning, *sides.certifying]
+    tokens = read_texts(bundle, [each.text for each in chosen])
+    return Sample(chosen, tokens, len(sides.tuning), tuple(f.data for f in (*tuning, *files)))
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(f"note: {text}", soft_wrap=True, highlight=False)

@@ -1,0 +1,84 @@
+"""Certified rules as a section of a bundle's or a model's card."""
+
+from collections.abc import Iterable, Sequence
+
+from models.evaluation.model_card import replace_between
+from models.evaluation.tables import describe_rule
+from serve.policy.ladder import Certificate, Ladder, Loss, Rung
+
+MARKERS = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
+
+
+def with_certificates(card: str, ladders: Sequence[Ladder]) -> str:
+    """Return a card with its section on certified rules rewritten; without ladders, unchanged."""
+    return replace_between(card, MARKERS, certificates(ladders)) if ladders else card
+
+
+def certificates(ladders: Iterable[Ladder]) -> str:
+    """Return Markdown: what the certificates promise, and a table of each ladder's rungs."""
+    lines = [
+        "## Certified rules",
+        "",
+        "A certificate bounds what leaving early costs on texts of the same kind as the certifying "
+        "texts, for one precision with just these weights and exits. The bound fails to hold with "
+        "probability delta. n counts the certifying texts, which did not choose the rules.",
+    ]
+    for ladder in ladders:
+        lines += ["", *_ladder(ladder)]
+    return "\n".join(lines)
+
+
+def describe_loss(loss: Loss, ladder: Ladder) -> str:
+    """Return what a loss is, in words."""
+    if loss == "disagreement":
+        if ladder.tolerance is None:
+            return "other answer than at full depth"
+        return f"value more than {ladder.tolerance:g} from full depth's"
+    if ladder.tolerance is None:
+        return f"right at full depth, wrong early ({ladder.metric})"
+    return f"added error ({ladder.metric})"
+
+
+def percent(share: float) -> str:
+    """Format a bound."""
+    return f"{100 * share:g} %"
+
+
+def _ladder(ladder: Ladder) -> list[str]:
+    losses: list[Loss] = ["disagreement", "metric"] if ladder.metric else ["disagreement"]
+    files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
+                      for d in ladder.data)  # fmt: skip
+    return [
+        f"### {ladder.precision}, exits {', '.join(map(str, ladder.exits))}",
+        "",
+        f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify. "
+        f"Temperatures: {', '.join(f'{t:g}' for t in ladder.temperatures)}.",
+        "",
+        _cells(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)]),
+        _cells(["---", "---:", *["---"] * len(losses)]),
+        *(_rung(rung, ladder, losses) for rung in ladder.rungs),
+    ]
+
+
+def _rung(rung: Rung, ladder: Ladder, losses: Sequence[Loss]) -> str:
+    promises = [_promise(rung, loss) for loss in losses]
+    return _cells([describe_rule(rung.rule), f"{ladder.mean_layers(rung):.2f}", *promises])
+
+
+def _promise(rung: Rung, loss: Loss) -> str:
+    if rung.full_depth:
+        return "never"
+    found = rung.certificate(loss)
+    if found:
+        return f"at most {terms(found)}, observed {100 * found.observed:.2f} %"
+    seen = f", observed {100 * rung.disagreement:.2f} %" if loss == "disagreement" else ""
+    return f"no certificate{seen}"
+
+
+def terms(certificate: Certificate) -> str:
+    """Return what a certificate promises, and how sure that is."""
+    return f"{percent(certificate.epsilon)} (delta {certificate.delta:g}, n {certificate.n})"
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,69 @@
+"""What a calibration has found, on one screen."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from models.certification.card import describe_loss, percent
+from models.certification.risk_control import rows_needed
+from models.certification.rungs import Certified
+from models.certification.variant import VariantLadder
+from models.evaluation.tables import describe_rule
+from serve.policy.ladder import Loss
+
+
+def headline(found: VariantLadder) -> str:
+    """Return how many texts did what, in one sentence."""
+    ladder = found.ladder
+    return (
+        f"{ladder.precision}, exits {', '.join(map(str, ladder.exits))}: {ladder.num_tuning} texts "
+        f"chose the rules, {ladder.num_certifying} others certify (delta "
+        f"{found.certified.terms.delta:g})"
+    )
+
+
+def promises(found: VariantLadder) -> Iterator[Table]:
+    """Yield a table for each loss: the fastest certified rule for each bound."""
+    certified = found.certified
+    for loss in certified.losses:
+        title = describe_loss(loss, found.ladder)
+        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+        table.add_column("at most", justify="right", no_wrap=True)
+        table.add_column("fastest certified rule", no_wrap=True)
+        table.add_column("layers", justify="right")
+        table.add_column("seen", justify="right", no_wrap=True)
+        for epsilon in certified.terms.epsilons:
+            table.add_row(percent(epsilon), *_promise(certified, loss, epsilon))
+        yield table
+
+
+def lacking(found: VariantLadder) -> Iterator[str]:
+    """Yield a sentence for each bound of disagreement that no rule is certified for."""
+    certified, ends = found.certified, found.certified.ends
+    for epsilon in certified.terms.epsilons:
+        if not ends["disagreement", epsilon]:
+            yield f"at most {percent(epsilon)}: {_needed(certified, epsilon)}"
+
+
+def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str, str]:
+    replay, end = certified.replay, certified.ends[loss, epsilon]
+    if not end:
+        return "never", f"{replay.layers[-1]:.2f}", ""
+    rule = describe_rule(replay.path.rules[end - 1])
+    seen = f"{100 * replay.risks(loss)[end - 1]:.2f} %"
+    return rule, f"{replay.mean_layers[end - 1]:.2f}", seen
+
+
+def _needed(certified: Certified, epsilon: float) -> str:
+    """Return how many more texts would certify the strictest rule of the path."""
+    terms, risk = certified.terms, float(certified.replay.risks("disagreement")[0])
+    at_best = rows_needed(0, epsilon, terms.delta)
+    likely = rows_needed(risk, epsilon, terms.delta)
+    if at_best is None or likely is None:
+        return f"no rule, for {100 * risk:.2f} % differ by the strictest one already"
+    more = max(0, at_best - terms.num_certifying)
+    sentence = f"too few texts; {more} more that certify are needed if none of all differs"
+    if risk:
+        more = max(0, likely - terms.num_certifying)
+        sentence += f", {more} more if {100 * risk:.2f} % do, as by the strictest rule here"
+    return sentence

@@ -1,0 +1,52 @@
+"""Temperatures at which an exit's confidence is how often it agrees with full depth."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from models.evaluation.bundle_recording import BundleRecording
+from serve.rules.multipart import distributions
+from serve.rules.signals import log_softmax
+from serve.rules.traits import Traits
+
+# Exits that always agree would otherwise be as sure as floats can be.
+BOUNDS = (0.1, 10.0)
+
+
+def fit_temperatures(recording: BundleRecording, traits: Traits) -> tuple[float, ...]:
+    """Return the temperature of each exit with the likeliest answers of full depth; the last is 1.
+
+    Args:
+        recording: of tuning texts.
+        traits: of the model with the recorded exits.
+    """
+    if traits.task == "regression":
+        return (1.0,) * len(traits.exits)
+    options = [_options(logits, recording, traits) for logits in recording.logits]
+    full = options[-1].argmax(axis=-1)
+    return (*(_fit(each, full) for each in options[:-1]), 1.0)
+
+
+def _options(
+    logits: NDArray[np.float32], recording: BundleRecording, traits: Traits
+) -> NDArray[np.float32]:
+    """Return (decisions, options): of each label yes and no, of each token that counts its tags."""
+    if traits.task != "single_label":
+        logits = distributions(traits.task, logits)
+    if recording.counted is not None:
+        logits = logits[recording.counted]
+    return np.nan_to_num(logits.reshape(-1, logits.shape[-1]))
+
+
+def _fit(options: NDArray[np.float32], full: NDArray[np.intp]) -> float:
+    rows = np.arange(len(full))
+
+    def surprise(log_temperature: float) -> float:
+        log_p = log_softmax(options / np.float32(math.exp(log_temperature)))
+        return -float(log_p[rows, full].mean(dtype=np.float64))
+
+    lowest, highest = map(math.log, BOUNDS)
+    found = minimize_scalar(surprise, bounds=(lowest, highest), method="bounded")
+    return float(f"{math.exp(found.x):.3g}")

@@ -1,0 +1,99 @@
+"""The texts of a calibration: read, each distinct one once, and split by hash."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from models.data.datasets import read_dataset
+from models.data.examples import Target
+from models.data.unlabelled import PLAIN, read_unlabelled
+from models.errors import UnusableData
+from serve.bundle.loader import sha256_of
+from serve.bundle.manifest import Manifest
+from serve.policy.ladder import CalibrationData
+from serve.tokenization.length_bounds import Text
+
+# Differs from other uses of the same hash, such as holding sentences out of training.
+_SALT = b"tuning or certifying\0"
+
+
+class LabelledText(NamedTuple):
+    """A text, or a pair, with the correct answer; None where labels are not used."""
+
+    text: Text
+    label: Target | None
+
+
+class TextFile(NamedTuple):
+    """A data file's texts.
+
+    Attributes:
+        path: of the file.
+        texts: as in the file, or what is left of them.
+    """
+
+    path: Path
+    texts: list[LabelledText]
+
+    @property
+    def data(self) -> CalibrationData:
+        """The file as certificates name it."""
+        name = f"{self.path.resolve().parent.name}/{self.path.name}"
+        return CalibrationData(name=name, rows=len(self.texts), sha256=sha256_of(self.path))
+
+
+class Split(NamedTuple):
+    """Texts that choose the rules, and other texts that certify them."""
+
+    tuning: list[LabelledText]
+    certifying: list[LabelledText]
+
+
+def read_file(path: Path, manifest: Manifest, labelled: bool) -> TextFile:
+    """Read a data file for a bundle.
+
+    Args:
+        path: the file.
+        manifest: names task and labels.
+        labelled: whether to read labels.
+
+    Raises:
+        UnusableData: an unreadable file, or a line that does not fit the task.
+    """
+    if not labelled:
+        return TextFile(path, [LabelledText(text, None) for text in read_unlabelled(path)])
+    if path.suffix.lower() == PLAIN:
+        raise UnusableData(f"{path}: a text file has no labels: give --unlabelled as well")
+    examples = read_dataset(path, manifest.task, manifest.labels).examples
+    return TextFile(path, [LabelledText(Text(e.text_a, e.text_b), e.label) for e in examples])
+
+
+def distinct(files: Iterable[TextFile], known: Iterable[LabelledText] = ()) -> list[TextFile]:
+    """Return the files with each text where it stands first, and without known texts."""
+    seen = {each.text for each in known}
+    left = []
+    for file in files:
+        kept = []
+        for each in file.texts:
+            if each.text not in seen:
+                seen.add(each.text)
+                kept.append(each)
+        left.append(TextFile(file.path, kept))
+    return left
+
+
+def split(texts: Sequence[LabelledText], tuning_share: float) -> Split:
+    """Split distinct texts by their hash: the same text is always on the same side."""
+    tunes = [_position(each.text) < tuning_share for each in texts]
+    return Split(
+        [each for each, is_tuning in zip(texts, tunes, strict=True) if is_tuning],
+        [each for each, is_tuning in zip(texts, tunes, strict=True) if not is_tuning],
+    )
+
+
+def _position(text: Text) -> float:
+    """Return a number from 0 up to, not including, 1 that only the text decides."""
+    content = "\0".join(part for part in text if part is not None)
+    digest = hashlib.sha256(_SALT + content.encode()).digest()
+    return int.from_bytes(digest[:6]) / 2**48
