@@ -6,7 +6,7 @@ from models.evaluation.candidate_rules import candidate_rules
 from models.evaluation.predictions import Predictions
 from models.evaluation.task_metrics import agreement, main_metric, score
 from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
-from serve.policy.document import Policy
+from serve.policy.document import Policy, RuleOrTarget
 from serve.rules import ExitRule, NeverRule
 from serve.rules.replay import Taken, answers_taken
 
@@ -45,7 +45,7 @@ def choose_policy(predictions: Predictions) -> Policy:
     metric = main_metric(predictions.traits)
     floor = exit_figures(predictions)[-1].value(metric)
     tried = [operating_point(predictions, rule) for rule in candidate_rules(predictions).tried]
-    profiles: dict[str, ExitRule] = {"exact": NeverRule()}
+    profiles: dict[str, RuleOrTarget] = {"exact": NeverRule()}
     for name, allowance in PROFILES.items():
         # The strictest rule never leaves early, so `kept` is never empty. Of equally fast rules
         # the loosest is taken, but the strictest where no rule saves anything.
