@@ -13,7 +13,7 @@ from models.evaluation.costs import Costs
 from models.evaluation.predictions import Predictions
 from models.evaluation.row_statistics import Metric, Statistics, metric_of
 from serve.bundle.calibration import Data
-from serve.bundle.manifest import Precision
+from serve.bundle.manifest import Precision, TrainedFor
 from serve.policy.ladder import Ladder
 from serve.rules import ExitRule
 from serve.rules.compiled_rule import compile_rule
@@ -30,7 +30,7 @@ class Subject:
         name: told apart from the other models of the report.
         origin: what it was read from, such as `bundle` or `DeeBERT checkpoint`.
         precision: what it computes in.
-        trained_for: the rule that its heads were trained for, if that is known.
+        trained_for: the method and the rule that its heads were trained for, if they are known.
         profiles: rules that its policy names.
         ladder: certified rules of just this variant.
         num_parameters: None where the model's modules are not at hand.
@@ -40,7 +40,7 @@ class Subject:
     name: str
     origin: str
     precision: Precision
-    trained_for: ExitRule | None = None
+    trained_for: TrainedFor = field(default_factory=TrainedFor)
     profiles: dict[str, ExitRule] = field(default_factory=dict)
     ladder: Ladder | None = None
     num_parameters: int | None = None

@@ -4,6 +4,7 @@ Thresholds are quantiles of what the rule would have compared on the data itself
 model's curve has points at all depths.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -31,9 +32,10 @@ NUM_THRESHOLDS = 32
 Families: TypeAlias = Mapping[str, list[ExitRule]]
 _WithThreshold: TypeAlias = Callable[[float], ExitRule]
 
-ENTROPY, CONFIDENCE, MARGIN, PATIENCE, LEARNED = (
-    *("entropy", "confidence", "margin", "patience", "predicted error"),
-)
+ENTROPY, CONFIDENCE, MARGIN, LEARNED = "entropy", "confidence", "margin", "predicted error"
+PATIENCE, CONFIDENT_PATIENCE = "patience", "confident patience 2"
+# Of checkpoints that state no rule.
+_BY_METHOD = {"PABEE": PATIENCE, "PCEE-BERT": CONFIDENT_PATIENCE}
 
 
 class _Threshold(NamedTuple):
@@ -42,11 +44,13 @@ class _Threshold(NamedTuple):
     Attributes:
         rule: from its number.
         below: whether rows leave below the number, not above.
+        most: the largest number that the rule takes.
         probe: a rule that compares the same signal, where this one's own is another.
     """
 
     rule: _WithThreshold
     below: bool = True
+    most: float = math.inf
     probe: Rule | None = None
 
 
@@ -56,7 +60,7 @@ def rule_families(observed: Observation) -> Families:
         return {}
     kinds = _KINDS[observed.traits.task](observed)
     if observed.predictions.uncertainty is not None:
-        kinds[LEARNED] = _Threshold(lambda t: LearnedRule(threshold=t))
+        kinds[LEARNED] = _Threshold(lambda t: LearnedRule(threshold=t), most=1.0)
     families = {name: _thresholds(observed, kind) for name, kind in kinds.items()}
     families |= _counting(observed)
     return {name: [NeverRule(), *rules] for name, rules in families.items() if rules}
@@ -64,12 +68,14 @@ def rule_families(observed: Observation) -> Families:
 
 def headline_family(observed: Observation) -> str:
     """Return the family that the model was trained for, chosen before anything is measured."""
-    stated = observed.subject.trained_for
+    trained_for = observed.subject.trained_for
     if observed.predictions.uncertainty is not None:
         return LEARNED
-    if isinstance(stated, PatienceRule) or observed.traits.task == "regression":
+    if isinstance(trained_for.rule, PatienceRule) or observed.traits.task == "regression":
         return PATIENCE
-    return CONFIDENCE if isinstance(stated, ConfidenceRule) else ENTROPY
+    if isinstance(trained_for.rule, ConfidenceRule):
+        return CONFIDENCE
+    return _BY_METHOD.get(trained_for.method or "", ENTROPY)
 
 
 def _one_label(observed: Observation) -> dict[str, _Threshold]:
@@ -77,8 +83,9 @@ def _one_label(observed: Observation) -> dict[str, _Threshold]:
         ENTROPY: _Threshold(lambda t: EntropyRule(threshold=t)),
         CONFIDENCE: _Threshold(lambda t: ConfidenceRule(threshold=t), below=False),
         MARGIN: _Threshold(lambda t: MarginRule(threshold=t), below=False),
-        "confident patience 2": _Threshold(
+        CONFIDENT_PATIENCE: _Threshold(
             lambda t: ConfidentPatienceRule(threshold=t, patience=2),
+            most=1.0,
             # Its own signal is a count of exits.
             probe=NormalizedEntropyRule(threshold=0.5),
         ),
@@ -117,6 +124,7 @@ def _thresholds(observed: Observation, kind: _Threshold) -> list[ExitRule]:
     values = np.quantile(known, np.linspace(0, 1, NUM_THRESHOLDS))
     if kind.below:
         values[-1] = np.nextafter(np.float32(values[-1]), np.float32(np.inf))
+    values = np.minimum(values, kind.most)
     return _rules(kind.rule, values if kind.below else values[::-1])
 
 

@@ -145,8 +145,9 @@ def _about(entry: Entry) -> list[Block]:
     observed = entry.analysis.observed
     subject = observed.subject
     exits = ", ".join(map(str, observed.traits.exits))
+    origin = subject.origin[0].upper() + subject.origin[1:]
     words = (
-        f"A {subject.origin} in {subject.precision}; task `{observed.traits.task}`; exits at "
+        f"{origin} in {subject.precision}; task `{observed.traits.task}`; exits at "
         f"layers {exits}. {observed.num_rows} texts of {observed.num_tokens.mean():.1f} tokens "
         "in the mean."
     )

@@ -59,7 +59,7 @@ class BundleVariant:
             name=self._name,
             origin="bundle",
             precision=self._placement.precision,
-            trained_for=manifest.trained_for.rule,
+            trained_for=manifest.trained_for,
             profiles={n: r for n, r in rules.items() if isinstance(r, Rule)},
             ladder=self._bundle.ladder(self._placement.precision),
             num_parameters=None if model is None else num_parameters(model.model),

@@ -53,7 +53,7 @@ class Checkpoint:
             name=self._name,
             origin=f"{loaded.info.format} checkpoint",
             precision="fp32",
-            trained_for=loaded.trained_for.rule,
+            trained_for=loaded.trained_for,
             profiles={n: r for n, r in profiles.items() if isinstance(r, Rule)},
             num_parameters=num_parameters(loaded.model),
             unknown={MS: _NOT_TIMED},

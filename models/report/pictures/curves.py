@@ -43,7 +43,8 @@ def draw_families(analysis: Analysis) -> Figure:
         _line(axes, analysis, static, cost, pen)
         for colour, (name, points) in zip(COLOURS, analysis.families.items(), strict=False):
             _line(axes, analysis, points, cost, _Pen(name, colour, "o-"))
-        _marks(axes, analysis, cost)
+        _mark_rungs(axes, analysis, cost)
+        _mark_profiles(axes, analysis, cost)
         _number_layers(axes, analysis, cost)
     return _finish(figure, panels, [analysis])
 
@@ -117,23 +118,31 @@ def _line(axes: Axes, analysis: Analysis, points: list[Point], cost: str, pen: _
     axes.plot(x, y, pen.style, color=pen.colour, label=pen.label, markersize=3.2, linewidth=1.4)
 
 
-def _marks(axes: Axes, analysis: Analysis, cost: str) -> None:
-    """Mark the rungs of the ladder and the profiles of the policy."""
+def _mark_rungs(axes: Axes, analysis: Analysis, cost: str) -> None:
     rungs = analysis.points.get(LADDER, [])
     for certified, face, label in ((True, "black", "certified rung"), (False, "white", "rung")):
         chosen = [rung for rung in rungs if bool(rung.certificates) == certified]
         if chosen:
             x, y = _places(analysis, chosen, cost)
             axes.plot(x, y, "D", color="black", markerfacecolor=face, markersize=5, label=label)
+
+
+def _mark_profiles(axes: Axes, analysis: Analysis, cost: str) -> None:
+    """Put a star and the name at each profile; those at one place share it."""
+    named: dict[tuple[float, float], list[str]] = {}
     for profile in analysis.points.get(PROFILES, []):
-        x, y = _places(analysis, [profile], cost)
+        (x,), (y,) = _places(analysis, [profile], cost)
+        named.setdefault((x, y), []).append(profile.name)
+    widest = analysis.mean_cost(analysis.points[STATIC][-1], cost)
+    for (x, y), names in named.items():
         axes.plot(x, y, "*", color="black", markersize=9)
+        on_the_left = x > 0.3 * widest
         axes.annotate(
-            profile.name,
-            (x[0], y[0]),
-            (-5, 6),
+            ", ".join(names),
+            (x, y),
+            (-5 if on_the_left else 5, 6),
             textcoords="offset points",
-            ha="right",
+            ha="right" if on_the_left else "left",
             fontsize=8.5,
             path_effects=_HALO,
         )

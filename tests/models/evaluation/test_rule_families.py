@@ -7,6 +7,7 @@ import pytest
 
 from models.evaluation.observation import Observation
 from models.evaluation.rule_families import LEARNED, PATIENCE, headline_family, rule_families
+from serve.bundle.manifest import TrainedFor
 from serve.rules import PatienceRule
 from serve.rules.replay import exits_taken
 from serve.rules.rule import Rule
@@ -42,8 +43,9 @@ def test_heads_that_predict_their_errors_are_judged_by_those() -> None:
 
 
 def test_the_family_to_judge_by_is_that_of_the_training() -> None:
-    seen = observed(noisy("single_label"), trained_for=PatienceRule(patience=1))
-    assert headline_family(seen) == PATIENCE
+    for stated in (TrainedFor(rule=PatienceRule(patience=1)), TrainedFor(method="PABEE")):
+        seen = observed(noisy("single_label"), trained_for=stated)
+        assert headline_family(seen) == PATIENCE
 
 
 def test_with_two_labels_confidence_and_margin_would_draw_the_entropys_curve_again() -> None:
@@ -62,3 +64,9 @@ def test_thresholds_are_not_rounded_so_that_the_rows_leave_that_were_meant_to() 
         again = type(rule).model_validate_json(rule.model_dump_json())
         taken = exits_taken(seen.predictions.logits, again, seen.traits, seen.temperatures)
         assert np.array_equal(taken, seen.taken(rule).exits)
+
+
+def test_an_exit_that_knows_nothing_at_all_is_no_trouble() -> None:
+    rows = [[0.0, 1, 2], [0.0, -1, 2]]
+    families = rule_families(observed(margins(rows, [0, 1])))
+    assert all(rules for rules in families.values())
