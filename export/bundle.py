@@ -1,6 +1,7 @@
 """Writing a bundle: graphs, manifest, card."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from export.bundle_folder import BUNDLE
@@ -19,10 +20,12 @@ from export.files import (
     weights_path,
     write_model_files,
 )
+from export.ladders import carried
 from export.manifest import describe
 from export.plan import Export, plan
 from models.staging import staged
-from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle
+from serve.bundle.calibration import Calibration
+from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
 from serve.bundle.manifest import Manifest, Parity, Precision
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
@@ -33,13 +36,19 @@ Report = Callable[[str], None]
 _UNMEASURED = Parity(max_logit_error=0, label_agreement=0, rows=0)
 
 
-def write(export: Export, out: Path, report: Report = lambda step: None) -> Manifest:
+def write(
+    export: Export,
+    out: Path,
+    report: Report = lambda step: None,
+    note: Report = lambda remark: None,
+) -> Manifest:
     """Write the bundle, whole or not at all, and return its manifest.
 
     Args:
         export: from `plan`.
         out: the bundle's folder; an existing bundle there is replaced.
         report: called with the name of every step before the step starts.
+        note: called with what turns out only now, such as certificates of other weights.
 
     Raises:
         ExportFailed: `out` exists and is no bundle, or the segments' results differ from the
@@ -51,11 +60,23 @@ def write(export: Export, out: Path, report: Report = lambda step: None) -> Mani
         write_model_files(export.folder, export.tokenizer, folder)
         if export.whole:
             copy_recording(export.folder, folder, export.kept)
-        if export.calibration.variants:
+        export = _with_fitting_ladders(export, folder, note)
+        if export.calibration != Calibration():
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
         measured = _measure(export, folder, report)
         _write_card(export, measured, out.name, folder)
         return _write_manifest(export, measured, folder)
+
+
+def _with_fitting_ladders(export: Export, folder: Path, note: Report) -> Export:
+    """Return the export with the ladders that are of the weights in the folder."""
+    weights = {p: sha256_of(folder / weights_path(p)) for p in export.precisions}
+    exits = tuple(span.exit_layer for span in export.spans)
+    fitting = carried(export.calibration.ladders, weights, exits)
+    for remark in fitting.notes:
+        note(remark)
+    calibration = export.calibration.model_copy(update={"ladders": fitting.ladders})
+    return replace(export, calibration=calibration)
 
 
 def _write_graphs(export: Export, folder: Path, report: Report) -> None:

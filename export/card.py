@@ -1,5 +1,6 @@
 """The bundle's README: its source, its measured figures, how to serve it."""
 
+from models.certification.card import with_certificates
 from models.checkpoints.formats import ORIGINAL
 from models.evaluation.tables import in_hundredths, title, unit
 from serve.bundle.calibration import Calibration, OperatingPoint
@@ -37,7 +38,7 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
         f"transformers {source.transformers_version}.",
         "",
     ]
-    return "\n".join(lines)
+    return with_certificates("\n".join(lines), calibration.ladders)
 
 
 def _origin(manifest: Manifest) -> str:

@@ -56,7 +56,7 @@ def export(
 
         planned = plan(model, precisions, wanted, layers, last_ramp)
     for note in planned.notes:
-        console.print(f"note: {note}", highlight=False)
+        _note(console, note)
     manifest = _write(planned, out, console)
     for name, variant in manifest.variants.items():
         found = variant.parity
@@ -74,10 +74,17 @@ def _write(planned: "Export", out: Path, console: Console) -> "Manifest":
         task = progress.add_task("", total=planned.num_steps)
         done = iter(range(planned.num_steps))
         manifest = write(
-            planned, out, lambda step: progress.update(task, description=step, completed=next(done))
+            planned,
+            out,
+            lambda step: progress.update(task, description=step, completed=next(done)),
+            lambda note: _note(console, note),
         )
         progress.update(task, description="done", completed=planned.num_steps)
     return manifest
+
+
+def _note(console: Console, note: str) -> None:
+    console.print(f"note: {note}", highlight=False)
 
 
 def _progress(console: Console) -> Progress:

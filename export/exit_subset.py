@@ -40,7 +40,10 @@ def fitting_calibration(
     all_exits: tuple[int, ...],
     precisions: Iterable[Precision],
 ) -> tuple[Calibration, list[str]]:
-    """Return the figures that hold for these exits and precisions, and notes on dropped ones."""
+    """Return the figures that hold for these exits and precisions, and notes on dropped ones.
+
+    Ladders stay: which of them hold is known once the weights have been written.
+    """
     wanted = set(precisions)
     variants = {p: v for p, v in calibration.variants.items() if p in wanted}
     notes = [
@@ -49,13 +52,13 @@ def fitting_calibration(
         if calibration.variants
     ]
     if exits == all_exits:
-        return Calibration(variants=variants), notes
+        return calibration.model_copy(update={"variants": variants}), notes
     kept = {p: v.on_exits(exits) for p, v in variants.items()}
     for precision, before in variants.items():
         lost = len(before.operating_points) - len(kept[precision].operating_points)
         if lost:
             notes.append(f"{precision}: {lost} operating points dropped: measured on all exits")
-    return Calibration(variants=kept), notes
+    return calibration.model_copy(update={"variants": kept}), notes
 
 
 def _fits(rule: Rule, traits: Traits) -> bool:

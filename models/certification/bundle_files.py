@@ -27,7 +27,7 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             _write(path, contents[name])
         with _signals_deferred():
             for name, path in fresh.items():
-                path.replace(folder / name)
+                rename(path, folder / name)
     finally:
         for path in fresh.values():
             path.unlink(missing_ok=True)
@@ -55,6 +55,11 @@ def repair(folder: Path) -> bool:
     manifest["files"] = files | found
     replace_files(folder, {MANIFEST: to_json(manifest, indent=2)})
     return True
+
+
+def rename(source: Path, target: Path) -> None:
+    """Put a file in the place of another."""
+    source.replace(target)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
@@ -10,8 +9,8 @@ from rich.console import Console
 from models.certification.bundle_files import repair
 from models.certification.policy import with_profiles
 from models.certification.stored import read_calibration, store, store_in_model
-from models.certification.texts import Split, distinct, read_file, split
-from models.certification.variant import Sample, VariantLadder, certify_variant
+from models.certification.texts import Split, distinct, read_file, split, texts_in
+from models.certification.variant import Asked, Sample, VariantLadder, certify_variant
 from models.errors import TrainingFailed, UnusableData
 from models.evaluation.bundle_recording import read_texts
 from serve.bundle.loader import Bundle, load_bundle
@@ -68,11 +67,12 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
     if job.model:
         read_calibration(job.model)
     placements = _placements(job, bundle, console)
-    sample = _sample(job, bundle, console)
+    sample = sample_texts(job, bundle, console)
+    asked = Asked(job.delta, job.tolerance)
     policy, notes = with_profiles(whole.manifest)
     manifest = whole.manifest.model_copy(update={"policy": policy})
     for placement in placements:
-        found = certify_variant(bundle, placement, sample, job.delta, job.tolerance, console)
+        found = certify_variant(bundle, placement, sample, asked, console)
         whole = store(whole, manifest, found.ladder)
         manifest = whole.manifest
         if job.model:
@@ -80,6 +80,30 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         yield found
     for note in notes:
         _note(console, note)
+
+
+def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
+    """Read, split and tokenize the texts of a calibration.
+
+    Raises:
+        UnusableData: a file that cannot be read, or too few texts.
+    """
+    given = [read_file(path, bundle.manifest, job.labelled) for path in job.data]
+    tuning = [read_file(job.tuning, bundle.manifest, job.labelled)] if job.tuning else []
+    tuning = distinct(tuning)
+    files = distinct(given, texts_in(tuning))
+    num_given, texts = len(texts_in(given)), texts_in(files)
+    if num_given > len(texts):
+        _note(console, f"{num_given} texts, {len(texts)} of them distinct: each counts once")
+    sides = Split(texts_in(tuning), texts) if job.tuning else split(texts, job.tuning_share)
+    if not sides.tuning or not sides.certifying:
+        raise UnusableData(
+            f"{len(texts)} distinct texts are too few: {len(sides.tuning)} to tune, "
+            f"{len(sides.certifying)} to certify; 300 that certify allow a bound of 1 %"
+        )
+    chosen = [*sides.tuning, *sides.certifying]
+    tokens = read_texts(bundle, [each.text for each in chosen])
+    return Sample(chosen, tokens, len(sides.tuning), tuple(f.data for f in (*tuning, *files)))
 
 
 def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:
@@ -91,28 +115,6 @@ def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[P
     if on_cpu:
         _note(console, "fp16 is left out: it runs on a GPU, and there is none here")
     return [placement for placement in placements if placement not in on_cpu]
-
-
-def _sample(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
-    manifest = bundle.manifest
-    read = [read_file(path, manifest, job.labelled) for path in job.data]
-    tuning = [read_file(job.tuning, manifest, job.labelled)] if job.tuning else []
-    tuning = distinct(tuning)
-    tuning_texts = list(chain(*(file.texts for file in tuning)))
-    files = distinct(read, tuning_texts)
-    texts = list(chain(*(file.texts for file in files)))
-    given = sum(len(file.texts) for file in read)
-    if given > len(texts):
-        _note(console, f"{given} texts, {len(texts)} of them distinct: each counts once")
-    sides = Split(tuning_texts, texts) if job.tuning else split(texts, job.tuning_share)
-    if not sides.tuning or not sides.certifying:
-        raise UnusableData(
-            f"{len(texts)} distinct texts are too few: {len(sides.tuning)} to tune, "
-            f"{len(sides.certifying)} to certify; 300 that certify allow a bound of 1 %"
-        )
-    chosen = [*sides.tuning, *sides.certifying]
-    tokens = read_texts(bundle, [each.text for each in chosen])
-    return Sample(chosen, tokens, len(sides.tuning), tuple(f.data for f in (*tuning, *files)))
 
 
 def _note(console: Console, text: str) -> None:

@@ -1,7 +1,7 @@
 """What leaving early costs each text: another answer than full depth's, or a wrong one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,16 +41,18 @@ class TextLosses:
         by_loss: `disagreement`, and `metric` where there are labels.
         binary: the losses that are 0 or 1.
         metric: what the loss `metric` is about; None without labels.
+        tolerance: of a regression: values further apart disagree.
     """
 
     by_loss: dict[Loss, Losses]
     binary: frozenset[Loss]
     metric: str | None = None
+    tolerance: float | None = None
 
     def of(self, rows: NDArray[np.intp]) -> "TextLosses":
         """Return the losses of some of the texts."""
         chosen = {name: losses[:, rows] for name, losses in self.by_loss.items()}
-        return TextLosses(chosen, self.binary, self.metric)
+        return replace(self, by_loss=chosen)
 
 
 def text_losses(
@@ -107,11 +109,12 @@ def _of_values(
     by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(~near)}
     binary: frozenset[Loss] = frozenset(by_loss)
     if texts is None or scale.label_range is None:
-        return TextLosses(by_loss, binary)
+        return TextLosses(by_loss, binary, tolerance=scale.tolerance)
     errors = np.abs(values - np.array([each.label for each in texts], np.float64))
     added = np.nan_to_num((errors - errors[-1]) / scale.label_range, nan=1.0)
     by_loss["metric"] = _as_loss(added.clip(0, 1))
-    return TextLosses(by_loss, binary, f"absolute error / {scale.label_range:g}")
+    metric = f"absolute error / {scale.label_range:g}"
+    return TextLosses(by_loss, binary, metric, scale.tolerance)
 
 
 def _as_loss(values: NDArray[Any]) -> Losses:

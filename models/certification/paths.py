@@ -74,7 +74,16 @@ def _rules(family: _Family, at: int, exits: tuple[int, ...]) -> tuple[Rule, ...]
 
 def _families(traits: Traits, spread: float) -> list[_Family]:
     if traits.task == "regression":
-        return _of_values(len(traits.exits), spread)
+        families = _of_values(len(traits.exits), spread)
+    else:
+        families = _of_probabilities(traits)
+    if traits.learned:
+        errors = [min(error, 1.0) for error in _up(FIRST_ERROR, 1.0)]
+        families.append(_Family([LearnedRule(threshold=error) for error in errors]))
+    return families
+
+
+def _of_probabilities(traits: Traits) -> list[_Family]:
     # Each of several labels is a question of two answers.
     options = 2 if traits.task == "multi_label" else len(traits.labels)
     # Of several labels or tokens the least sure one decides.
@@ -84,11 +93,7 @@ def _families(traits: Traits, spread: float) -> list[_Family]:
     if traits.task != "single_label":
         families.append(_Family(_entropies(_up(FIRST_MEAN_ENTROPY, largest), "mean")))
     sure: list[Rule] = [ConfidenceRule(threshold=p, reduce=reduce) for p in _confidences(options)]
-    families.append(_Family(sure, reads_confidence=True))
-    if traits.learned:
-        errors = [min(error, 1.0) for error in _up(FIRST_ERROR, 1.0)]
-        families.append(_Family([LearnedRule(threshold=error) for error in errors]))
-    return families
+    return [*families, _Family(sure, reads_confidence=True)]
 
 
 def _of_values(num_exits: int, spread: float) -> list[_Family]:

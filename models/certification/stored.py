@@ -71,9 +71,9 @@ def with_ladder(calibration: Calibration, ladder: Ladder) -> Calibration:
     return calibration.model_copy(update={"ladders": tuple(ladders)})
 
 
-def _variant(ladder: Ladder) -> tuple[str, tuple[int, ...], str]:
-    # Of several choices of exits, that of all comes first.
-    return ladder.precision, tuple(-layer for layer in ladder.exits), ladder.weights
+def _variant(ladder: Ladder) -> tuple[str, int, tuple[int, ...], str]:
+    # The most exits first.
+    return ladder.precision, -len(ladder.exits), ladder.exits, ladder.weights
 
 
 def _json(document: BaseModel) -> bytes:

@@ -69,6 +69,11 @@ def read_file(path: Path, manifest: Manifest, labelled: bool) -> TextFile:
     return TextFile(path, [LabelledText(Text(e.text_a, e.text_b), e.label) for e in examples])
 
 
+def texts_in(files: Iterable[TextFile]) -> list[LabelledText]:
+    """Return the texts of all files, in order."""
+    return [each for file in files for each in file.texts]
+
+
 def distinct(files: Iterable[TextFile], known: Iterable[LabelledText] = ()) -> list[TextFile]:
     """Return the files with each text where it stands first, and without known texts."""
     seen = {each.text for each in known}

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from models.certification.losses import scale_of, text_losses
 from models.certification.observed import Observed, Replay
 from models.certification.path_choice import Terms, choose_path
-from models.certification.paths import candidate_paths
+from models.certification.paths import Path, candidate_paths
 from models.certification.rungs import Certified, certify, rungs
 from models.certification.temperatures import fit_temperatures
 from models.certification.texts import LabelledText
@@ -42,6 +44,28 @@ class Sample:
         """How many texts certify."""
         return len(self.texts) - self.num_tuning
 
+    @property
+    def tuning_rows(self) -> NDArray[np.intp]:
+        """The places of the texts that tune."""
+        return np.arange(self.num_tuning)
+
+    @property
+    def certifying_rows(self) -> NDArray[np.intp]:
+        """The places of the texts that certify."""
+        return np.arange(self.num_tuning, len(self.texts))
+
+
+class Asked(NamedTuple):
+    """How to certify.
+
+    Attributes:
+        delta: probability that a bound does not hold.
+        tolerance: of a regression: values further apart disagree; None for the default.
+    """
+
+    delta: float = 0.05
+    tolerance: float | None = None
+
 
 @dataclass(frozen=True)
 class VariantLadder:
@@ -52,12 +76,7 @@ class VariantLadder:
 
 
 def certify_variant(
-    bundle: Bundle,
-    placement: Placement,
-    sample: Sample,
-    delta: float,
-    tolerance: float | None,
-    console: Console,
+    bundle: Bundle, placement: Placement, sample: Sample, asked: Asked, console: Console
 ) -> VariantLadder:
     """Record a variant, choose its path on the tuning texts, and certify it on the others.
 
@@ -65,41 +84,53 @@ def certify_variant(
         bundle: with the exits that are to be active.
         placement: the device, and the precision.
         sample: the texts.
-        delta: probability that a bound does not hold.
-        tolerance: of a regression; None for the default.
+        asked: how to certify.
         console: for progress.
     """
-    title = f"{bundle.name} {placement.precision}"
-    with progress(console, f"{title}: running texts", len(sample.texts)) as advance:
-        recording = record(bundle, placement, sample.tokens, advance)
-    rows = np.arange(len(sample.texts))
-    tuning_rows, certifying_rows = rows[: sample.num_tuning], rows[sample.num_tuning :]
-    full = recording.logits[-1]
-    scale, spread = None, 0.0
-    if bundle.manifest.task == "regression":
-        values = full[tuning_rows, 0]
-        scale = scale_of(values, [sample.texts[i] for i in tuning_rows], tolerance)
-        spread = float(np.nanstd(values))
-    losses = text_losses(bundle, recording, sample.tokens, sample.texts, scale)
-    observed = Observed(recording, losses, bundle.manifest.traits)
-    tuning = observed.of(tuning_rows)
-    traits = bundle.manifest.traits
-    terms = Terms(sample.num_certifying, delta)
-    temperatures = fit_temperatures(tuning.recording, traits)
-    path = choose_path(candidate_paths(traits, temperatures, spread), tuning, terms)
-    certified = certify(Replay.of(path, observed.of(certifying_rows)), terms)
-    weights = bundle.manifest.files[bundle.manifest.variants[placement.precision].weights]
+    observed = observe(bundle, placement, sample, asked.tolerance, console)
+    terms = Terms(sample.num_certifying, asked.delta)
+    path = find_path(observed.of(sample.tuning_rows), terms)
+    certifying = observed.of(sample.certifying_rows)
+    certified = certify(Replay.of(path, certifying), terms)
     ladder = Ladder(
         precision=placement.precision,
-        weights=weights,
-        exits=traits.exits,
+        weights=bundle.manifest.files[bundle.manifest.variants[placement.precision].weights],
+        exits=observed.traits.exits,
         temperatures=path.temperatures,
         data=sample.data,
         num_tuning=sample.num_tuning,
         num_certifying=sample.num_certifying,
-        mean_tokens=float(recording.num_tokens[certifying_rows].mean()),
-        metric=losses.metric,
-        tolerance=None if scale is None else scale.tolerance,
+        mean_tokens=float(certifying.recording.num_tokens.mean()),
+        metric=observed.losses.metric,
+        tolerance=observed.losses.tolerance,
         rungs=rungs(certified),
     )
     return VariantLadder(ladder, certified)
+
+
+def observe(
+    bundle: Bundle,
+    placement: Placement,
+    sample: Sample,
+    tolerance: float | None,
+    console: Console,
+) -> Observed:
+    """Run the texts through all active exits, and return them with their losses."""
+    title = f"{bundle.name} {placement.precision}: running texts"
+    with progress(console, title, len(sample.texts)) as advance:
+        recording = record(bundle, placement, sample.tokens, advance)
+    scale = None
+    if bundle.manifest.task == "regression":
+        tuning = recording.of(sample.tuning_rows)
+        scale = scale_of(tuning.logits[-1, :, 0], sample.texts[: sample.num_tuning], tolerance)
+    losses = text_losses(bundle, recording, sample.tokens, sample.texts, scale)
+    return Observed(recording, losses, bundle.manifest.traits)
+
+
+def find_path(tuning: Observed, terms: Terms) -> Path:
+    """Return the path to certify, with temperatures fitted on the tuning texts."""
+    spread = 0.0
+    if tuning.traits.task == "regression":
+        spread = float(np.nanstd(tuning.recording.logits[-1]))
+    temperatures = fit_temperatures(tuning.recording, tuning.traits)
+    return choose_path(candidate_paths(tuning.traits, temperatures, spread), tuning, terms)

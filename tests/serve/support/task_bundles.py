@@ -96,10 +96,15 @@ class Kind:
         return ["logits", *(["uncertainty"] if self.learned else [])]
 
 
-def write_task_bundle(folder: Path, kind: Kind, name: str = "", sure: float = 16.0) -> Path:
-    """Write a bundle of random weights whose heads become surer with depth; return its folder."""
+def write_task_bundle(
+    folder: Path, kind: Kind, name: str = "", sure: float = 16.0, alike: bool = False
+) -> Path:
+    """Write a bundle of random weights whose heads become surer with depth; return its folder.
+
+    With `alike`, layers change little and all heads are one, so that exits mostly agree.
+    """
     out = folder / (name or kind.task)
-    weights = _Weights(sure)
+    weights = _AlikeWeights(sure) if alike else _Weights(sure)
     segments = out / "segments" / "fp32"
     weights_file = WeightsFile(segments / WEIGHTS)
     models = _chain(kind, weights)
@@ -132,6 +137,18 @@ class _Weights:
 
     def _normal(self, *shape: int) -> np.ndarray:
         return (self._draw.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+
+
+class _AlikeWeights(_Weights):
+    def __init__(self, sure: float) -> None:
+        super().__init__(sure)
+        self._heads: dict[int, dict[str, np.ndarray]] = {}
+
+    def layer(self) -> dict[str, np.ndarray]:
+        return {"W": np.eye(WIDTH, dtype=np.float32), "V": 0.2 * self._normal(WIDTH, WIDTH)}
+
+    def head(self, depth: int, num_labels: int) -> dict[str, np.ndarray]:
+        return self._heads.setdefault(num_labels, super().head(1, num_labels))
 
 
 def _chain(kind: Kind, weights: _Weights) -> dict[str, onnx.ModelProto]:

@@ -1,0 +1,305 @@
+import io
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from models.certification import bundle_files, variant
+from models.certification.calibrate import CalibrationJob, calibrate
+from models.errors import TrainingFailed, UnusableData
+from models.profiles import PROFILES
+from serve.bundle.calibration import Calibration
+from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
+from serve.errors import DeviceUnavailable, InvalidBundle, InvalidRequest
+from serve.policy.ladder import Ladder
+from serve.rules.traits import Task
+from tests.models.certification.conftest import MakeBundle, MakeData
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.task_bundles import LABELS
+
+
+def run(bundle: Path, data: Path, **options: Any) -> tuple[list[Ladder], str]:
+    """Calibrate; return the ladders, and the remarks made."""
+    out = io.StringIO()
+    job = CalibrationJob(bundle, (data,), **options)
+    found = [each.ladder for each in calibrate(job, Console(file=out, width=300))]
+    return found, out.getvalue()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("task", LABELS)
+def test_models_of_every_task_get_a_ladder_that_the_bundle_loads(
+    make_bundle: MakeBundle, make_data: MakeData, task: Task, labelled: bool
+) -> None:
+    folder = make_bundle(task)
+    (ladder,), _ = run(folder, make_data(task), labelled=labelled)
+    bundle = load_bundle(folder)
+    assert bundle.ladder("fp32") == ladder
+    assert (ladder.metric is not None) == labelled
+    assert (ladder.tolerance is not None) == (task == "regression")
+    assert ladder.num_tuning + ladder.num_certifying == ladder.data[0].rows
+    assert 3 < ladder.mean_tokens < 13
+    certified = [rung for rung in ladder.rungs if rung.certificate("disagreement")]
+    assert certified, "some rule is certified to differ seldom"
+    assert ladder.mean_layers(certified[-1]) < 4
+    losses = {c.loss for rung in ladder.rungs for c in rung.certificates}
+    assert losses <= {"disagreement", "metric"}
+    assert labelled or losses == {"disagreement"}
+
+
+def test_predicted_errors_may_make_the_path(make_bundle: MakeBundle, make_data: MakeData) -> None:
+    folder = make_bundle(learned=True)
+    (ladder,), _ = run(folder, make_data())
+    load_bundle(folder)
+    assert len(ladder.rungs) > 2
+
+
+def test_the_bundle_gets_the_profiles_it_lacks_and_a_card(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = with_card(make_bundle())
+    _, said = run(folder, make_data())
+    policy = load_bundle(folder).manifest.policy
+    assert (policy.default, policy.profiles) == ("balanced", PROFILES)
+    assert "profiles added to the policy: exact, balanced, fast" in said
+    assert "the policy's default, which never left early, is now balanced" in said
+    card = (folder / "README.md").read_text()
+    assert card.startswith("# mine\n")
+    assert "(delta 0.05, n " in card
+    run(folder, make_data(), delta=0.1)
+    again = (folder / "README.md").read_text()
+    assert "(delta 0.1, n " in again
+    assert "(delta 0.05, n " not in again
+
+
+def with_card(folder: Path) -> Path:
+    (folder / "README.md").write_text("# mine\n")
+    listed = {"README.md": sha256_of(folder / "README.md")}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    return folder
+
+
+OWN = {"rule": "entropy", "threshold": 0.3}
+
+
+@pytest.mark.parametrize("default", [{"rule": "never"}, OWN])
+def test_a_policy_that_an_operator_has_written_stays(
+    make_bundle: MakeBundle, make_data: MakeData, default: dict[str, Any]
+) -> None:
+    folder = make_bundle()
+    written = {"default": default, "profiles": {"mine": OWN, "balanced": OWN}}
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=written))
+    before = load_bundle(folder).manifest.policy
+    _, said = run(folder, make_data(num_texts=60))
+    policy = load_bundle(folder).manifest.policy
+    added = {name: PROFILES[name] for name in ("exact", "fast")}
+    assert policy == before.model_copy(update={"profiles": before.profiles | added})
+    assert "profile balanced stays a rule of its own, which no certificate backs" in said
+
+
+def test_what_a_checkpoint_states_is_no_policy(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = make_bundle()
+    imported = {"policy": {"profiles": {"original": OWN}}, "trained_for": {"rule": OWN}}
+    rewrite_manifest(folder, lambda manifest: manifest.update(imported))
+    run(folder, make_data())
+    policy = load_bundle(folder).manifest.policy
+    assert policy.default == "balanced"
+    assert set(policy.profiles) == {"original", *PROFILES}
+
+
+def test_a_ladder_takes_the_place_of_its_own_variants_only(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    run(folder, data)
+    run(folder, data, exits=(1, 4))
+    run(folder, data, delta=0.1)
+    bundle = load_bundle(folder)
+    assert [ladder.exits for ladder in bundle.calibration.ladders] == [(1, 2, 4), (1, 4)]
+    whole, fewer = bundle.ladder("fp32"), bundle.presenting((1, 4)).ladder("fp32")
+    assert whole
+    assert fewer
+    assert {c.delta for rung in whole.rungs for c in rung.certificates} == {0.1}
+    assert {c.delta for rung in fewer.rungs for c in rung.certificates} == {0.05}
+    assert len(fewer.rungs[0].exit_shares) == 2
+    assert bundle.presenting((2, 4)).ladder("fp32") is None
+
+
+def test_a_ladder_does_not_hold_for_other_weights(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder = make_bundle()
+    run(folder, make_data())
+    weights = folder / load_bundle(folder).manifest.variants["fp32"].weights
+    weights.write_bytes(weights.read_bytes() + b"\0")
+    listed = {"segments/fp32/weights.bin": sha256_of(weights)}
+    rewrite_manifest(folder, lambda manifest: manifest["files"].update(listed))
+    bundle = load_bundle(folder)
+    assert bundle.calibration.ladders
+    assert bundle.ladder("fp32") is None
+
+
+def test_each_precision_that_runs_here_is_certified_by_itself(
+    bundle_folder: Path, tmp_path: Path, make_data: MakeData
+) -> None:
+    folder = shutil.copytree(bundle_folder, tmp_path / "both")
+    found, _ = run(folder, make_data(num_texts=60))
+    assert [ladder.precision for ladder in found] == ["fp32", "int8"]
+    bundle = load_bundle(folder)
+    assert [bundle.ladder(ladder.precision) for ladder in found] == found
+    assert found[0].weights != found[1].weights
+
+
+def test_half_precision_is_left_out_on_a_cpu(
+    half_bundle: Bundle, tmp_path: Path, make_data: MakeData
+) -> None:
+    folder, data = shutil.copytree(half_bundle.folder, tmp_path / "half"), make_data(num_texts=60)
+    found, said = run(folder, data, device="cpu")
+    assert [ladder.precision for ladder in found] == ["fp32"]
+    assert "fp16 is left out: it runs on a GPU, and there is none here" in said
+    with pytest.raises(TrainingFailed, match="fp16 runs on a GPU"):
+        run(folder, data, device="cpu", precisions=("fp16",))
+
+
+def test_separate_tuning_texts_let_all_others_certify(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    tuning, data = make_data(name="tuning", num_texts=100), make_data()
+    lines = data.read_text().splitlines()
+    # Ten texts are in both files, and ten are there twice.
+    shared = tuning.read_text().splitlines()[:10]
+    data.write_text("\n".join([*lines, *shared, *lines[:10]]) + "\n")
+    known = {json.loads(line)["text"] for line in tuning.read_text().splitlines()}
+    others = {json.loads(line)["text"] for line in lines} - known
+    (ladder,), said = run(make_bundle(), data, tuning=tuning)
+    assert (ladder.num_tuning, ladder.num_certifying) == (len(known), len(others))
+    assert [file.name.rpartition("/")[2] for file in ladder.data] == ["tuning.jsonl", "data.jsonl"]
+    assert f"420 texts, {len(others)} of them distinct: each counts once" in said
+
+
+def test_the_ladders_may_go_into_a_model_folder_too(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    with pytest.raises(TrainingFailed, match=r"is no model folder: config\.json is missing"):
+        run(make_bundle(), make_data(), model=model)
+    (model / "config.json").write_text("{}")
+    (model / "README.md").write_text("# Mine\n")
+    (ladder,), _ = run(make_bundle(), make_data(), model=model)
+    assert Calibration.model_validate_json((model / CALIBRATION).read_bytes()).ladders == (ladder,)
+    assert "## Certified rules" in (model / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"exits": (1, 3)}, InvalidRequest, "must be ascending layers out of 1, 2, 4"),
+        ({"exits": (4,)}, TrainingFailed, "has a single exit: no text can leave early"),
+        ({"precisions": ("int8",)}, DeviceUnavailable, "has no int8 variant; it has fp32"),
+        ({"tuning_share": 1e-9}, UnusableData, "distinct texts are too few: 0 to tune"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused_and_changes_nothing(
+    make_bundle: MakeBundle,
+    make_data: MakeData,
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    folder = make_bundle()
+    before = contents(folder)
+    with pytest.raises(error, match=message):
+        run(folder, make_data(num_texts=50), **options)
+    assert contents(folder) == before
+
+
+def test_an_interrupt_while_texts_run_changes_nothing(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    folder = make_bundle()
+    before = contents(folder)
+    monkeypatch.setattr(variant, "record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, make_data())
+    assert contents(folder) == before
+
+
+def test_an_interrupt_while_files_are_replaced_waits_until_they_fit_together(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = with_card(make_bundle())
+    monkeypatch.setattr(
+        bundle_files, "rename", at_first_rename(lambda: os.kill(os.getpid(), signal.SIGINT))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, make_data())
+    assert load_bundle(folder).ladder("fp32")
+    assert not list(folder.glob(".*"))
+
+
+def test_a_bundle_whose_calibration_was_killed_between_two_renames_is_repaired(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    folder, data = with_card(make_bundle()), make_data()
+    run(folder, data)
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle_files, "rename", at_first_rename(kill))
+        with pytest.raises(Killed):
+            run(folder, data, delta=0.1)
+    with pytest.raises(InvalidBundle, match="is damaged"):
+        load_bundle(folder)
+    _, said = run(folder, data, exits=(1, 4))
+    assert "the manifest was older than the calibration, and was brought up to date" in said
+    assert len(load_bundle(folder).calibration.ladders) == 2
+
+
+def at_first_rename(act: Callable[[], None]) -> Callable[[Path, Path], None]:
+    """Return a rename that acts after it has renamed its first file."""
+    acted = []
+
+    def rename(source: Path, target: Path) -> None:
+        source.replace(target)
+        if not acted:
+            acted.append(True)
+            act()
+
+    return rename
+
+
+def test_a_bundle_that_is_damaged_elsewhere_is_not_repaired(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=60)
+    run(folder, data)
+    good = (folder / CALIBRATION).read_bytes()
+    (folder / CALIBRATION).write_bytes(good[:-20])
+    with pytest.raises(InvalidBundle, match=r"calibration\.json is damaged"):
+        run(folder, data)
+    (folder / CALIBRATION).write_bytes(good)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.json is damaged"):
+        run(folder, data)
+    with pytest.raises(InvalidBundle, match=f"{MANIFEST} is missing"):
+        run(folder.parent, data)
