@@ -32,7 +32,7 @@ TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test lint format bench soak loadtest compare chaos zoo $(ZOO:%=zoo/%) constraints clean
+.PHONY: help install bundle demo serve test lint format bench soak loadtest compare chaos reports zoo $(ZOO:%=zoo/%) constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -98,6 +98,19 @@ compare: $(MANIFEST) ## Offramp beside other servers (ten minutes, idle cores)
 
 chaos: $(MANIFEST) ## kill parts of a server under load and explain what clients see
 	@$(BIN)/python -m loadtest.chaos $(BUNDLE) $(ARGS)
+
+# The data's own texts stay out of them: their terms do not allow them here.
+REPORT = $(BIN)/offramp evaluate --precision fp32,int8 --examples 0
+
+reports: $(MANIFEST) ## evaluate the shipped model and the topic model; reports in docs/reports
+	test -d bundles/agnews-minilm || \
+	  $(BIN)/offramp export build/zoo/agnews-minilm --out bundles/agnews-minilm
+	$(REPORT) bundles/sst2-minilm --model models/zoo/sst2-minilm --data $(DATA)/sst2/dev.tsv \
+	  --out docs/reports/sst2-minilm --text "The movie was awesome." \
+	  --text "You are good at messing up." --text "I wonder whether the plot was written by a 12-year-old."
+	$(REPORT) bundles/agnews-minilm --model build/zoo/agnews-minilm --data $(DATA)/agnews/dev.tsv \
+	  --out docs/reports/agnews-minilm --text "The match went to extra time." \
+	  --text "Shares fell after the bank cut its forecast."
 
 zoo: $(if $(filter file,$(origin MODEL)),$(ZOO:%=zoo/%),zoo/$(MODEL)) ## train all models, or one with MODEL=..., from $(DATA)
 

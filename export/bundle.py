@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from export.bundle_folder import BUNDLE
 from export.card import card
 from export.chain.segments import build_segment, variant
 from export.chain.weights import WeightsFile
@@ -22,7 +23,7 @@ from export.files import (
 from export.ladders import carried
 from export.manifest import describe
 from export.plan import Export, plan
-from export.staging import staged
+from models.staging import staged
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
 from serve.bundle.manifest import Manifest, Parity, Precision
@@ -54,7 +55,7 @@ def write(
             model's. `out` is then unchanged.
     """
     out = out.resolve()
-    with staged(out) as folder:
+    with staged(out, BUNDLE) as folder:
         _write_graphs(export, folder, report)
         write_model_files(export.folder, export.tokenizer, folder)
         if export.whole:

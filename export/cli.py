@@ -7,8 +7,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from export.bundle_folder import BUNDLE
 from export.errors import ExportFailed
-from export.staging import check_replaceable
+from models.staging import check_replaceable
 
 if TYPE_CHECKING:
     from export.plan import Export
@@ -48,7 +49,7 @@ def export(
     Every exit's logits are compared with the model's before anything appears at --out.
     """
     precisions, wanted = _precisions(precision), _layers(exits)
-    check_replaceable(out)
+    check_replaceable(out, BUNDLE)
     console = Console(stderr=True)
     with console.status("loading PyTorch and the model"):
         from export.plan import plan

@@ -5,17 +5,18 @@ from collections.abc import Iterable
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.policy.document import Limits, Policy, RuleOrTarget
+from serve.policy.document import Policy, RuleOrTarget
+from serve.policy.limits import Limits
 from serve.policy.target import TargetChoice
-from serve.rules import ExitRule, NeverRule, check_rule
+from serve.rules import NeverRule, Rule, check_rule
 from serve.rules.traits import Traits
 
 
 def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
     """Return the policy without rules that do not fit these exits, and a note for each of them."""
 
-    def fits(rule: RuleOrTarget) -> bool:
-        return isinstance(rule, TargetChoice) or _fits(rule, traits)
+    def fits(wish: RuleOrTarget) -> bool:
+        return isinstance(wish, TargetChoice) or _fits(wish, traits)
 
     notes = []
     limits, default = policy.limits, policy.default
@@ -60,7 +61,7 @@ def fitting_calibration(
     return calibration.model_copy(update={"variants": kept}), notes
 
 
-def _fits(rule: ExitRule, traits: Traits) -> bool:
+def _fits(rule: Rule, traits: Traits) -> bool:
     try:
         check_rule(rule, traits)
     except InvalidRule:

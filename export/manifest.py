@@ -8,8 +8,8 @@ import transformers
 from export.chain.segments import segment_inputs
 from export.checks.contract import Port, segment_outputs
 from export.files import joined_path, segment_path, weights_path
-from export.model_folder import max_tokens
 from export.plan import Export
+from models.checkpoints.token_limit import max_tokens
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.bundle.manifest import (
     Exit,

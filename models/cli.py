@@ -148,21 +148,57 @@ def train(
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model folder.", **_FOLDER)],
-    data: Annotated[
-        Path, typer.Option(help="Labelled data: .tsv, .csv, .jsonl or .conll.", **_FILE)
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="WHAT...",
+            help="Bundles, model folders, and checkpoints that `offramp export` takes.",
+            **_FOLDER,
+        ),
     ],
-    max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Labelled data: .tsv, .csv, .jsonl or .conll; several times.", **_FILE),
+    ],
+    precision: Annotated[
+        str,
+        typer.Option(help="Of bundles, comma separated: fp32, int8, fp16; auto: as served here."),
+    ] = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the report; a report there is replaced.",
+            show_default="evaluation/NAME",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Text to show through all exits; of a pair, a tab between. Several."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Texts of the data to show, of each kind; 0 for none.")
+    ] = 3,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(help="Model that a bundle was exported from, to count operations.", **_FOLDER),
+    ] = None,
 ) -> None:
-    """Measure a multi-exit model; rewrite its calibration, policy and card."""
-    from models.evaluation.evaluate import evaluate_folder
-    from models.evaluation.tables import in_hundredths, title, unit
+    """Measure models and write a report; what is measured is only read."""
+    from models.report.command import Wish, run
 
-    for figures in evaluate_folder(model, data, max_tokens).exits:
-        values = [
-            f"{title(m)} {in_hundredths(figures.value(m))} {unit(m)}" for m in figures.measured
-        ]
-        typer.echo(f"exit layer {figures.layer}: {', '.join(values)}")
+    wish = Wish(
+        models=tuple(dict.fromkeys(models)),
+        data=tuple(dict.fromkeys(data)),
+        precisions=_split(precision) or ("auto",),
+        out=out,
+        texts=tuple(text or ()),
+        examples=examples,
+        originals=tuple(model or ()),
+    )
+    page, summary = run(wish, Console(stderr=True))
+    for sentence in summary:
+        typer.echo(sentence)
+    typer.echo(page)
 
 
 def inspect(

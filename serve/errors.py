@@ -53,6 +53,12 @@ class InvalidRule(InvalidRequest):
     code = "invalid_rule"
 
 
+class TargetOutOfReach(InvalidRule):
+    """No rule keeps all bounds of a target; the message names the nearest that can be had."""
+
+    code = "target_out_of_reach"
+
+
 class UnknownProfile(InvalidRequest):
     """The request names a profile the live policy does not have."""
 

@@ -7,7 +7,10 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
+
+from pydantic_core import PydanticSerializationError, to_json
 
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -146,12 +149,21 @@ class _Window:
         self.num_lines = 0
 
 
-# `json.dumps` with an option makes an encoder for each call.
-_to_json = json.JSONEncoder(default=str).encode
+def _to_json(line: Mapping[str, Any]) -> str:
+    """Return JSON, in a third of the time that `json.dumps` takes."""
+    try:
+        return to_json(line, fallback=str).decode()
+    except PydanticSerializationError:  # a lone surrogate, as in names of files
+        return json.dumps(line, default=str)
 
 
 def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return f"{_to_the_second(int(record.created))}.{record.msecs:03.0f}+00:00"
+
+
+@lru_cache(maxsize=4)
+def _to_the_second(timestamp: int) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:

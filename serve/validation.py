@@ -33,12 +33,11 @@ def _place(details: ErrorDetails) -> str:
 def _is_union_tag(loc: tuple[int | str, ...], i: int) -> bool:
     """Tell whether a part is the tag of a union's member, not a field of the JSON.
 
-    Our own tags have angle brackets. A rule's tag follows one of them, or the name of a profile.
+    Our own tags have angle brackets. A rule's tag follows one of them.
     """
     if str(loc[i]).startswith("<") or loc[i] == "[key]":
         return True
-    after_rule = i >= 1 and loc[i - 1] in ("<rule>", "rule")
-    return after_rule or (i >= 2 and loc[i - 2] == "profiles")
+    return i >= 1 and loc[i - 1] in ("<rule>", "rule")
 
 
 _MESSAGES = {

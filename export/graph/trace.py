@@ -16,6 +16,7 @@ from export.checks.contract import Port
 from export.graph.activations import fuse_activations
 from export.graph.constant_folding import fold_weights
 from export.graph.translation import dynamic_axes, translate
+from export.graph.unpacked_attention import unpack_attention
 
 # The exporter treats sizes 0 and 1, and equal sizes, as fixed. These are neither.
 _EXAMPLE_SIZES = {"rows": 2, "tokens": 7}
@@ -46,6 +47,7 @@ def trace(
         model = translate(captured, inputs, outputs)
         fold_weights(model)
         model, _ = optimize_for_ort(model)
+        unpack_attention(model)
         fuse_activations(model)
     # Metadata contains stack traces with local paths.
     ClearMetadataAndDocStringPass()(model)

@@ -8,9 +8,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
 from export.graph.splice import CONTRIB, Splice
-from export.kernels.attention_bias import ATTENTION_BIAS, hides_padding_only, unexpanded
+from export.kernels.attention_bias import ATTENTION_BIAS, split_bias
 from export.kernels.convolution import multiply_convolutions
-from export.kernels.packed_attention import pack
+from export.kernels.packed_attention import Added, pack
 from export.kernels.positions import slice_positions
 from serve.bundle.manifest import ATTENTION_MASK
 
@@ -48,13 +48,14 @@ def pass_mask_to_attention(model: ir.Model) -> None:
     """Give MultiHeadAttention the mask itself instead of a bias computed from it.
 
     Saves seven small nodes per segment. The filter value is the lowest finite number, as in the
-    model, so a row of only padding stays finite. A bias that hides more than padding stays
-    (local attention).
+    model, so a row of only padding stays finite. What else is in the bias stays: positions
+    (MPNet), or a mask that hides more than padding (local attention).
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
-    by_padding = [n for n in attentions if hides_padding_only(n)]
-    for node in attentions:
-        node.replace_input_with(ATTENTION_BIAS, unexpanded(node.inputs[ATTENTION_BIAS]))
+    biases = {node: split_bias(node) for node in attentions}
+    for node, bias in biases.items():
+        node.replace_input_with(ATTENTION_BIAS, bias.rest)
+    by_padding = [node for node, bias in biases.items() if bias.hides_padding]
     if not by_padding:
         return
     mask = next(value for value in model.graph.inputs if value.name == ATTENTION_MASK)
@@ -63,7 +64,6 @@ def pass_mask_to_attention(model: ir.Model) -> None:
     splice.insert()
     lowest = float(np.finfo(np.float32).min)
     for node in by_padding:
-        node.replace_input_with(ATTENTION_BIAS, None)
         node.replace_input_with(_KEY_PADDING_MASK, padding)
         node.attributes["mask_filter_value"] = ir.AttrFloat32("mask_filter_value", lowest)
 
@@ -75,8 +75,8 @@ def pack_attention(model: ir.Model) -> None:
     quantized to int8.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
-    masks = {node: node.inputs[_KEY_PADDING_MASK] for node in attentions}
-    pack(model, {node: mask for node, mask in masks.items() if mask is not None})
+    added = {n: Added(*n.inputs[_KEY_PADDING_MASK : ATTENTION_BIAS + 1]) for n in attentions}
+    pack(model, {node: each for node, each in added.items() if each.mask is not None})
     RemoveUnusedNodesPass()(model)
 
 

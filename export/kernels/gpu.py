@@ -5,8 +5,8 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from export.graph.splice import CONTRIB, Splice
-from export.kernels.attention_bias import hides_padding_only
-from export.kernels.packed_attention import pack
+from export.kernels.attention_bias import split_bias
+from export.kernels.packed_attention import Added, pack
 from serve.bundle.manifest import ATTENTION_MASK
 
 
@@ -24,18 +24,21 @@ def suit_gpu(model: ir.Model) -> None:
 def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32) -> None:
     """Merge the products for queries, keys and values into attention. In place.
 
-    Only attention that hides nothing but padding is rewritten. It gets lengths instead of a mask;
-    padding is on the right, so both have the same meaning. ONNX Runtime chooses its fused fp16
-    kernels only with lengths, on devices before Hopper. A length cannot overflow, either.
+    Only attention whose bias hides padding and nothing else is rewritten. It gets lengths instead
+    of a mask; padding is on the right, so both have the same meaning. ONNX Runtime chooses its
+    fused fp16 kernels only with lengths, on devices before Hopper. A length cannot overflow,
+    either. A bias by position stays.
 
     Args:
         model: a fused graph.
         counted_in: number type in which tokens are counted.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
-    found = [n for n in attentions if hides_padding_only(n)]
+    biases = {node: split_bias(node) for node in attentions}
+    found = {node: bias.rest for node, bias in biases.items() if bias.hides_padding}
     if found:
-        pack(model, dict.fromkeys(found, _lengths(model, counted_in)))
+        lengths = _lengths(model, counted_in)
+        pack(model, {node: Added(lengths, bias) for node, bias in found.items()})
 
 
 def drop_unread_sums(model: ir.Model) -> None:

@@ -26,16 +26,28 @@ class _Linear(NamedTuple):
     bias: NDArray[np.float32]
 
 
-def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
+class Added(NamedTuple):
+    """What attention adds to its scores.
+
+    Attributes:
+        mask: (rows, tokens) mask, or (rows,) lengths; None for none.
+        bias: (1 or rows, heads, queries, keys); None for none.
+    """
+
+    mask: ir.Value | None
+    bias: ir.Value | None = None
+
+
+def pack(model: ir.Model, added: Mapping[ir.Node, Added]) -> None:
     """Replace three products, three sums and a MultiHeadAttention by one Attention. In place.
 
     Nodes for which this is not possible stay unchanged.
 
     Args:
         model: the graph.
-        padding: mask or lengths for Attention, by the MultiHeadAttention node to replace.
+        added: mask and bias for Attention, by the MultiHeadAttention node to replace.
     """
-    for node, mask in padding.items():
+    for node, (mask, bias) in added.items():
         linear = _packed(node)
         if linear is None:
             continue
@@ -46,6 +58,7 @@ def pack(model: ir.Model, padding: Mapping[ir.Node, ir.Value]) -> None:
             splice.constant("weights", linear.weights),
             splice.constant("biases", linear.bias),
             mask,
+            *([None, bias] if bias is not None else []),
             attributes={n: node.attributes[n].value for n in _KEPT if n in node.attributes},
             domain=CONTRIB,
         )

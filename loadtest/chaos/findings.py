@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from loadtest.chaos.explanations import why
 from loadtest.chaos.scenario import Scenario
-from loadtest.load.markdown import table
+from models.report.markdown import table
 
 _MOST_UNEXPLAINED = 5
 

@@ -20,7 +20,7 @@ from loadtest.http.console import print_text, run_command, started
 from loadtest.http.processes import session_of
 from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
 from loadtest.load.load_process import LoadFailed, LoadProcess
-from loadtest.load.markdown import table
+from models.report.markdown import table
 
 _USERS = 4
 _BEFORE_S = 5.0

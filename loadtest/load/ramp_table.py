@@ -1,7 +1,7 @@
 """A ramp's steps as a Markdown table."""
 
 from loadtest.load.figures import RampResult
-from loadtest.load.markdown import percent, table
+from models.report.markdown import percent, table
 
 _HEAD = ("users", "offered/s", "answered/s", "p50 ms", "p99 ms", "failed", "")
 

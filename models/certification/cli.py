@@ -109,3 +109,73 @@ def _layers(exits: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in exits.split(",")) if exits else None
     except ValueError:
         raise TrainingFailed(f"--active-exits {exits!r}: must be layers such as 2,4,6") from None
+
+
+def recommend(
+    bundle: _Bundle,
+    max_disagreement: Annotated[
+        str | None, typer.Option(help="Share of other answers than at full depth: 1% or 0.01.")
+    ] = None,
+    max_loss: Annotated[
+        str | None, typer.Option(help="What the metric may lose, against full depth: 1% or 0.01.")
+    ] = None,
+    speedup: Annotated[
+        float | None, typer.Option(min=1, help="How much faster than full depth, in the mean.")
+    ] = None,
+    max_layers: Annotated[
+        float | None, typer.Option(min=1, help="Mean number of layers per text.")
+    ] = None,
+    max_ms: Annotated[float | None, typer.Option(help="Mean milliseconds of a lone text.")] = None,
+    certified: Annotated[
+        bool | None,
+        typer.Option(help="Only certified rules. Default: with a bound on quality, yes."),
+    ] = None,
+    precision: Annotated[
+        Literal["auto", "fp32", "int8", "fp16"], typer.Option(help="auto: as the server chooses.")
+    ] = "auto",
+    active_exits: _Exits = None,
+    device: _Device = "auto",
+) -> None:
+    """Show what a target becomes on this machine: the rule, what it saves and may cost."""
+    from pydantic import ValidationError
+    from rich.table import Table
+
+    from models.certification.recommend import recommend as run
+    from serve.bundle.loader import load_bundle
+    from serve.policy.target import Target
+    from serve.runtime.placement import place
+    from serve.validation import explain
+
+    wanted = {
+        "max_disagreement": _share("--max-disagreement", max_disagreement),
+        "max_loss": _share("--max-loss", max_loss),
+        "speedup": speedup,
+        "max_layers": max_layers,
+        "max_ms": max_ms,
+        "certified": certified,
+    }
+    try:
+        target = Target.model_validate({k: v for k, v in wanted.items() if v is not None})
+    except ValidationError as error:
+        raise TrainingFailed(explain(error)) from None
+    loaded = load_bundle(bundle)
+    loaded = loaded.presenting(_layers(active_exits) or loaded.manifest.exit_layers)
+    placement = place(loaded, device, precision)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    table.add_row("bundle", f"{loaded.name}, {placement.precision} on {placement.device}")
+    for heading, sentence in run(loaded, placement, target):
+        table.add_row(heading, sentence)
+    Console(highlight=False).print(table)
+
+
+def _share(option: str, written: str | None) -> float | None:
+    """Return 0.01 for `1%` and for `0.01`."""
+    if written is None:
+        return None
+    number, is_percent = written.strip().removesuffix("%"), written.strip().endswith("%")
+    try:
+        return float(number) / (100 if is_percent else 1)
+    except ValueError:
+        raise TrainingFailed(f"{option} {written!r}: must be a share such as 1% or 0.01") from None

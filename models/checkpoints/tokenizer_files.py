@@ -64,7 +64,10 @@ def _from_vocabulary(folder: Path) -> str:
 
 
 def _wordpiece(folder: Path) -> Tokenizer:
-    """Return BERT's tokenizer; settings that the folder lacks are guessed from the vocabulary."""
+    """Return BERT's tokenizer, or MPNet's, which writes a pair `<s> a </s></s> b </s>`.
+
+    Settings that the folder lacks are guessed from the vocabulary.
+    """
     settings = _settings(folder)
     vocabulary = models.WordPiece.read_file(str(folder / _VOCABULARY))
     cased = any(word != word.lower() for word in vocabulary if word not in _BERT_SPECIAL)
@@ -80,8 +83,10 @@ def _wordpiece(folder: Path) -> Tokenizer:
     known = [_text(token) for token in special.values() if _text(token) in vocabulary]
     tokenizer.add_special_tokens(known)
     first, last = _text(special["[CLS]"]), _text(special["[SEP]"])
-    tokenizer.post_processor = processors.BertProcessing(
-        (last, vocabulary[last]), (first, vocabulary[first])
+    ends = (last, vocabulary[last]), (first, vocabulary[first])
+    mpnet = first == "<s>"
+    tokenizer.post_processor = (
+        processors.RobertaProcessing(*ends) if mpnet else processors.BertProcessing(*ends)
     )
     return tokenizer
 

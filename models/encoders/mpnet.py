@@ -33,8 +33,8 @@ class MPNetBackbone(Backbone):
         return self.encoder.embeddings(input_ids=input_ids, position_ids=positions)
 
     def layer(self, index: int, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        mask = additive_mask(attention_mask, hidden.dtype)
-        output: Tensor = self.layers[index](hidden, mask, self._position_bias(hidden))[0]
+        mask = additive_mask(attention_mask, hidden.dtype) + self._position_bias(hidden)
+        output: Tensor = self.layers[index](hidden, mask)[0]
         return output
 
     def _bucket_by_distance(self) -> Tensor:
@@ -50,6 +50,6 @@ class MPNetBackbone(Backbone):
         """Return (1, heads, tokens, tokens), added to the attention scores."""
         positions = torch.arange(hidden.shape[1], device=hidden.device)
         distances = positions - positions[:, None] + self.max_tokens - 1
-        buckets = self._buckets.to(hidden.device)[distances]
-        bias: Tensor = self.encoder.encoder.relative_attention_bias(buckets)
-        return bias.permute(2, 0, 1)[None].to(hidden.dtype)
+        buckets = self._buckets.to(hidden.device)
+        by_distance: Tensor = self.encoder.encoder.relative_attention_bias(buckets)
+        return by_distance.T[None, :, distances].to(hidden.dtype)

@@ -1,7 +1,7 @@
 """The logits of all exits of a model on a data set."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,7 +74,9 @@ def predict(
         advance(len(indices))
     model.train(was_training)
     in_text = _in_text(rows, width) if token else None
-    return Predictions(logits, _gold(rows, width), model.traits, in_text, uncertainty)
+    return Predictions(
+        logits, gold_of([row.label for row in rows], width), model.traits, in_text, uncertainty
+    )
 
 
 def _run(model: MultiExitModel, rows: Sequence[EncodedRow]) -> list[HeadOutput]:
@@ -89,12 +91,18 @@ def _stacked(tensors: Sequence[torch.Tensor]) -> NDArray[np.float32]:
     return values
 
 
-def _gold(rows: Sequence[EncodedRow], width: int) -> NDArray[np.int64] | NDArray[np.float32]:
-    if not isinstance(rows[0].label, list):
-        return torch.tensor([row.label for row in rows]).numpy()
-    gold = np.full((len(rows), width), IGNORED, np.int64)
-    for index, row in enumerate(rows):
-        gold[index, : len(row.ids)] = row.label
+def gold_of(labels: Sequence[Any], width: int) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Return the correct answers of encoded rows, see `Predictions`.
+
+    Args:
+        labels: as in `EncodedRow`.
+        width: tokens of the longest row.
+    """
+    if not isinstance(labels[0], list):
+        return torch.tensor(labels).numpy()
+    gold = np.full((len(labels), width), IGNORED, np.int64)
+    for index, tags in enumerate(labels):
+        gold[index, : len(tags)] = tags
     return gold
 
 

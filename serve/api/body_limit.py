@@ -69,11 +69,12 @@ class BodyLimit:
             max_bytes: size of the largest body that is taken.
             budget: of all bodies.
         """
-        declared = headers.get("content-length", "")
+        declared = headers.get("content-length", "").lstrip("0")
+        if not declared.isdecimal():
+            declared = "0"
         # Python refuses to read thousands of digits.
-        too_long = len(declared.lstrip("0")) > len(str(max_bytes))
-        self.exceeded = declared.isdecimal() and (too_long or int(declared) > max_bytes)
-        self._declared = int(declared) if declared.isdecimal() and not self.exceeded else 0
+        self.exceeded = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
+        self._declared = 0 if self.exceeded else int(declared)
         self._receive = receive
         self._max_bytes = max_bytes
         self._budget, self._held = budget, 0

@@ -43,6 +43,7 @@ def build_response(
             "compute_ms": milliseconds(max(answer.compute_s for answer in answers)),
             "total_ms": milliseconds(total_s),
         },
+        **(classified.resolution.report if classified.resolution else {}),
     }
 
 

@@ -77,6 +77,11 @@ class Bundle:
         weights = self.manifest.files[self.manifest.variants[precision].weights]
         return self.calibration.ladder(precision, weights, self.manifest.exit_layers)
 
+    def temperatures(self, precision: Precision) -> tuple[float, ...]:
+        """Return the temperature of each exit: as certified, else as the manifest says."""
+        ladder = self.ladder(precision)
+        return ladder.temperatures if ladder else tuple(e.temperature for e in self.manifest.exits)
+
     def segment_paths(self, precision: Precision) -> list[Path]:
         """Return the segments' files of one precision, first to last."""
         return [self.folder / s.file for s in self.manifest.variants[precision].segments]

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ExitRule
 from serve.rules.replay import Recording, exits_taken
 from serve.rules.traits import Traits
@@ -20,19 +21,6 @@ Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exi
 
 # 2 ** 11 subsets, since the last exit is always used. With more exits, they are dropped one by one.
 MAX_EXACT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class ExitCosts:
-    """What one text costs that is alone in the engine.
-
-    Attributes:
-        segment_s: (exits,) seconds from one exit to the next.
-        visit_s: seconds for asking an exit: reading its logits, judging, calling again.
-    """
-
-    segment_s: tuple[float, ...]
-    visit_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from serve.classifier.classifier import Classifier
-from serve.errors import InvalidRequest, InvalidRule, UnknownModel
+from serve.errors import InvalidBundle, InvalidRequest, InvalidRule, UnknownModel
 from serve.policy.document import Policy
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,9 @@ class Catalog:
 
         Returns:
             The problems with the configured policies, one sentence each.
+
+        Raises:
+            InvalidBundle: a model has no policy yet, and cannot follow its bundle's.
         """
         problems = [
             f"policies.{name}: no such model; served are {self._names()}"
@@ -77,7 +80,7 @@ class Catalog:
             except InvalidRule as error:
                 problems.append(f"policies.{classifier.name}: {error}")
                 if not classifier.policy.ready:
-                    self._set_baseline(classifier, None)
+                    self._start_from_bundle(classifier)
         return problems
 
     def _set_baseline(self, classifier: Classifier, configured: Policy | None) -> None:
@@ -85,6 +88,12 @@ class Catalog:
             classifier.policy.set_baseline(classifier.bundle.manifest.policy, "bundle")
         else:
             classifier.policy.set_baseline(configured, "config")
+
+    def _start_from_bundle(self, classifier: Classifier) -> None:
+        try:
+            self._set_baseline(classifier, None)
+        except InvalidRule as error:
+            raise InvalidBundle(f"{classifier.bundle.folder}: policy: {error}") from None
 
     def _names(self) -> str:
         return ", ".join(self._by_name)

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from serve.bundle.loader import Bundle
+from serve.classifier.ladder import serve_ladder
 from serve.classifier.options import EngineOptions
 from serve.classifier.pending import Pending, settle_on_their_loops
 from serve.classifier.request import ModelRequest
@@ -18,6 +20,7 @@ from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import measure
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.live import LivePolicy, PolicyStore
+from serve.policy.resolution import Resolution
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
@@ -54,11 +57,13 @@ class Classified(NamedTuple):
         answers: one per input.
         tokens: what each input was tokenized to.
         policy_version: version of the policy that the answers were made under.
+        resolution: of the target that the exit rule came from; None where a rule was chosen.
     """
 
     answers: list[Answer]
     tokens: list[Tokens]
     policy_version: int
+    resolution: Resolution | None = None
 
 
 class Classifier:
@@ -69,6 +74,8 @@ class Classifier:
         bundle: what it was loaded from.
         device: where it runs.
         precision: the variant in use.
+        temperatures: one per exit.
+        ladder: the rungs that targets resolve to.
         policy: the live policy.
         inputs: reads texts and ids as the model takes them.
         entities: reads the answers of a token classifier; None for other tasks.
@@ -98,7 +105,6 @@ class Classifier:
         self.bundle = bundle
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.policy = LivePolicy(bundle.name, manifest.traits, store)
         self._observer = observer
         self._tokenizer_pool = tokenizer_pool
         self._tokens_coming = 0  # of requests that are being tokenized in pieces
@@ -109,11 +115,15 @@ class Classifier:
         threads = options.num_threads or available_threads()
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         self.costs = measure(chain, manifest.max_tokens)
-        temperatures = tuple(e.temperature for e in manifest.exits)
-        self._shape = ModelShape(manifest.traits, temperatures, manifest.pad_id, self.costs)
+        self.temperatures = bundle.temperatures(self.precision)
+        shape = ModelShape(manifest.traits, self.temperatures, manifest.pad_id)
+        self.ladder = serve_ladder(bundle, self.precision, chain, shape)
+        if self.ladder.uncertified:
+            log.warning("%s", self.ladder.uncertified)
+        self.policy = LivePolicy(bundle.name, self.ladder, store)
         self.engine = Engine(
             chain,
-            self._shape,
+            replace(shape, costs=self.costs),
             self._deliver,
             observer.batch,
             options.batch_limits,
@@ -130,8 +140,8 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
-        live = self.policy.current
-        rule = self._shape.compile(live.policy.rule_for(request.exit_choice))
+        entry, applied = self.policy.live
+        rule, resolution = applied.exit_for(request.exit_choice)
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
@@ -144,7 +154,7 @@ class Classifier:
             request.trace.rows = rows
         self.engine.submit(rows)
         try:
-            return Classified(await pending.answers(), tokens, live.version)
+            return Classified(await pending.answers(), tokens, entry.version, resolution)
         except (asyncio.CancelledError, OfframpError):
             for row in rows:
                 row.cancelled = True

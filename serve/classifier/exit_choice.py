@@ -1,13 +1,19 @@
 """`--active-exits`: from what the operator wrote to the exit layers that a model uses."""
 
+import logging
+
 from serve.bundle.loader import Bundle
-from serve.classifier.active_exits import Candidate, ExitCosts, cheapest_exits
-from serve.classifier.exit_costs import measure_exit_costs
+from serve.classifier.active_exits import Candidate, cheapest_exits
+from serve.classifier.exit_costs import ExitCosts, measure_exit_costs
 from serve.engine.executor import ModelShape
 from serve.errors import InvalidRequest
+from serve.policy.served_ladder import TYPICAL_TOKENS
+from serve.policy.target import TargetChoice
 from serve.rules import LearnedRule
 from serve.runtime.placement import Placement, build_runner
 from serve.runtime.process_memory import give_back_memory
+
+log = logging.getLogger(__name__)
 
 AUTO = "auto"
 
@@ -26,7 +32,8 @@ def choose_exits(
 
     Args:
         wanted: layers, comma separated, or `auto` for those under which the bundle's default
-            rule takes the least time on this machine.
+            rule takes the least time on this machine. Where the default is a target, `auto` is
+            all exits: with others nothing would be certified.
         bundle: the model.
         placement: the device and the variant that will run.
         num_threads: of the replica that will run it.
@@ -39,7 +46,15 @@ def choose_exits(
     if wanted != AUTO:
         return _named(wanted, bundle)
     manifest, recording = bundle.manifest, bundle.recording
-    default = manifest.policy.rule_for(None)
+    wish = manifest.policy.wish_for(None)
+    if isinstance(wish, TargetChoice):
+        log.warning(
+            "--active-exits auto: %s keeps all exits, because its default is a target, and a rule "
+            "is certified for the exits that it was certified with",
+            bundle.name,
+        )
+        return list(manifest.exit_layers)
+    default = manifest.policy.limits.applied_to(wish)
     if isinstance(default, LearnedRule):
         raise InvalidRequest(
             f"--active-exits auto: the default rule of {bundle.name} goes by predicted errors, "
@@ -73,7 +88,7 @@ def _measure(
     manifest = bundle.manifest
     temperatures = tuple(e.temperature for e in manifest.exits)
     shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)
-    return measure_exit_costs(runner, shape, manifest.max_tokens)
+    return measure_exit_costs(runner, shape, min(TYPICAL_TOKENS, manifest.max_tokens))
 
 
 def _fits(bundle: Bundle, layers: list[int]) -> bool:

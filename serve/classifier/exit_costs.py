@@ -1,13 +1,14 @@
-"""Measures, on this machine, what a text's layers cost and what asking an exit adds."""
+"""What a text costs that is alone in the engine: its layers, and asking exits for an answer."""
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from serve.classifier.active_exits import ExitCosts
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.engine.row import Row
@@ -16,37 +17,71 @@ from serve.rules import CompiledRule, EntropyRule, ExitRule, PatienceRule
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
-TYPICAL_TOKENS = 32
-_ROUNDS = 15
+_ROUNDS, _FEWEST_ROUNDS = 15, 5
+_ENOUGH_S = 0.5  # a slow model is measured in fewer rounds
 
 Runner: TypeAlias = CpuRunner | CudaRunner
 
 
-def measure_exit_costs(runner: Runner, shape: ModelShape, max_tokens: int) -> ExitCosts:
-    """Time one text of typical length through all layers, with every exit asked and with none.
+@dataclass(frozen=True, slots=True)
+class ExitCosts:
+    """What one text costs that is alone in the engine.
+
+    Attributes:
+        segment_s: (exits,) seconds from one exit to the next.
+        visit_s: seconds for asking an exit: reading its logits, judging, calling again.
+        slow_visit_s: the same of rules that need more than one exit's logits, see
+            `serve.engine.fast_path`.
+    """
+
+    segment_s: tuple[float, ...]
+    visit_s: float
+    slow_visit_s: float
+
+    def until_exits_s(self, rule: CompiledRule) -> NDArray[np.float64]:
+        """Return (exits,) seconds until an answer at each exit.
+
+        Exits before the first that the rule needs are not asked.
+        """
+        visit_s = self.slow_visit_s if rule.stay_gaps is None else self.visit_s
+        asked = np.maximum(np.arange(len(self.segment_s)) - rule.first_heard, 0) + 1
+        return np.cumsum(self.segment_s) + visit_s * asked
+
+
+def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> ExitCosts:
+    """Time one text through all layers, with every exit asked and with none.
 
     Args:
         runner: with all exits.
-        shape: of the same exits.
-        max_tokens: longest input.
+        shape: of the same exits, without costs.
+        num_tokens: of the text.
     """
-    ids = np.full((1, min(TYPICAL_TOKENS, max_tokens)), shape.pad_id, np.int64)
+    ids = np.full((1, num_tokens), shape.pad_id, np.int64)
     unasked = runner.presenting((len(runner) - 1,))
     # One core for all rounds, as in a server: making it takes as long as asking several exits.
     core = EngineCore(
         runner, shape, BatchLimits(), time.monotonic, lambda stats: None, lambda: False
     )
     rule = shape.compile(_asks_every_exit(shape))
-    marks_s, asked_s, unasked_s = [], [], []
-    # In turns, so that a busy moment of the machine meets all three alike.
-    for _ in range(_ROUNDS):
+    timed: list[Callable[[], object]] = [
+        lambda: unasked.start(ids, np.ones_like(ids), 0 * ids),
+        lambda: _answer(core, rule, ids, fast_path=True),
+        lambda: _answer(core, rule, ids, fast_path=False),
+    ]
+    marks_s: list[list[float]] = []
+    taken_s: list[list[float]] = []
+    began = time.perf_counter()
+    # In turns, so that a busy moment of the machine meets all alike.
+    while len(taken_s) < _ROUNDS:
         marks_s.append(_segment_times_s(runner, ids))
-        asked_s.append(_seconds(lambda: _answer(core, rule, ids)))
-        unasked_s.append(_seconds(lambda: unasked.start(ids, np.ones_like(ids), 0 * ids)))
+        taken_s.append([_seconds(call) for call in timed])
+        if len(taken_s) >= _FEWEST_ROUNDS and time.perf_counter() > began + _ENOUGH_S:
+            break
     shares = np.median(marks_s, axis=0)
-    segments_s = shares / shares.sum() * median(unasked_s)
-    visit_s = max(0.0, median(asked_s) - median(unasked_s)) / len(runner)
-    return ExitCosts(tuple(segments_s.tolist()), visit_s)
+    unasked_s, *asked_s = map(median, zip(*taken_s, strict=True))
+    segments_s = shares / shares.sum() * unasked_s
+    visits_s = [max(0.0, each - unasked_s) / len(runner) for each in asked_s]
+    return ExitCosts(tuple(segments_s.tolist()), *visits_s)
 
 
 def _asks_every_exit(shape: ModelShape) -> ExitRule:
@@ -68,8 +103,9 @@ def _segment_times_s(runner: Runner, ids: np.ndarray) -> list[float]:
     return np.diff(marks).tolist()
 
 
-def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray) -> None:
+def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray, fast_path: bool) -> None:
     """Run one row that asks every exit and never leaves early through the engine's core."""
+    core.uses_fast_path = fast_path
     core.add([Row(ids[0], 0 * ids[0], rule, admitted_s=time.monotonic())])
     while core:
         core.step()

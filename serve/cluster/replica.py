@@ -20,6 +20,7 @@ from serve.http.loading import app_context, assemble, tls_files
 from serve.http.server import HttpServer
 from serve.logs import configure_logs
 from serve.metrics.connections import ConnectionState
+from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Classifiers:
             log.error("user_config: %s", problem)
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
+            keep_objects()
             if self._http and self._address:
                 await self._http.start(listen_shared(*self._address))
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import math
 import resource
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 SWEEP_EVERY_S: Final = 1.0
 # File descriptors for everything that is no connection: models, logs, Ray.
 RESERVED_DESCRIPTORS: Final = 256
-# So many connections are looked at before other work of the event loop gets its turn.
+# So many connections are looked at in a row, where the event loop has time for its other work.
 _AT_ONCE = 16
 
 
@@ -96,23 +97,33 @@ class ConnectionGuard:
         return True
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
+        """Look at every connection once in `SWEEP_EVERY_S`, until cancelled.
+
+        Looks are spread evenly over that time. Hundreds of connections may be overdue in the same
+        second, and closing them in a row would keep requests waiting.
+        """
         clock = asyncio.get_running_loop().time
         last_s = clock()
         while True:
-            await asyncio.sleep(SWEEP_EVERY_S)
-            self.now_s += min(clock() - last_s, 2 * SWEEP_EVERY_S)
-            last_s = clock()
-            await self._sweep()
+            watched, began_s, num_seen = tuple(self._watched), last_s, 0
+            pause_s = SWEEP_EVERY_S / max(1, math.ceil(len(watched) / _AT_ONCE))
+            while num_seen < len(watched) or last_s == began_s:
+                await asyncio.sleep(pause_s)
+                self.now_s += min(clock() - last_s, 2 * SWEEP_EVERY_S)
+                last_s = clock()
+                passed = min(1.0, (last_s - began_s) / SWEEP_EVERY_S)
+                num_due = math.ceil(passed * len(watched))
+                self._sweep(watched[num_seen:num_due])
+                num_seen = num_due
 
-    async def _sweep(self) -> None:
-        for number, connection in enumerate(tuple(self._watched), start=1):
+    def _sweep(self, connections: Sequence[Watched]) -> None:
+        for connection in connections:
+            if connection not in self._watched:
+                continue  # it has ended in the meantime
             try:
                 connection.sweep(self.now_s)
             except Exception:
                 log.exception("a connection could not be looked at")
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
 
 
 def connections_that_fit(wanted: int) -> int:

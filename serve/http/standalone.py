@@ -16,6 +16,7 @@ from serve.http.loading import app_context, assemble, tls_files
 from serve.http.server import HttpServer
 from serve.metrics.connections import ConnectionState
 from serve.policy.live import MemoryStore
+from serve.runtime.process_memory import keep_objects
 
 
 def build_standalone_app(
@@ -82,6 +83,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, signalled, number)
     async with app.router.lifespan_context(app):
+        keep_objects()
         await server.start(listening)
         on_ready()
         await stop.wait()

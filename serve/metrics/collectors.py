@@ -21,8 +21,7 @@ from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
 from serve.metrics.connections import ConnectionCollector, ConnectionState
-from serve.policy.document import DEFAULT
-from serve.rules import ExitRule, Rule
+from serve.rules import ExitRule
 from serve.version import __version__
 
 # 0.25 ms to 30 s in steps of about 1.5, which is fine enough for a p99 of 2 ms.
@@ -224,7 +223,7 @@ def replica_gauges(num_scraped: int, num_unreachable: int) -> Iterator[Metric]:
 
 def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
-    backlog, live = classifier.engine.backlog, classifier.policy.current
+    backlog, (live, applied) = classifier.engine.backlog, classifier.policy.live
     manifest = classifier.bundle.manifest
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens
@@ -233,9 +232,8 @@ def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float
     yield "policy_version", [], live.version
     placement = [classifier.device, classifier.precision]
     yield "model_info", [*placement, str(manifest.num_layers), manifest.task], 1
-    rules = {name: rule for name, rule in live.policy.profiles.items() if isinstance(rule, Rule)}
-    named_rules = {DEFAULT: live.policy.rule_for(None), **rules}
-    for profile, rule in named_rules.items():
+    for profile, chosen in applied.named.items():
+        rule = chosen.rule.rule
         for layer, number in _numbers_in(rule, manifest.exit_layers):
             yield "threshold", [profile, rule.rule, layer], number
 

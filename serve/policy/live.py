@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from serve.errors import InvalidRule, VersionConflict
+from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.document import Policy
-from serve.rules.traits import Traits
+from serve.policy.served_ladder import ServedLadder
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,13 @@ class VersionedPolicy(BaseModel):
     policy: Policy
     source: Literal["bundle", "config", "api"]
     baseline: str
+
+
+class Live(NamedTuple):
+    """An entry of the log, and what it means for this model on this machine."""
+
+    entry: VersionedPolicy
+    applied: AppliedPolicy
 
 
 class Replacement(NamedTuple):
@@ -87,22 +95,28 @@ class LivePolicy:
     """One model's policy in one replica.
 
     Attributes:
-        current: the immutable entry that the next request uses.
+        live: the policy that the next request uses.
     """
 
-    def __init__(self, model: str, traits: Traits, store: PolicyStore) -> None:
+    def __init__(self, model: str, ladder: ServedLadder, store: PolicyStore) -> None:
         """Start without a baseline; `set_baseline` must follow before any request.
 
         Args:
             model: the name that the model is served under.
-            traits: what policies are checked against.
+            ladder: what policies are checked against, and targets resolve to.
             store: shared with the other replicas.
         """
         self._model = model
-        self._traits = traits
+        self._ladder = ladder
         self._store = store
         self._adopting = threading.Lock()
-        self.current = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
+        nothing = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
+        self.live = self._applied(nothing)
+
+    @property
+    def current(self) -> VersionedPolicy:
+        """The entry that the next request uses."""
+        return self.live.entry
 
     @property
     def ready(self) -> bool:
@@ -119,12 +133,13 @@ class LivePolicy:
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
         """Start from this policy, unless the newest stored one builds on it already.
 
-        Replicas that start together race to append the same baseline: one wins, all agree.
+        Replicas that start together race to append the same baseline: one wins, all agree. A
+        target that one of them could have is not refused by the others, whose times differ.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
-        policy.check(self._traits)
+        policy.check(self._ladder.traits)
         baseline = hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
         while True:
             newest = self._store.newest_version(self._model)
@@ -132,6 +147,7 @@ class LivePolicy:
             if stored is not None and stored.baseline == baseline:
                 self._adopt(stored)
                 return
+            check_policy(policy, self._ladder)
             entry = VersionedPolicy(
                 version=newest + 1, policy=policy, source=source, baseline=baseline
             )
@@ -150,7 +166,7 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
             VersionConflict: another version is current; nothing has changed.
         """
-        policy.check(self._traits)
+        check_policy(policy, self._ladder)
         # Read before the refresh, so that an entry appended after it makes ours fail.
         newest = self._store.newest_version(self._model)
         old = self.refresh()
@@ -168,7 +184,10 @@ class LivePolicy:
         """Apply an entry, unless another thread has applied a newer one already."""
         with self._adopting:
             if entry.version > self.current.version:
-                self.current = entry
+                self.live = self._applied(entry)
+
+    def _applied(self, entry: VersionedPolicy) -> Live:
+        return Live(entry, AppliedPolicy(entry.policy, self._ladder))
 
     def _stored(self) -> VersionedPolicy | None:
         """Return the newest stored policy; None, with a log line, if the model cannot follow it."""
@@ -176,7 +195,7 @@ class LivePolicy:
         if stored is None:
             return None
         try:
-            stored.policy.check(self._traits)
+            stored.policy.check(self._ladder.traits)
         except InvalidRule as error:
             log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
             return None

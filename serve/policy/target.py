@@ -1,6 +1,6 @@
 """What a client or an operator wants of early exits, instead of a rule."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -8,7 +8,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Target(BaseModel):
-    """Bounds that must all hold; the cheapest certified rung within them is used.
+    """Bounds that must all hold; `serve.policy.resolution` says which rule is used.
 
     Attributes:
         max_disagreement: share of texts that may get another answer than at full depth.
@@ -36,7 +36,9 @@ class Target(BaseModel):
         default=None, description="Mean number of layers per text."
     )
     max_ms: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Mean milliseconds per text that is alone, on this machine."
+        default=None,
+        description="Mean milliseconds from a text's first layer to its answer, of texts that are "
+        "alone on this machine.",
     )
     certified: bool | None = Field(
         default=None,
@@ -44,9 +46,19 @@ class Target(BaseModel):
         "max_loss, else no.",
     )
 
+    @property
+    def limits_loss(self) -> bool:
+        """Whether it bounds what answers may lose."""
+        return self.max_disagreement is not None or self.max_loss is not None
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether only certified rungs will do."""
+        return self.limits_loss if self.certified is None else self.certified
+
     @model_validator(mode="after")
     def _check(self) -> "Target":
-        if self.model_fields_set <= {"certified"}:
+        if all(bound is None for name, bound in self if name != "certified"):
             raise ValueError(
                 "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"
             )
@@ -59,3 +71,10 @@ class TargetChoice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     target: Target
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_alone(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (other := value.keys() & {"rule", "profile"}):
+            raise ValueError(f"a target and a {min(other)} at once; leave one of them out")
+        return value

@@ -1,6 +1,7 @@
 """The machine: its cores, its instruction sets, and the precision that suits it."""
 
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def has_vnni() -> bool:
     """Tell whether the processor multiplies int8 fast (AVX512-VNNI or AVX-VNNI)."""
     flags = CPUINFO.read_text().split() if CPUINFO.is_file() else []
     return "avx512_vnni" in flags or "avx_vnni" in flags
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _cgroup_cores() -> int | None:

@@ -30,6 +30,7 @@ FUSED = {
     "electra": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "mobilebert": {"MultiHeadAttention": 1, "Relu": 2, "LayerNormalization": 0},
     "modernbert": {"MultiHeadAttention": 1, "Gelu": 1, "LayerNormalization": 3},
+    "mpnet": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "xlm-roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
 }

@@ -190,7 +190,7 @@ def test_the_manifest_names_the_system(served: Served, request: pytest.FixtureRe
     name = request.node.callspec.params["served"]
     assert served.manifest.trained_for.method is not None
     assert name.startswith(served.manifest.trained_for.method)
-    assert served.manifest.policy.rule_for(None).rule == "never", "until the operator decides"
+    assert served.manifest.policy.wish_for(None).rule == "never", "until the operator decides"
 
 
 def _as_input(system: System, row: Row) -> dict[str, list[int]]:

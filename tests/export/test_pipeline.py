@@ -18,7 +18,8 @@ from transformers import (
 from export import bundle as bundles
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.families import CONFIGS, with_depth
-from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
+from tests.support.tiny import MAX_TOKENS, WORDS, tiny_tokenizer
+from tests.support.wordpiece import MPNET_SPECIAL, mpnet_wordpiece
 
 TEXTS = ["w1", "w7 w3 w100 w3", "w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15", "unheard of w9"]
 PAIRS = [("w1 w2", "w3"), ("w4", "w5 w6 w7 w8 w9"), ("w10 w11 w12", "w10 w11 w12")]
@@ -82,12 +83,15 @@ def _save(model: PreTrainedModel, folder: Path) -> Path:
         "modernbert",
     )
     ids = ["input_ids", "token_type_ids", "attention_mask"]
+    # Tokens of id 1 are padding to MPNet, whatever its config says.
+    mpnet = model.config.model_type == "mpnet"
+    cls, pad, sep, unk = MPNET_SPECIAL if mpnet else ("[CLS]", "[PAD]", "[SEP]", "[UNK]")
     PreTrainedTokenizerFast(
-        tokenizer_object=tiny_tokenizer(),
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
+        tokenizer_object=mpnet_wordpiece(WORDS) if mpnet else tiny_tokenizer(),
+        pad_token=pad,
+        unk_token=unk,
+        cls_token=cls,
+        sep_token=sep,
         model_max_length=MAX_TOKENS,
         model_input_names=ids if types else [ids[0], ids[2]],
     ).save_pretrained(folder)

@@ -2,6 +2,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_json_line_holds_message_and_fields() -> None:
     LOGGER.info("policy %s", "changed", extra=fields(model="tiny", version=2))
     LOGGER.debug("left out")
     line = json.loads(written.getvalue())
-    assert line.pop("time").endswith("+00:00")
+    assert abs(datetime.fromisoformat(line.pop("time")) - datetime.now(UTC)) < timedelta(hours=1)
     assert line == {
         "level": "info",
         "logger": "serve.test",
@@ -50,6 +51,14 @@ def test_json_line_holds_message_and_fields() -> None:
         "model": "tiny",
         "version": 2,
     }
+
+
+@pytest.mark.parametrize("path", ["café", "caf\udce9"], ids=["unicode", "bytes of a file name"])
+def test_json_line_takes_any_name_and_values_that_are_no_json(path: str) -> None:
+    written = lines_of("json")
+    LOGGER.info("failed", extra=fields(path=path, error=ValueError("why"), share=1e999))
+    line = json.loads(written.getvalue())
+    assert (line["path"], line["error"], line["share"]) == (path, "why", float("inf"))
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])

@@ -102,7 +102,7 @@ def test_request_is_explained_by_place_and_expectation(document: Any, sentence: 
     assert explained(ClassifyRequest, document) == sentence
 
 
-A_RULE, A_NAME = "exit: must be a rule such as", "exit: a name must be 1 to 64 letters"
+A_WISH, A_NAME = "exit: must be a target such as", "exit: a name must be 1 to 64 letters"
 ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
 
 
@@ -119,8 +119,8 @@ ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
         ({**PATIENCE, "patience": 10**30}, "exit.patience: must be less"),
         ({"rule": "layer", "layer": 0}, "exit.layer: must be greater"),
         ({"rule": {"a": 1}}, "exit: unknown rule"),
-        ([], A_RULE),
-        (1, A_RULE),
+        ([], A_WISH),
+        (1, A_WISH),
         ("", A_NAME),
         ("fast\n", A_NAME),
         ("x" * 65, A_NAME),
@@ -133,7 +133,11 @@ def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ({"default": 3}, 'default: must be a rule such as {"rule": "entropy", "threshold": 0.2}'),
+        (
+            {"default": 3},
+            'default: must be a target such as {"target": {"max_disagreement": 0.01}}, a rule such '
+            'as {"rule": "entropy", "threshold": 0.2}, or the name of a profile',
+        ),
         ({"profiles": {"a": {"rule": "layer"}}}, "profiles.a.layer: required field is missing"),
         (
             {"profiles": {"rule": {"rule": "layer", "layer": 0}}},

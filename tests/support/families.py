@@ -12,6 +12,7 @@ from transformers import (
     ElectraConfig,
     MobileBertConfig,
     ModernBertConfig,
+    MPNetConfig,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -72,6 +73,7 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "electra": ElectraConfig(**_SIZES, embedding_size=16),
     "mobilebert": MobileBertConfig(**_MOBILEBERT),
     "modernbert": ModernBertConfig(**_MODERNBERT),
+    "mpnet": MPNetConfig(**_AFTER_PADDING),
     "roberta": RobertaConfig(**_AFTER_PADDING),
     "xlm-roberta": XLMRobertaConfig(**_AFTER_PADDING),
 }

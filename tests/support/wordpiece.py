@@ -5,13 +5,26 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+MPNET_SPECIAL = ("<s>", "<pad>", "</s>", "[UNK]")
 
 
 def wordpiece(words: Sequence[str]) -> Tokenizer:
     """Return a tokenizer of the special tokens, with ids 0 to 3, and the words."""
-    vocabulary = {word: i for i, word in enumerate((*SPECIAL, *words))}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer = _without_special((*SPECIAL, *words))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+def mpnet_wordpiece(words: Sequence[str]) -> Tokenizer:
+    """Return MPNet's form: padding has id 1, and a pair is `<s> a </s></s> b </s>`."""
+    tokenizer = _without_special((*MPNET_SPECIAL, *words))
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def _without_special(vocabulary: Sequence[str]) -> Tokenizer:
+    ids = {word: i for i, word in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer

@@ -6,7 +6,7 @@ from typing import Any
 from loadtest.bench.gpu.checks import Finding
 from loadtest.bench.gpu.throughput import Throughput
 from loadtest.bench.gpu.timing import BatchSize, Timing
-from loadtest.load.markdown import table
+from models.report.markdown import table
 
 
 def print_facts(document: dict[str, Any]) -> None:

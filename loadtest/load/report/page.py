@@ -6,8 +6,8 @@ from typing import Any
 
 from loadtest.http.client import Json
 from loadtest.load.figures import RampResult
-from loadtest.load.markdown import percent, shown, table
 from loadtest.load.ramp_table import ramp_table
+from models.report.markdown import percent, shown, table
 
 _MOST_ERRORS = 20
 

@@ -11,21 +11,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from loadtest.load.figures import Figures, RampResult
 from loadtest.load.report.timeline import Timeline
+from models.report.style import STYLE, legend_above, new_figure
 
-_SIZE = (9.0, 3.6)
-_DPI = 130
 _COLOURS = {"p50": "#4c9f70", "p95": "#e09f3e", "p99": "#c1443c"}
-_STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-}
 
 
 def draw(line: Timeline, figures: Figures, folder: Path) -> list[tuple[str, Path]]:
@@ -38,20 +26,16 @@ def draw(line: Timeline, figures: Figures, folder: Path) -> list[tuple[str, Path
     if figures.total.failures:
         over_time.append(("Failures over time", "errors.png", _errors))
     drawn = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for title, name, paint in over_time:
-            figure = _figure()
+            figure = new_figure()
             paint(figure.add_subplot(), line)
             drawn.append((title, _save(figure, folder / name)))
         if figures.ramp and figures.ramp.steps:
-            figure = _figure()
+            figure = new_figure()
             _ramp(figure, figures.ramp)
             drawn.append(("The ramp", _save(figure, folder / "ramp.png")))
     return drawn
-
-
-def _figure() -> Figure:
-    return Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -64,11 +48,6 @@ def _over_time(axes: Axes, line: Timeline, title: str) -> None:
     axes.set_title(f"{title}, by {every}")
     axes.set_xlabel("seconds since the run began")
     axes.set_xlim(0, line.starts_s[-1] + line.bin_s)
-
-
-def _legend_above(axes: Axes, **options: Any) -> None:
-    """Put the legend beside the title, outside the plot."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2, **options)
 
 
 def _steps(axes: Axes, line: Timeline, values: np.ndarray, **style: Any) -> None:
@@ -90,7 +69,7 @@ def _throughput(axes: Axes, line: Timeline) -> None:
     users.set_ylim(0, max(1.0, line.users.max()) * 1.1)
     users.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     handles = [*axes.get_lines(), *users.get_lines()]
-    _legend_above(axes, handles=handles)
+    legend_above(axes, handles=handles)
 
 
 def _latency(axes: Axes, line: Timeline) -> None:
@@ -100,7 +79,7 @@ def _latency(axes: Axes, line: Timeline) -> None:
     axes.set_yscale("log")
     _readable_log_axis(axes)
     axes.set_ylabel("milliseconds (logarithmic)")
-    _legend_above(axes)
+    legend_above(axes)
 
 
 def _readable_log_axis(axes: Axes) -> None:
@@ -172,4 +151,4 @@ def _ramp(figure: Figure, found: RampResult) -> None:
             axes.axvline(at, color="#888888", linestyle=":", label="knee")
     _readable_log_axis(right)
     for axes in (left, right):
-        _legend_above(axes)
+        legend_above(axes)

@@ -6,8 +6,17 @@ from fastapi import FastAPI, Request
 
 from serve.api.context import AppContext
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.models import ExitInfo, ModelInfo, ModelList, SegmentCostInfo
+from serve.api.schemas.models import (
+    ExitInfo,
+    LadderInfo,
+    ModelInfo,
+    ModelList,
+    RungInfo,
+    SegmentCostInfo,
+)
 from serve.classifier.classifier import Classifier
+from serve.policy.limits import Limits
+from serve.policy.served_ladder import ServedLadder
 from serve.rules import rules_for
 
 UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
@@ -42,7 +51,12 @@ def _describe(classifier: Classifier) -> ModelInfo:
         pairs=classifier.inputs.takes_pairs,
         rules=rules_for(manifest.traits),
         layers=manifest.num_layers,
-        exits=[ExitInfo(layer=e.layer, temperature=e.temperature) for e in manifest.exits],
+        exits=[
+            ExitInfo(layer=layer, temperature=temperature)
+            for layer, temperature in zip(
+                manifest.exit_layers, classifier.temperatures, strict=True
+            )
+        ],
         device=classifier.device,
         precision=classifier.precision,
         precisions=list(manifest.variants),
@@ -51,8 +65,31 @@ def _describe(classifier: Classifier) -> ModelInfo:
         token_types=classifier.inputs.num_types,
         policy_version=classifier.policy.current.version,
         costs=_costs(classifier),
+        ladder=_ladder(classifier.ladder),
         calibration=calibration.variants[calibrated_on] if calibrated_on else None,
         calibrated_on=calibrated_on,
+    )
+
+
+def _ladder(ladder: ServedLadder) -> LadderInfo:
+    certified = ladder.certified
+    return LadderInfo(
+        certified=certified is not None,
+        note=ladder.uncertified,
+        metric=certified.metric if certified else None,
+        tolerance=certified.tolerance if certified else None,
+        mean_tokens=ladder.mean_tokens,
+        rungs=[
+            RungInfo(
+                rule=rung.rule,
+                expected_layers=rung.expected_layers,
+                expected_ms=rung.expected_ms,
+                speedup=rung.speedup,
+                disagreement=rung.disagreement,
+                certificates=list(rung.certificates),
+            )
+            for rung in ladder.rungs(Limits())
+        ],
     )
 
 

@@ -10,8 +10,15 @@ from serve.api.context import AppContext
 from serve.api.request_body import BODY_ERRORS
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.policy import PolicyChange, PolicyReport, PolicyUpdate, ReplicaAck
+from serve.api.schemas.policy import (
+    PolicyChange,
+    PolicyReport,
+    PolicyUpdate,
+    ReplicaAck,
+    ResolvedExit,
+)
 from serve.logs import fields
+from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import difference
 from serve.policy.live import VersionedPolicy
 
@@ -27,9 +34,13 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
         request.state.model = classifier.name
-        live = classifier.policy.current
+        entry, applied = classifier.policy.live
         return PolicyReport(
-            model=classifier.name, version=live.version, source=live.source, policy=live.policy
+            model=classifier.name,
+            version=entry.version,
+            source=entry.source,
+            policy=entry.policy,
+            resolved=_resolved(applied),
         )
 
     @app.put(
@@ -46,8 +57,8 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
     async def replace_policy(model: str, body: PolicyUpdate, request: Request) -> Response:
         """Replace the policy in every replica, from the next request on.
 
-        Applied whole or not at all. The answer lists the replicas that apply it, and those that
-        have not confirmed in time.
+        Applied whole or not at all. A target that cannot be had is refused. The answer lists the
+        replicas that apply the policy, and those that have not confirmed in time.
         """
         classifier = context.catalog.find(model)
         request.state.model = classifier.name
@@ -62,12 +73,17 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             version=new.version,
             source=new.source,
             policy=new.policy,
+            resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
             dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
             replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
             unconfirmed=refreshed.unconfirmed,
             missing=list(refreshed.missing),
         )
         return JSONResponse(change.model_dump(mode="json", exclude_none=True))
+
+
+def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:
+    return {name: ResolvedExit.of(chosen) for name, chosen in applied.named.items()}
 
 
 def _log_change(request: Request, model: str, old: VersionedPolicy, new: VersionedPolicy) -> None:

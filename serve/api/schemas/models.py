@@ -3,8 +3,10 @@
 from pydantic import Field
 
 from serve.api.schemas.base import ResponseModel
+from serve.api.schemas.shown_rule import ShownRule
 from serve.bundle.calibration import VariantCalibration
 from serve.bundle.manifest import Precision
+from serve.policy.ladder import Certificate
 from serve.rules.traits import Task
 from serve.runtime.placement import Device
 
@@ -29,6 +31,41 @@ class SegmentCostInfo(ResponseModel):
     per_token_us: float
     per_token_pair_ns: float
     example_ms: float = Field(description="The time of one text of 32 tokens.")
+
+
+class RungInfo(ResponseModel):
+    """A rule that targets may resolve to."""
+
+    rule: ShownRule
+    expected_layers: float = Field(description="Mean number of layers per text.")
+    expected_ms: float = Field(
+        description="Mean time on this machine from a text's first layer to its answer, of texts "
+        "that are alone; measured at start. Other replicas may have measured slightly other times."
+    )
+    speedup: float = Field(description="Full depth's time over expected_ms.")
+    disagreement: float | None = Field(
+        description="Share of the certifying texts with another answer than at full depth."
+    )
+    certificates: list[Certificate] = Field(
+        description="What the rule loses at most; none for the rule never, which loses nothing, "
+        "and for rules that are too fast."
+    )
+
+
+class LadderInfo(ResponseModel):
+    """What targets may resolve to, from safe to fast, before the policy's limits."""
+
+    certified: bool = Field(
+        description="Whether rules were certified for just these weights, this precision and "
+        "these exits."
+    )
+    note: str | None = Field(description="Why nothing is certified, and what helps.")
+    metric: str | None = Field(description="What the loss `metric` is about, if it is certified.")
+    tolerance: float | None = Field(
+        description="For a regression: values further apart count as disagreement."
+    )
+    mean_tokens: float = Field(description="The length of text that expected_ms is about.")
+    rungs: list[RungInfo]
 
 
 class ModelInfo(ResponseModel):
@@ -56,6 +93,7 @@ class ModelInfo(ResponseModel):
     costs: list[SegmentCostInfo] = Field(
         description="The time of each segment; measured at start, then updated from live batches."
     )
+    ladder: LadderInfo
     calibration: VariantCalibration | None = Field(
         description="Accuracy and layers saved, measured at several thresholds; null if not "
         "measured."

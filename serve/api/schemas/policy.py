@@ -1,11 +1,45 @@
 """The JSON of live policies."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
 from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.shown_rule import ShownRule
+from serve.policy.applied import ChosenExit
 from serve.policy.document import Policy
+from serve.policy.ladder import Certificate
+
+
+class ResolvedExit(ResponseModel):
+    """What the default or a profile has become, within the limits."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    rule: ShownRule
+    expected_layers: float | None = Field(
+        default=None, description="Mean number of layers per text. Only of a target."
+    )
+    certificate: Certificate | None = Field(
+        default=None,
+        description="Only of a target, and only if its rule is certified; never needs none.",
+    )
+    problem: str | None = Field(
+        default=None,
+        description="Only if this replica cannot keep the target, which another one could: why. "
+        "The rule is the nearest.",
+    )
+
+    @classmethod
+    def of(cls, chosen: ChosenExit) -> Self:
+        """Return what is shown of a choice."""
+        found = chosen.resolution
+        return cls(
+            rule=chosen.rule.rule,
+            expected_layers=found.rung.expected_layers if found else None,
+            certificate=found.certificate if found else None,
+            problem=found.problem if found else None,
+        )
 
 
 class PolicyReport(ResponseModel):
@@ -17,6 +51,9 @@ class PolicyReport(ResponseModel):
         description="Where the policy comes from: the bundle, the deployment's config, or a PUT."
     )
     policy: Policy
+    resolved: dict[str, ResolvedExit] = Field(
+        description="What the default and each profile mean on this replica now."
+    )
 
 
 class ReplicaAck(ResponseModel):
@@ -57,8 +94,9 @@ class PolicyUpdate(RequestModel):
                         "default": "balanced",
                         "profiles": {
                             "exact": {"rule": "never"},
-                            "balanced": {"rule": "entropy", "threshold": 0.2},
-                            "fast": {"rule": "patience", "patience": 1},
+                            "balanced": {"target": {"max_disagreement": 0.01}},
+                            "three": {"target": {"max_layers": 3}},
+                            "third": {"rule": "layer", "layer": 3},
                         },
                         "limits": {"overrides": "any", "min_layer": 2},
                     },

@@ -27,7 +27,8 @@ class ProfileObject(RequestModel):
 
 
 def _kind_of_exit(value: Any) -> str:
-    is_object = isinstance(value, dict) and "profile" in value and "rule" not in value
+    others = ("rule", "target")
+    is_object = isinstance(value, dict) and "profile" in value and not value.keys() & others
     return "<object>" if is_object or isinstance(value, ProfileObject) else "<choice>"
 
 
@@ -44,6 +45,10 @@ class ClassifyRequest(RequestModel):
         json_schema_extra={
             "examples": [
                 {"inputs": "The movie was awesome."},
+                {
+                    "inputs": "The movie was awesome.",
+                    "exit": {"target": {"max_disagreement": 0.01}},
+                },
                 {
                     "inputs": ["The movie was awesome.", "You are good at messing up."],
                     "exit": {"rule": "entropy", "threshold": 0.2, "min_layer": 2},
@@ -62,8 +67,8 @@ class ClassifyRequest(RequestModel):
     inputs: Inputs = Field(description="A text, an object, or a list of them.")
     exit: Exit | None = Field(
         default=None,
-        description="When inputs leave: a rule, the name of a profile, or an object with it. "
-        "Default: the rule of the live policy.",
+        description="When inputs leave: a target, a rule, the name of a profile, or an object "
+        "with it. Default: what the live policy says.",
     )
     top_k: int | None = Field(
         default=None, ge=1, description="Return only the k best scores. For models with labels."
@@ -96,7 +101,7 @@ class ClassifyRequest(RequestModel):
 
     @property
     def exit_choice(self) -> ExitChoice | None:
-        """The rule or the profile's name in `exit`."""
+        """The target, the rule or the profile's name in `exit`."""
         return self.exit.profile if isinstance(self.exit, ProfileObject) else self.exit
 
     def read_inputs(self) -> list[Input]:

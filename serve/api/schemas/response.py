@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 from pydantic import ConfigDict, Field
 
 from serve.api.schemas.base import ResponseModel
+from serve.api.schemas.shown_rule import ShownRule
+from serve.policy.ladder import Certificate
 from serve.rules.reason import Reason
 
 # Exit rules may add reasons, so the type is a text.
@@ -140,10 +142,14 @@ class Timing(ResponseModel):
     total_ms: float = Field(description="From the request's arrival to its answer.")
 
 
+_OF_TARGET = "Only if a target was asked for, by the request or by its profile or default. "
+
+
 class ClassifyResponse(ResponseModel):
     """Results in the order of the inputs, in the shape of the model's task."""
 
     model_config = ConfigDict(
+        json_schema_serialization_defaults_required=False,
         json_schema_extra={
             "examples": [
                 {
@@ -164,12 +170,34 @@ class ClassifyResponse(ResponseModel):
                         }
                     ],
                     "timing": {"queue_ms": 0.1, "compute_ms": 1.2, "total_ms": 1.9},
+                    "exit_rule": {"rule": "entropy", "threshold": 0.12},
+                    "expected_layers": 2.68,
+                    "certificate": {
+                        "loss": "disagreement",
+                        "epsilon": 0.01,
+                        "delta": 0.05,
+                        "n": 4000,
+                        "observed": 0.007,
+                    },
                 }
             ]
-        }
+        },
     )
 
     model: str
     policy_version: int
     results: list[Result]
     timing: Timing
+    exit_rule: ShownRule | None = Field(
+        default=None, description=f"{_OF_TARGET}The rule that it has become."
+    )
+    expected_layers: float | None = Field(
+        default=None,
+        description=f"{_OF_TARGET}Mean number of layers per text, as measured at calibration.",
+    )
+    certificate: Certificate | None = Field(
+        default=None,
+        description=f"{_OF_TARGET}With probability 1 - delta, the mean loss on texts like the n "
+        "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
+        "never, at which nothing can be lost.",
+    )

@@ -134,8 +134,8 @@ def test_only_deebert_has_a_last_ramp(kind: type[System], tmp_path: Path) -> Non
 def test_berxit_that_learned_to_exit_states_its_default_rule(tmp_path: Path) -> None:
     loaded = load(Berxit(divide=1).save(tmp_path))
     assert loaded.info.rule == LearnedRule(threshold=0.005)
-    assert loaded.policy.rule_for("original") == LearnedRule(threshold=0.005)
-    assert loaded.policy.rule_for(None).rule == "never"
+    assert loaded.policy.wish_for("original") == LearnedRule(threshold=0.005)
+    assert loaded.policy.wish_for(None).rule == "never"
     assert (loaded.trained_for.method, loaded.trained_for.rule) == ("BERxiT", loaded.info.rule)
     assert "core.*" in [dropped.keys for dropped in loaded.info.dropped]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
-from transformers import BertTokenizerFast, RobertaTokenizerFast
+from transformers import BertTokenizerFast, MPNetTokenizerFast, RobertaTokenizerFast
 
 from models.checkpoints import UnusableCheckpoint
 from models.checkpoints.tokenizer_files import tokenizer_json
@@ -53,6 +53,20 @@ def test_special_tokens_of_a_map_are_used(wordpiece: Path) -> None:
     special = {"cls_token": {"content": "<begin>"}}
     (wordpiece / "special_tokens_map.json").write_text(json.dumps(special))
     assert read(wordpiece)[0].encode("the").tokens == ["<begin>", "the", "[SEP]"]
+
+
+def test_a_pair_of_mpnet_has_two_separators_between_its_texts(wordpiece: Path) -> None:
+    special = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>"}
+    (wordpiece / "vocab.txt").write_text("\n".join([*special.values(), *WORDS]) + "\n")
+    config = {f"{name}_token": text for name, text in special.items()}
+    (wordpiece / "tokenizer_config.json").write_text(json.dumps(config | {"do_lower_case": True}))
+    tokenizer, _ = read(wordpiece)
+    reference = MPNetTokenizerFast.from_pretrained(wordpiece)
+    for text in TEXTS:
+        assert tokenizer.encode(text).ids == reference(text)["input_ids"], text
+        assert tokenizer.encode(text, "film").ids == reference(text, "film")["input_ids"]
+    pair = ["<s>", "the", "</s>", "</s>", "film", "</s>"]
+    assert tokenizer.encode("the", "film").tokens == pair
 
 
 def test_byte_pairs_encode_as_transformers_does(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ HEAD = (
 )
 
 
-def body_of(*sizes: int, budget: BodyBudget, declared: int | None = None) -> BodyLimit:
+def body_of(*sizes: int, budget: BodyBudget, declared: int | str | None = None) -> BodyLimit:
     left = [{"type": "http.request", "body": bytes(n), "more_body": True} for n in sizes]
 
     async def receive() -> Message:
@@ -49,6 +49,14 @@ def test_bodies_that_arrive_together_do_not_take_the_room_from_each_other() -> N
     with pytest.raises(Overloaded):
         receive(second)
     receive(first)
+
+
+@pytest.mark.parametrize(("declared", "exceeds"), [("9" * 5000, True), ("0" * 5000 + "9", False)])
+def test_declared_sizes_may_have_more_digits_than_python_reads(
+    declared: str, exceeds: bool
+) -> None:
+    # Ray Serve's proxy passes them on; h11 refuses them.
+    assert body_of(budget=BodyBudget(0), declared=declared).exceeded is exceeds
 
 
 def test_a_small_body_is_taken_however_much_is_held() -> None:

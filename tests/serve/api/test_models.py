@@ -12,6 +12,7 @@ from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS
 def test_model_is_described_completely(server: LiveServer) -> None:
     described = server.http.get("/v1/models/tiny").json()
     costs = described.pop("costs")
+    assert described.pop("ladder")["certified"] is False
     assert [cost.pop("layer") for cost in costs] == list(range(1, DEPTH + 1))
     for cost in costs:
         assert set(cost) == {"fixed_ms", "per_token_us", "per_token_pair_ns", "example_ms"}

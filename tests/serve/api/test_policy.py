@@ -39,6 +39,11 @@ def test_first_policy_is_the_bundles(server: LiveServer) -> None:
         "version": 1,
         "source": "bundle",
         "policy": POLICY.model_dump(exclude_none=True),
+        "resolved": {
+            "default": {"rule": {"rule": "never"}},
+            "balanced": {"rule": {"rule": "entropy", "threshold": 0.6}},
+            "fast": {"rule": {"rule": "layer", "layer": 1}},
+        },
     }
 
 
@@ -146,7 +151,7 @@ NEVER = {"rule": "never"}
 POLICIES_REFUSED: list[tuple[Any, str]] = [
     (None, "policy: must be a JSON object"),
     ({"x": 1}, "policy.x: unknown field"),
-    ({"default": 1}, "policy.default: must be a rule such as"),
+    ({"default": 1}, "policy.default: must be a target such as"),
     ({"default": "nope"}, "policy: no profile 'nope'; the policy has none"),
     ({"default": {"rule": "layer", "layer": 9}}, "default: layer 9 has no exit"),
     ({"default": {"rule": "never", "x": 1}}, "policy.default.x: unknown field"),

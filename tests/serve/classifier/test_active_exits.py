@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.classifier import active_exits
-from serve.classifier.active_exits import Active, Candidate, ExitCosts, cheapest_exits
+from serve.classifier.active_exits import Active, Candidate, cheapest_exits
+from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
 from serve.rules.replay import Recording, exits_taken
 from tests.support.traits import two_labels
@@ -33,7 +34,7 @@ def candidate(
     recording: Recording, visit_s: float, segment_s: Sequence[float] | None = None
 ) -> Candidate:
     num_exits = len(recording)
-    costs = ExitCosts(tuple(segment_s or [1e-3] * num_exits), visit_s)
+    costs = ExitCosts(tuple(segment_s or [1e-3] * num_exits), visit_s, visit_s)
     return Candidate(two_labels(range(1, num_exits + 1)), (1.0,) * num_exits, recording, costs)
 
 

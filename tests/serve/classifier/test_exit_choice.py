@@ -179,7 +179,7 @@ def test_what_an_exit_costs_is_measured_on_one_engine(
 
     monkeypatch.setattr(exit_costs, "EngineCore", make)
     shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH)
-    costs = exit_costs.measure_exit_costs(CpuRunner(bundle, "fp32", 1), shape, 64)
+    costs = exit_costs.measure_exit_costs(CpuRunner(bundle, "fp32", 1), shape, num_tokens=32)
     assert len(made) == 1
     assert len(costs.segment_s) == DEPTH
     assert min(costs.segment_s) > 0

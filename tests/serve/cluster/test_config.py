@@ -15,6 +15,7 @@ from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
 from tests.serve.support.declarative import deploy_document, details_of, serving
+from tests.serve.support.ladders import served
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.support.patience import until
 
@@ -153,7 +154,7 @@ def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) ->
     key = f"{store._prefix('tiny')}{7:010d}".encode()
     internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
     assert store.latest("tiny") is None
-    live = LivePolicy("tiny", bundle.manifest.traits, store)
+    live = LivePolicy("tiny", served(), store)
     live.set_baseline(bundle.manifest.policy, "bundle")
     assert live.current.version == 8
     assert live.replace(Policy(), based_on=8).new.version == 9

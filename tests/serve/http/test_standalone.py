@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
@@ -69,6 +70,26 @@ def test_nothing_else_listens(started: ServerProcess) -> None:
     port = started.client().port
     others = [address for address in ("127.0.0.2", "127.1.1.1") if _listens(address, port)]
     assert not others
+
+
+_WHEN_READY = """
+import gc, os, signal, sys
+from serve.config import ServerConfig
+from serve.http.listener import take_port
+from serve.http.standalone import serve_standalone
+
+def ready():
+    print(gc.get_freeze_count())
+    os.kill(os.getpid(), signal.SIGTERM)
+
+serve_standalone(ServerConfig(bundles=[sys.argv[1]]), take_port("127.0.0.1", 0), ready)
+"""
+
+
+def test_objects_of_the_server_are_none_of_the_garbage_collector_s(bundle_folder: Path) -> None:
+    command = [sys.executable, "-c", _WHEN_READY, str(bundle_folder)]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    assert int(said) > 50_000
 
 
 def test_connection_that_was_idle_for_a_while_is_still_open(started: ServerProcess) -> None:

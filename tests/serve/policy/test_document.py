@@ -5,13 +5,17 @@ from pydantic import ValidationError
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
 from serve.policy.document import Policy
+from serve.policy.limits import Limits
+from serve.policy.target import Target, TargetChoice
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
 from tests.support.traits import two_labels
 
 PROFILES = {
     "exact": {"rule": "never"},
     "fast": {"rule": "entropy", "threshold": 0.4, "max_layer": 4},
+    "sure": {"target": {"max_disagreement": 0.01}},
 }
+FAST, SURE = EntropyRule(threshold=0.4, max_layer=4), Target(max_disagreement=0.01)
 
 
 def policy(**fields: Any) -> Policy:
@@ -20,43 +24,57 @@ def policy(**fields: Any) -> Policy:
 
 def test_without_a_choice_the_default_applies() -> None:
     patience = {"rule": "patience", "patience": 2}
-    assert policy(default="fast").rule_for(None) == EntropyRule(threshold=0.4, max_layer=4)
-    assert policy(default=patience).rule_for(None) == PatienceRule(patience=2)
-    assert Policy().rule_for(None) == NeverRule()
+    assert policy(default="fast").wish_for(None) == FAST
+    assert policy(default="sure").wish_for(None) == TargetChoice(target=SURE)
+    assert policy(default=patience).wish_for(None) == PatienceRule(patience=2)
+    assert policy(default={"target": {"speedup": 2}}).wish_for(None).target.speedup == 2
+    assert Policy().wish_for(None) == NeverRule()
 
 
-def test_a_choice_is_a_rule_or_a_profile() -> None:
-    assert policy().rule_for("exact") == NeverRule()
-    assert policy().rule_for(LayerRule(layer=2)) == LayerRule(layer=2)
+def test_a_choice_is_a_rule_a_target_or_a_profile() -> None:
+    assert policy().wish_for("exact") == NeverRule()
+    assert policy().wish_for("sure") == TargetChoice(target=SURE)
+    assert policy().wish_for(LayerRule(layer=2)) == LayerRule(layer=2)
+    assert policy().wish_for(TargetChoice(target=SURE)) == TargetChoice(target=SURE)
+
+
+def test_what_is_stored_is_read_as_it_was_written() -> None:
+    written = policy(default={"target": {"max_ms": 5, "certified": True}})
+    assert Policy.model_validate_json(written.model_dump_json()) == written
+    assert written.model_dump(exclude_none=True)["profiles"]["sure"] == PROFILES["sure"]
 
 
 @pytest.mark.parametrize("limits", [{}, {"min_layer": 1}, {"max_layer": 4}])
 def test_rule_that_is_within_the_limits_is_taken_as_it_is(limits: dict[str, Any]) -> None:
     """Caches are keyed by the rule object."""
-    fast = policy(limits=limits).profiles["fast"]
-    assert policy(limits=limits).rule_for(fast) is fast
+    assert Limits(**limits).applied_to(FAST) is FAST
 
 
 def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast"):
-        policy().rule_for("slow")
+    with pytest.raises(UnknownProfile, match="no profile 'slow'; the policy has exact, fast, sure"):
+        policy().wish_for("slow")
 
 
-def test_limits_can_forbid_rules_or_every_override() -> None:
+@pytest.mark.parametrize("choice", [NeverRule(), TargetChoice(target=SURE)])
+def test_limits_can_forbid_rules_and_targets_or_every_override(choice: Any) -> None:
     only_profiles = policy(limits={"overrides": "profiles"})
-    assert only_profiles.rule_for("exact") == NeverRule()
-    with pytest.raises(OverrideForbidden, match="only profiles: exact, fast"):
-        only_profiles.rule_for(NeverRule())
+    assert only_profiles.wish_for("exact") == NeverRule()
+    assert only_profiles.wish_for("sure") == TargetChoice(target=SURE)
+    with pytest.raises(OverrideForbidden, match="only profiles: exact, fast, sure"):
+        only_profiles.wish_for(choice)
+    none = policy(limits={"overrides": "none"})
     with pytest.raises(OverrideForbidden, match="no override"):
-        policy(limits={"overrides": "none"}).rule_for("exact")
-    assert policy(limits={"overrides": "none"}).rule_for(None) == NeverRule()
+        none.wish_for("exact")
+    with pytest.raises(OverrideForbidden, match="no override"):
+        none.wish_for(choice)
+    assert none.wish_for(None) == NeverRule()
 
 
-def test_limits_bound_every_rule_the_default_too() -> None:
-    bounded = policy(default="fast", limits={"min_layer": 2, "max_layer": 3})
-    assert bounded.rule_for(None) == EntropyRule(threshold=0.4, min_layer=2, max_layer=3)
+def test_limits_bound_every_rule() -> None:
+    limits = Limits(min_layer=2, max_layer=3)
+    assert limits.applied_to(FAST) == EntropyRule(threshold=0.4, min_layer=2, max_layer=3)
     choice = ConfidenceRule(threshold=0.9, min_layer=3, max_layer=6)
-    assert bounded.rule_for(choice) == ConfidenceRule(threshold=0.9, min_layer=3, max_layer=3)
+    assert limits.applied_to(choice) == ConfidenceRule(threshold=0.9, min_layer=3, max_layer=3)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +91,7 @@ def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
     choice: Any, limits: dict[str, int], message: str
 ) -> None:
     with pytest.raises(OverrideForbidden, match=message):
-        policy(limits=limits).rule_for(choice)
+        Limits(**limits).applied_to(choice)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +99,10 @@ def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
     [
         {"default": "slow"},
         {"default": 3},
+        {"default": {"target": {}}},
         {"profiles": {"not a name": {"rule": "never"}}},
+        {"profiles": {"one": "fast"}},
+        {"profiles": {"one": {"profile": "fast"}}},
         {"limits": {"overrides": "some"}},
         {"limits": {"min_layer": 4, "max_layer": 2}},
         {"thresholds": [0.1]},

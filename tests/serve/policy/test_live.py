@@ -6,9 +6,10 @@ from threading import Barrier
 import pytest
 
 from serve.bundle.loader import Bundle
-from serve.errors import InvalidRule, VersionConflict
-from serve.policy.document import Policy
+from serve.errors import InvalidRule, TargetOutOfReach, VersionConflict
+from serve.policy.document import DEFAULT, Policy
 from serve.policy.live import LivePolicy, MemoryStore, PolicyStore, VersionedPolicy
+from tests.serve.support.ladders import served
 from tests.support.tiny import POLICY
 
 MakeLive = Callable[..., LivePolicy]
@@ -22,8 +23,10 @@ def leave_at(layer: int) -> Policy:
 def make_live(bundle: Bundle) -> MakeLive:
     """Make replicas' live policies over the same store."""
 
-    def make(store: PolicyStore, baseline: Policy | None = None) -> LivePolicy:
-        live = LivePolicy("tiny", bundle.manifest.traits, store)
+    def make(
+        store: PolicyStore, baseline: Policy | None = None, ms_per_layer: float = 1.0
+    ) -> LivePolicy:
+        live = LivePolicy("tiny", served(ms_per_layer), store)
         source = "config" if baseline else "bundle"
         live.set_baseline(baseline or bundle.manifest.policy, source)
         return live
@@ -64,8 +67,8 @@ def test_of_many_threads_one_appends_a_version() -> None:
     assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
 
 
-def test_policy_is_ready_with_its_baseline(bundle: Bundle) -> None:
-    live = LivePolicy("tiny", bundle.manifest.traits, MemoryStore())
+def test_policy_is_ready_with_its_baseline() -> None:
+    live = LivePolicy("tiny", served(), MemoryStore())
     assert not live.ready
     live.set_baseline(POLICY, "bundle")
     assert live.ready
@@ -164,6 +167,36 @@ def test_policy_the_model_cannot_follow_changes_nothing(make_live: MakeLive) -> 
     with pytest.raises(InvalidRule, match="default: layer 9 has no exit"):
         live.replace(leave_at(9), based_on=None)
     assert live.current == store.latest("tiny") == before
+
+
+def within_ms(bound: float) -> Policy:
+    return Policy.model_validate({"default": {"target": {"max_ms": bound}}})
+
+
+def test_target_that_cannot_be_had_changes_nothing(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live = make_live(store)
+    before = live.current
+    with pytest.raises(TargetOutOfReach, match=r"default\.target: nothing here has max_ms 0\.5;"):
+        live.replace(within_ms(0.5), based_on=None)
+    with pytest.raises(TargetOutOfReach, match=r"default\.target: nothing here has max_ms 0\.5;"):
+        live.set_baseline(within_ms(0.5), "config")
+    assert live.current == store.latest("tiny") == before
+
+
+def test_target_of_a_stored_policy_is_kept_as_well_as_a_slower_replica_can(
+    make_live: MakeLive, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    fast, slow = make_live(store), make_live(store, ms_per_layer=3.0)
+    fast.replace(within_ms(2.0), based_on=1)
+    assert slow.refresh() == fast.current
+    taken = [live.live.applied.named[DEFAULT].resolution for live in (fast, slow)]
+    assert [found.rung.expected_ms for found in taken] == pytest.approx([2.0, 4.05])
+    assert "default, target: nothing here has max_ms 2.0; the nearest is" in caplog.text
+    starting = make_live(store, within_ms(2.0))
+    late = make_live(store, within_ms(2.0), ms_per_layer=3.0)
+    assert (late.current, late.current.source) == (starting.current, "config")
 
 
 def test_stored_policy_the_model_cannot_follow_any_more_is_ignored_and_can_be_replaced(

@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 
 from loadtest.load.figures import Figures, RampResult, RunCost
-from loadtest.load.markdown import table
 from loadtest.load.report import write_report
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
+from models.report.markdown import table
 from tests.loadtest.load.test_samples import answered, failed
 
 PNG = b"\x89PNG"

@@ -2,18 +2,19 @@ from pathlib import Path
 
 import pytest
 
+from export.bundle_folder import BUNDLE
 from export.errors import ExportFailed
-from export.staging import staged
+from models.staging import staged
 
 
 def write(out: Path, text: str) -> None:
-    with staged(out) as folder:
+    with staged(out, BUNDLE) as folder:
         (folder / "manifest.json").write_text(text)
 
 
 def test_the_folder_appears_whole(tmp_path: Path) -> None:
     out = tmp_path / "new" / "bundle"
-    with staged(out) as folder:
+    with staged(out, BUNDLE) as folder:
         (folder / "manifest.json").write_text("one")
         assert not out.exists()
     assert [path.name for path in out.parent.iterdir()] == ["bundle"]
@@ -25,7 +26,7 @@ def test_a_bundle_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "bundle"
     write(out, "one")
     (out / "left over").touch()
-    with staged(out) as folder:
+    with staged(out, BUNDLE) as folder:
         (folder / "manifest.json").write_text("two")
         assert (out / "manifest.json").read_text() == "one", "served until the new one is whole"
     assert [path.name for path in out.iterdir()] == ["manifest.json"]
@@ -39,7 +40,7 @@ def test_a_failure_leaves_the_old_bundle_and_nothing_else(
 ) -> None:
     out = tmp_path / "bundle"
     write(out, "one")
-    with pytest.raises(interruption), staged(out) as folder:
+    with pytest.raises(interruption), staged(out, BUNDLE) as folder:
         (folder / "manifest.json").write_text("two")
         raise interruption
     assert (out / "manifest.json").read_text() == "one"
@@ -49,7 +50,7 @@ def test_a_failure_leaves_the_old_bundle_and_nothing_else(
 def test_the_old_bundle_returns_if_the_new_one_cannot_take_its_place(tmp_path: Path) -> None:
     out = tmp_path / "bundle"
     write(out, "one")
-    with pytest.raises(FileNotFoundError), staged(out) as folder:
+    with pytest.raises(FileNotFoundError), staged(out, BUNDLE) as folder:
         folder.rmdir()
     assert (out / "manifest.json").read_text() == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
@@ -74,6 +75,6 @@ def test_a_place_that_is_no_bundle_is_refused_and_unchanged(
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.write_text("years of work")
-    with pytest.raises(ExportFailed, match=message), staged(tmp_path / out):
+    with pytest.raises(ExportFailed, match=message), staged(tmp_path / out, BUNDLE):
         pytest.fail("the block must not run")
     assert path.read_text() == "years of work"

@@ -1,0 +1,164 @@
+"""Families of exit rules to draw as curves, each from never leaving to leaving at once.
+
+Thresholds are quantiles of what the rule would have compared on the data itself, so that every
+model's curve has points at all depths.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from models.evaluation.observation import Observation
+from serve.rules import (
+    ConfidenceRule,
+    ConfidentPatienceRule,
+    EntropyRule,
+    ExitRule,
+    LearnedRule,
+    MarginRule,
+    NeverRule,
+    NormalizedEntropyRule,
+    PatienceRule,
+    VotingRule,
+)
+from serve.rules.rule import Rule
+from serve.rules.traits import Task
+
+NUM_THRESHOLDS = 32
+
+Families: TypeAlias = Mapping[str, list[ExitRule]]
+_WithThreshold: TypeAlias = Callable[[float], ExitRule]
+
+ENTROPY, CONFIDENCE, MARGIN, LEARNED = "entropy", "confidence", "margin", "predicted error"
+PATIENCE, CONFIDENT_PATIENCE = "patience", "confident patience 2"
+# Of checkpoints that state no rule.
+_BY_METHOD = {"PABEE": PATIENCE, "PCEE-BERT": CONFIDENT_PATIENCE}
+
+
+class _Threshold(NamedTuple):
+    """A kind of rule with one number.
+
+    Attributes:
+        rule: from its number.
+        below: whether rows leave below the number, not above.
+        most: the largest number that the rule takes.
+        probe: a rule that compares the same signal, where this one's own is another.
+    """
+
+    rule: _WithThreshold
+    below: bool = True
+    most: float = math.inf
+    probe: Rule | None = None
+
+
+def rule_families(observed: Observation) -> Families:
+    """Return the families that suit the model, by name; none for a model with a single exit."""
+    if len(observed.traits.exits) < 2:
+        return {}
+    kinds = _KINDS[observed.traits.task](observed)
+    if observed.predictions.uncertainty is not None:
+        kinds[LEARNED] = _Threshold(lambda t: LearnedRule(threshold=t), most=1.0)
+    families = {name: _thresholds(observed, kind) for name, kind in kinds.items()}
+    families |= _counting(observed)
+    return {name: [NeverRule(), *rules] for name, rules in families.items() if rules}
+
+
+def headline_family(observed: Observation) -> str:
+    """Return the family that the model was trained for, chosen before anything is measured."""
+    trained_for = observed.subject.trained_for
+    if observed.predictions.uncertainty is not None:
+        return LEARNED
+    if isinstance(trained_for.rule, PatienceRule) or observed.traits.task == "regression":
+        return PATIENCE
+    if isinstance(trained_for.rule, ConfidenceRule):
+        return CONFIDENCE
+    return _BY_METHOD.get(trained_for.method or "", ENTROPY)
+
+
+def _one_label(observed: Observation) -> dict[str, _Threshold]:
+    kinds = {
+        ENTROPY: _Threshold(lambda t: EntropyRule(threshold=t)),
+        CONFIDENCE: _Threshold(lambda t: ConfidenceRule(threshold=t), below=False),
+        MARGIN: _Threshold(lambda t: MarginRule(threshold=t), below=False),
+        CONFIDENT_PATIENCE: _Threshold(
+            lambda t: ConfidentPatienceRule(threshold=t, patience=2),
+            most=1.0,
+            # Its own signal is a count of exits.
+            probe=NormalizedEntropyRule(threshold=0.5),
+        ),
+    }
+    if len(observed.traits.labels) == 2:
+        # Two labels' margin and confidence order texts as their entropy does.
+        del kinds[MARGIN]
+        if len(set(observed.temperatures)) == 1:
+            del kinds[CONFIDENCE]
+    return kinds
+
+
+def _parts(observed: Observation) -> dict[str, _Threshold]:
+    def by_entropy(threshold: float, reduce: str) -> ExitRule:
+        return EntropyRule.model_validate({"threshold": threshold, "reduce": reduce})
+
+    part = "token" if observed.traits.task == "token" else "label"
+    kinds = {
+        ENTROPY: _Threshold(partial(by_entropy, reduce="mean")),
+        f"entropy of the least sure {part}": _Threshold(partial(by_entropy, reduce="max")),
+        CONFIDENCE: _Threshold(lambda t: ConfidenceRule(threshold=t), below=False),
+    }
+    return kinds
+
+
+def _value(observed: Observation) -> dict[str, _Threshold]:
+    return {}
+
+
+def _thresholds(observed: Observation, kind: _Threshold) -> list[ExitRule]:
+    """Return a family's rules, from strict to loose."""
+    signals = observed.signals(kind.probe or kind.rule(0.5))[:-1]
+    known = signals[np.isfinite(signals)].astype(np.float64)
+    if not len(known):
+        return []
+    values = np.quantile(known, np.linspace(0, 1, NUM_THRESHOLDS))
+    if kind.below:
+        values[-1] = np.nextafter(np.float32(values[-1]), np.float32(np.inf))
+    values = np.minimum(values, kind.most)
+    return _rules(kind.rule, values if kind.below else values[::-1])
+
+
+def _rules(rule: _WithThreshold, values: Iterable[float]) -> list[ExitRule]:
+    return [rule(value) for value in dict.fromkeys(float(np.float32(v)) for v in values)]
+
+
+def _counting(observed: Observation) -> dict[str, list[ExitRule]]:
+    """Return the families that count exits which agree."""
+    num_exits = len(observed.traits.exits)
+    # A higher patience would always wait for the last exit.
+    counts = range(num_exits - 2, 0, -1)
+    if observed.traits.task == "regression":
+        return {
+            PATIENCE if n == 1 else f"patience {n}": _tolerances(observed, n)
+            for n in reversed(counts[-2:])
+        }
+    families: dict[str, list[ExitRule]] = {PATIENCE: [PatienceRule(patience=n) for n in counts]}
+    if observed.traits.task == "single_label":
+        families["voting"] = [VotingRule(votes=n) for n in range(num_exits - 1, 1, -1)]
+    return families
+
+
+def _tolerances(observed: Observation, patience: int) -> list[ExitRule]:
+    values = observed.predictions.logits[..., 0]
+    moved = np.abs(np.diff(values, axis=0))
+    quantiles = np.quantile(moved[moved > 0], np.linspace(0, 1, NUM_THRESHOLDS)[1:])
+    quantiles[-1] = np.nextafter(np.float32(quantiles[-1]), np.float32(np.inf))
+    return _rules(lambda t: PatienceRule(patience=patience, tolerance=t), quantiles)
+
+
+_KINDS: dict[Task, Callable[[Observation], dict[str, _Threshold]]] = {
+    "single_label": _one_label,
+    "multi_label": _parts,
+    "regression": _value,
+    "token": _parts,
+}

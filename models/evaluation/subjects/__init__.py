@@ -1,0 +1,1 @@
+"""What `offramp evaluate` takes: bundles, and all checkpoints that can be exported."""

@@ -1,0 +1,1 @@
+"""The parts of an evaluation's report, one file each: figures, and how they are shown."""

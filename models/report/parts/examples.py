@@ -1,0 +1,46 @@
+"""Example texts through all exits."""
+
+import math
+
+from models.evaluation.analysis import Analysis
+from models.evaluation.examples import GIVEN, ExampleRow, chosen_rows, example_row
+from models.evaluation.observation import Observation
+from models.report.blocks import Picture
+from models.report.parts.part import Part, missing
+from models.report.pictures.examples import draw_examples
+from models.report.style import as_svg
+
+TITLE = "Examples"
+_LEGEND = (
+    "Each cell is an exit's answer with its entropy in nats{reduced}. Blue is right, orange wrong, "
+    "grey not known; the surer the exit, the deeper the colour."
+)
+_REDUCED = {"token": ", the mean over the tokens", "multi_label": ", that of the least sure label"}
+
+
+def examples_part(analysis: Analysis, given: Observation | None, slug: str, count: int) -> Part:
+    """Return the table of examples.
+
+    Args:
+        analysis: of the data.
+        given: texts of the caller.
+        slug: begins the picture's file name.
+        count: texts of each kind that are taken from the data.
+    """
+    observed = analysis.observed
+    rows = [example_row(observed, why, row) for why, row in chosen_rows(observed, count)]
+    if given is not None:
+        rows += [example_row(given, GIVEN, row) for row in range(given.num_rows)]
+    if not rows:
+        return missing(TITLE, "none were asked for")
+    traits = observed.traits
+    most = math.log(2 if traits.task == "multi_label" else max(len(traits.labels), 2))
+    legend = _LEGEND.format(reduced=_REDUCED.get(traits.task, ""))
+    if traits.task == "regression":
+        legend = "Each cell is an exit's value."
+    svg = as_svg(draw_examples(rows, traits.exits, most))
+    return Part(TITLE, [Picture(f"{slug}-examples.svg", legend, svg)], [_figure(r) for r in rows])
+
+
+def _figure(row: ExampleRow) -> dict[str, object]:
+    return {**row._asdict(), "cells": [cell._asdict() for cell in row.cells]}

@@ -1,0 +1,1 @@
+"""The pictures of an evaluation, one file each."""

@@ -1,0 +1,68 @@
+"""Puts a variant's certified rules and this machine's times together."""
+
+from serve.bundle.loader import CALIBRATION, Bundle
+from serve.bundle.manifest import Precision
+from serve.classifier.exit_costs import Runner, measure_exit_costs
+from serve.engine.executor import ModelShape
+from serve.errors import InvalidBundle, InvalidRule
+from serve.policy.ladder import Ladder
+from serve.policy.served_ladder import TYPICAL_TOKENS, ServedLadder
+from serve.rules import CompiledRule
+from serve.rules.traits import listed
+
+
+def serve_ladder(
+    bundle: Bundle, precision: Precision, runner: Runner, shape: ModelShape
+) -> ServedLadder:
+    """Return the rungs of a variant, with the times of a text of the calibration's mean length.
+
+    Args:
+        bundle: with the exits that are active.
+        precision: which variant.
+        runner: of the variant; used by this call alone.
+        shape: of the same exits, without costs.
+
+    Raises:
+        InvalidBundle: the model cannot follow a certified rule.
+    """
+    certified = bundle.ladder(precision)
+    tokens = max(1, round(certified.mean_tokens)) if certified else TYPICAL_TOKENS
+    costs = measure_exit_costs(runner, shape, min(tokens, bundle.manifest.max_tokens))
+
+    def exit_times_ms(rule: CompiledRule) -> list[float]:
+        times_ms: list[float] = (1e3 * costs.until_exits_s(rule)).tolist()
+        return times_ms
+
+    missing = None if certified else why_uncertified(bundle, precision)
+    try:
+        return ServedLadder(shape.traits, shape.temperatures, exit_times_ms, certified, missing)
+    except InvalidRule as error:
+        raise InvalidBundle(f"{bundle.folder}/{CALIBRATION}: ladders: {error}") from None
+
+
+def why_uncertified(bundle: Bundle, precision: Precision) -> str:
+    """Return why a variant without certified rules has none, and what gives it some."""
+    exits = bundle.manifest.exit_layers
+    ladders = bundle.calibration.ladders
+    remedy = f"run `offramp calibrate {bundle.name} --data FILE`"
+    if not ladders:
+        return f"No rule of {bundle.name} is certified: {remedy}"
+    of_precision = [ladder for ladder in ladders if ladder.precision == precision]
+    if not of_precision:
+        others = " and ".join(sorted({ladder.precision for ladder in ladders}))
+        return f"Rules of {bundle.name} are certified for {others}, not for {precision}: {remedy}"
+    of_weights = [ladder for ladder in of_precision if _has_weights(ladder, bundle, precision)]
+    if not of_weights:
+        return (
+            f"The certified rules of {bundle.name} are for other weights of {precision}, so they "
+            f"do not hold: {remedy}"
+        )
+    layers = " or ".join(listed(ladder.exits) for ladder in of_weights)
+    return (
+        f"Rules of {bundle.name} are certified with exits at {layers}, not at {listed(exits)}: use "
+        f"those exits, or export the model with --exits {','.join(map(str, exits))} and {remedy}"
+    )
+
+
+def _has_weights(ladder: Ladder, bundle: Bundle, precision: Precision) -> bool:
+    return ladder.weights == bundle.manifest.files[bundle.manifest.variants[precision].weights]

@@ -1,0 +1,107 @@
+"""A policy as one variant follows it: what every profile, and every target, has become."""
+
+import logging
+from functools import lru_cache
+from typing import NamedTuple
+
+from serve.errors import TargetOutOfReach
+from serve.policy.document import DEFAULT, ExitChoice, Policy, RuleOrTarget
+from serve.policy.resolution import Resolution, nearest, resolve
+from serve.policy.served_ladder import ServedLadder
+from serve.policy.target import Target, TargetChoice
+from serve.rules import CompiledRule, ExitRule
+
+log = logging.getLogger(__name__)
+
+
+class ChosenExit(NamedTuple):
+    """What a request's choice has become.
+
+    Attributes:
+        rule: within the policy's limits, worked out for the variant.
+        resolution: of the target that it came from; None where a rule was chosen.
+    """
+
+    rule: CompiledRule
+    resolution: Resolution | None = None
+
+
+class AppliedPolicy:
+    """A policy and what it means for one variant; immutable.
+
+    Attributes:
+        named: what the default and each profile have become. Where a target cannot be had on
+            this machine, it is the nearest rung, and the log says so.
+    """
+
+    def __init__(self, policy: Policy, ladder: ServedLadder) -> None:
+        """Resolve a policy that `check_policy` accepts in some replica.
+
+        Raises:
+            InvalidRule: the model cannot follow a rule.
+        """
+        self._policy, self._ladder = policy, ladder
+        self._rungs = ladder.rungs(policy.limits)
+        self._asked = lru_cache(256)(self._resolve)
+        self.named = {name: self._named(name, wish) for name, wish in policy.wishes.items()}
+
+    def exit_for(self, choice: ExitChoice | None) -> ChosenExit:
+        """Return the rule that a request gets.
+
+        Args:
+            choice: a rule, a target, the name of a profile, or None for the default.
+
+        Raises:
+            OfframpError: there is no such profile, the limits do not allow the choice, the model
+                cannot follow the rule, or the target cannot be had.
+        """
+        if choice is None:
+            return self.named[DEFAULT]
+        wish = self._policy.wish_for(choice)
+        if isinstance(choice, str):
+            return self.named[choice]
+        if isinstance(wish, TargetChoice):
+            return self._asked(wish.target)
+        return self._of_rule(wish)
+
+    def _named(self, name: str, wish: RuleOrTarget) -> ChosenExit:
+        if not isinstance(wish, TargetChoice):
+            return self._of_rule(wish)
+        found = nearest(wish.target, self._rungs)
+        if found.problem is not None:
+            log.warning("%s, target: %s", name, found.problem)
+        return self._of_rung(found)
+
+    def _resolve(self, target: Target) -> ChosenExit:
+        try:
+            return self._of_rung(resolve(target, self._rungs))
+        except TargetOutOfReach as error:
+            raise _explained(f"exit.target: {error}", target, self._ladder) from None
+
+    def _of_rule(self, rule: ExitRule) -> ChosenExit:
+        return ChosenExit(self._ladder.compile(self._policy.limits.applied_to(rule)))
+
+    def _of_rung(self, found: Resolution) -> ChosenExit:
+        return ChosenExit(self._ladder.compile(found.rung.rule), found)
+
+
+def check_policy(policy: Policy, ladder: ServedLadder) -> None:
+    """Raise unless every rule can be followed, and every target can be had, as it is written.
+
+    Raises:
+        InvalidRule: it names the place.
+    """
+    policy.check(ladder.traits)
+    rungs = ladder.rungs(policy.limits)
+    for place, wish in policy.places.items():
+        if isinstance(wish, TargetChoice):
+            try:
+                resolve(wish.target, rungs)
+            except TargetOutOfReach as error:
+                raise _explained(f"{place}.target: {error}", wish.target, ladder) from None
+
+
+def _explained(problem: str, target: Target, ladder: ServedLadder) -> TargetOutOfReach:
+    """Return the error, with the reason if only certified rules would do and there are none."""
+    missing = ladder.uncertified if target.needs_certificate else None
+    return TargetOutOfReach(f"{problem}. {missing}" if missing else problem)

@@ -1,0 +1,126 @@
+"""The rungs of one variant as this server runs it: with the times of this machine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from serve.errors import InvalidRule, OverrideForbidden
+from serve.policy.ladder import Certificate, Ladder
+from serve.policy.limits import Limits
+from serve.policy.resolution import ServedRung
+from serve.rules import CompiledRule, ExitRule, LayerRule, NeverRule, compile_rule
+from serve.rules.traits import Traits
+
+# Tokens of the lone text whose time is measured where no calibration says how long texts are.
+TYPICAL_TOKENS = 32
+
+# From a rule to (exits,) milliseconds that a lone text takes to leave at each exit.
+ExitTimes: TypeAlias = Callable[[CompiledRule], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class _KnownRung:
+    """A rung without the policy's limits; `disagreement` is None where it was not measured."""
+
+    rule: ExitRule
+    exit_shares: tuple[float, ...]
+    disagreement: float | None = None
+    certificates: tuple[Certificate, ...] = ()
+
+
+class ServedLadder:
+    """The rungs that targets resolve to.
+
+    Attributes:
+        certified: the ladder of just this variant; None if it has none. The rungs are then never,
+            and to leave at each exit.
+        uncertified: a sentence that says why nothing is certified, and what helps.
+        traits: of the model.
+    """
+
+    def __init__(
+        self,
+        traits: Traits,
+        temperatures: tuple[float, ...],
+        exit_times: ExitTimes,
+        certified: Ladder | None,
+        uncertified: str | None = None,
+    ) -> None:
+        """Take what is known of the variant.
+
+        Raises:
+            InvalidRule: the model cannot follow a rule of the ladder.
+        """
+        self.traits, self.certified, self.uncertified = traits, certified, uncertified
+        self._temperatures, self._exit_times = temperatures, exit_times
+        self._known = _of_ladder(certified) if certified else _of_exits(traits.exits)
+        for rung in self._known:
+            self.compile(rung.rule)
+        self._full_depth_ms = exit_times(self.compile(NeverRule()))[-1]
+
+    @property
+    def mean_tokens(self) -> float:
+        """The length of the text whose times are expected."""
+        return self.certified.mean_tokens if self.certified else TYPICAL_TOKENS
+
+    def compile(self, rule: ExitRule) -> CompiledRule:
+        """Return a rule, worked out for the variant.
+
+        Raises:
+            InvalidRule: the model cannot follow it.
+        """
+        return compile_rule(rule, self.traits, self._temperatures)
+
+    def rungs(self, limits: Limits) -> tuple[ServedRung, ...]:
+        """Return the rungs that a policy's limits allow, from safe to fast.
+
+        A certificate holds for its very rule. Where the limits change when texts may leave, the
+        rung has none, and its layers are an estimate: texts leave as near as they may to where
+        they left without limits.
+        """
+        served = (self._served(rung, limits) for rung in self._known)
+        return tuple(rung for rung in served if rung is not None)
+
+    def _served(self, rung: _KnownRung, limits: Limits) -> ServedRung | None:
+        try:
+            rule = self.compile(limits.applied_to(rung.rule))
+        except (OverrideForbidden, InvalidRule):
+            return None
+        free, last = self.compile(rung.rule), len(self.traits.exits) - 1
+        shares = _moved_into(rung.exit_shares, rule.first, rule.last)
+        full_depth = isinstance(rule.rule, NeverRule) and rule.last == last
+        same = full_depth or (rule.first, rule.last) == (free.first, free.last)
+        expected_ms = _mean(shares, self._exit_times(rule))
+        return ServedRung(
+            rule=rule.rule,
+            full_depth=full_depth,
+            expected_layers=_mean(shares, self.traits.exits),
+            expected_ms=expected_ms,
+            speedup=self._full_depth_ms / expected_ms,
+            disagreement=rung.disagreement if same else None,
+            certificates=rung.certificates if same else (),
+        )
+
+
+def _of_ladder(ladder: Ladder) -> list[_KnownRung]:
+    return [_KnownRung(r.rule, r.exit_shares, r.disagreement, r.certificates) for r in ladder.rungs]
+
+
+def _of_exits(exits: tuple[int, ...]) -> list[_KnownRung]:
+    """Return what can be had without calibration: full depth, then each exit, deepest first."""
+    rules = [LayerRule(layer=layer) for layer in reversed(exits[:-1])]
+    at_exit = [tuple(float(layer == left) for layer in exits) for left in reversed(exits)]
+    never = _KnownRung(NeverRule(), at_exit[0], disagreement=0.0)
+    return [never, *map(_KnownRung, rules, at_exit[1:])]
+
+
+def _moved_into(shares: Sequence[float], first: int, last: int) -> list[float]:
+    """Return shares of exits, with those before the first and beyond the last added to them."""
+    moved = [0.0] * len(shares)
+    for index, share in enumerate(shares):
+        moved[min(max(index, first), last)] += share
+    return moved
+
+
+def _mean(shares: Sequence[float], values: Sequence[float]) -> float:
+    return sum(share * value for share, value in zip(shares, values, strict=True))

@@ -1,0 +1,52 @@
+"""Held-out sentences: none of their phrases is left to train on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.hold_out import split_sentences
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=12
+)
+
+
+def is_part(phrase: str, text: str) -> bool:
+    return f" {phrase} " in f" {text} "
+
+
+@given(texts=TEXTS, count=st.integers(1, 4))
+def test_no_phrase_of_a_held_out_sentence_is_kept_and_all_other_texts_are(
+    texts: list[str], count: int
+) -> None:
+    kept, held_out = split_sentences(texts, count)
+    sentences = {t for t in texts if not any(is_part(t, other) for other in {*texts} - {t})}
+    assert set(held_out) <= sentences
+    assert len(held_out) == min(count, len(sentences))
+    seen = {text for text in texts if not any(is_part(text, each) for each in held_out)}
+    assert sorted(kept) == sorted(seen)
+
+
+def test_choice_depends_on_the_texts_and_not_on_their_order() -> None:
+    texts = [f"sentence {i}" for i in range(50)]
+    chosen = split_sentences(texts, 5).held_out
+    assert split_sentences(texts[::-1], 5).held_out == chosen
+    assert chosen != texts[:5]
+
+
+def test_command_writes_every_row_with_its_label_or_leaves_it_out(tmp_path: Path) -> None:
+    rows = ["0\ta dull film", "0\tdull", "1\ta fine film", "1\tfine ", "0\ta", "1\tfine"]
+    data = tmp_path / "all.tsv"
+    data.write_text("\n".join(["label\ttext_a", *rows]) + "\n")
+    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
+    subprocess.run([*words, "--sentences", "1"], check=True, capture_output=True)
+    header, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
+    header_of_train, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
+    assert header == header_of_train == "label\ttext_a"
+    dull, fine = (["0\ta dull film"], ["0\tdull"]), (["1\ta fine film"], ["1\tfine ", "1\tfine"])
+    (whole, _), (other, parts) = (dull, fine) if held_out == dull[0] else (fine, dull)
+    assert held_out == whole
+    assert sorted(train) == sorted([*other, *parts]), "`a` is a part of both"

@@ -1,0 +1,60 @@
+"""Operations as PyTorch's counter finds them, held against formulas worked out by hand."""
+
+import numpy as np
+import pytest
+from transformers import BertConfig
+
+from models.encoders.families import build_encoder
+from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
+from models.evaluation.flops import flops_by_exit, num_parameters
+from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
+from tests.support.families import CONFIGS, tiny_encoder
+from tests.support.tiny import tiny_model
+
+WIDTH, INNER, HEADS, LABELS = 32, 64, 4, 3
+
+
+def test_a_layer_of_bert_counts_as_papers_count_it() -> None:
+    n = 21
+    costs = flops_by_exit(tiny_model(), np.array([n]))
+    linear = 4 * n * WIDTH**2 + 2 * n * WIDTH * INNER
+    # ELUE's counter: attention, two a softmax element, two an element of each layer norm.
+    whole = linear + 2 * n**2 * WIDTH + 2 * HEADS * n**2 + 2 * 2 * n * WIDTH
+    after = np.diff(costs[MFLOPS].run[:, 0]), np.diff(costs[MFLOPS_LINEAR].run[:, 0])
+    np.testing.assert_allclose(after[0], 2e-6 * whole)
+    np.testing.assert_allclose(after[1], 2e-6 * linear)
+    # A head: the mean over the tokens as a product, a dense layer, a classifier.
+    head = WIDTH**2 + WIDTH * LABELS
+    np.testing.assert_allclose(costs[MFLOPS_LINEAR].asked, 2e-6 * head)
+    np.testing.assert_allclose(costs[MFLOPS].asked, 2e-6 * (head + n * WIDTH))
+    # The embeddings' layer norm comes before the first layer.
+    np.testing.assert_allclose(costs[MFLOPS].run[0], 2e-6 * (whole + 2 * n * WIDTH))
+
+
+def test_bert_base_of_128_tokens_has_the_published_figure() -> None:
+    config = BertConfig(num_hidden_layers=2, num_labels=2)
+    model = MultiExitModel(build_encoder(config), ExitConfig(exits=(1, 2))).eval()
+    layer = np.diff(flops_by_exit(model, np.array([128]))[MFLOPS].run[:, 0])
+    assert layer == pytest.approx(1863.8, abs=0.05)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_three_lengths_tell_the_operations_of_every_other_length(family: str) -> None:
+    head = HeadConfig(pooling="first")
+    model = MultiExitModel(tiny_encoder(CONFIGS[family]), ExitConfig(exits=(1, 3), head=head))
+    at_once = flops_by_exit(model.eval(), np.array([5, 17, 23, 40]))
+    for place, length in enumerate((5, 17, 23, 40)):
+        alone = flops_by_exit(model, np.array([length]))
+        for unit in (MFLOPS, MFLOPS_LINEAR):
+            np.testing.assert_allclose(at_once[unit].run[:, place], alone[unit].run[:, 0])
+
+
+def test_exits_that_are_not_in_use_are_neither_counted_nor_asked() -> None:
+    model = tiny_model()
+    every, some = (flops_by_exit(model, np.array([9, 9]), e)[MFLOPS] for e in (None, (2, 4)))
+    assert np.array_equal(some.run, every.run[[1, 3]])
+    assert np.array_equal(some.asked, every.asked[[1, 3]])
+
+
+def test_shared_layers_are_learned_once() -> None:
+    assert num_parameters(tiny_model(family="albert")) < num_parameters(tiny_model()) / 2

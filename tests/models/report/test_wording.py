@@ -1,0 +1,43 @@
+"""The sentence on what early exit gains, also when it gains nothing."""
+
+from models.evaluation.analysis import Analysis
+from models.report.wording import headline
+from tests.support.observations import margins, noisy, observed
+
+EASY, HARD = [9.0, 9.0, 9.0], [-0.1, -0.1, 9.0]
+
+
+def sentence(rows: list[list[float]], gold: list[int]) -> str:
+    return headline(Analysis.of(observed(margins(rows, gold))))
+
+
+def test_a_gain_is_stated_with_its_interval() -> None:
+    words = sentence([EASY] * 100 + [HARD] * 100, [1] * 200)
+    assert words.startswith("hand-made on hand/made.tsv: early exit by entropy gains 2")
+    assert "points of accuracy at equal mean depth" in words
+    assert "95 % interval +" in words
+
+
+def test_no_gain_is_stated_as_well() -> None:
+    # Every exit says the same, so leaving early can neither gain nor lose.
+    words = sentence([EASY, HARD[::-1], [-9.0] * 3], [1, 1, 1])
+    assert "is not shown to gain anything" in words
+    assert "which includes 0" in words
+
+
+def test_a_loss_is_called_one() -> None:
+    # The surer a text at the first exit, the more surely that exit is wrong.
+    wrong = [[-9.0, 0.1, 9.0]] * 100
+    right = [[0.2, 0.1, 9.0]] * 100
+    words = sentence(wrong + right, [1] * 200)
+    assert "early exit by entropy loses" in words
+
+
+def test_a_single_exit_has_nothing_to_gain() -> None:
+    assert "has a single exit" in sentence([[1.0], [2.0]], [0, 1])
+
+
+def test_a_correlation_is_no_percentage() -> None:
+    words = headline(Analysis.of(observed(noisy("regression"))))
+    assert "hundredths of Pearson" in words
+    assert "early exit by patience" in words

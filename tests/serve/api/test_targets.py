@@ -1,0 +1,314 @@
+"""Asking by target: in a request, in a profile, as the default, by PUT."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.bundle.manifest import Precision
+from serve.errors import InvalidBundle
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.ladders import BOLD, NEVER, SAFE, WILD, certificate, certify
+from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.support.tiny import DEPTH
+
+PATH = "/v1/models/tiny/policy"
+PROFILES = {
+    "exact": NEVER,
+    "sure": {"target": {"max_disagreement": 0.01}},
+    "quick": {"target": {"max_layers": 2}},
+}
+POLICY = {"default": "sure", "profiles": PROFILES}
+AT_SAFE = {
+    "exit_rule": SAFE,
+    "expected_layers": pytest.approx(2.8),
+    "certificate": certificate("disagreement", 0.01, 0.006),
+}
+
+
+@pytest.fixture(scope="module", params=["fp32", "int8"])
+def certified(
+    request: pytest.FixtureRequest, bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    """Serve a bundle that is certified in both precisions, with targets in its policy."""
+    folder = tmp_path_factory.mktemp("certified") / "tiny"
+    shutil.copytree(bundle_folder, folder)
+    certify(folder, "fp32", "int8")
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=POLICY))
+    with serving_bundles(folder, precision=request.param) as server:
+        yield server
+
+
+def became(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: answer[name] for name in AT_SAFE if name in answer}
+
+
+@pytest.mark.parametrize(
+    "exit_choice",
+    [{"target": {"max_disagreement": 0.01}}, "sure", {"profile": "sure"}, None],
+)
+def test_answer_says_what_the_target_has_become(certified: LiveServer, exit_choice: Any) -> None:
+    answer = certified.answer(["w1 w2", "w3"], **({"exit": exit_choice} if exit_choice else {}))
+    assert became(answer) == AT_SAFE
+    same = certified.answer(["w1 w2", "w3"], exit=SAFE)
+    assert answer["results"] == same["results"]
+    assert not became(same)
+    assert not became(certified.answer("w1", exit="exact"))
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "certificate"),
+    [
+        ({"max_disagreement": 0}, NEVER, None),
+        ({"max_loss": 0.02}, BOLD, certificate("metric", 0.02, 0.01)),
+        ({"max_layers": 1.5}, WILD, None),
+        ({"max_layers": 2, "certified": True}, BOLD, certificate("disagreement", 0.03, 0.02)),
+        ({"max_ms": 600_000}, NEVER, None),
+        ({"speedup": 1, "max_disagreement": 0.01}, None, None),
+    ],
+)
+def test_every_kind_of_target_can_be_asked_for(
+    certified: LiveServer, target: Any, rule: Any, certificate: Any
+) -> None:
+    answer = certified.answer("w1 w2", exit={"target": target})
+    if rule:
+        assert answer["exit_rule"] == rule
+        assert answer["certificate"] == certificate
+    assert 1 <= answer["expected_layers"] <= DEPTH
+
+
+REFUSED: list[tuple[Any, str, str]] = [
+    ({}, "invalid_request", "exit.target: a target needs max_disagreement, max_loss, speedup, max"),
+    ({"certified": True}, "invalid_request", "exit.target: a target needs max_disagreement"),
+    ({"speedup": None}, "invalid_request", "exit.target: a target needs max_disagreement"),
+    (None, "invalid_request", "exit.target: must be a JSON object"),
+    ({"max_cost": 1}, "invalid_request", "exit.target.max_cost: unknown field"),
+    (
+        {"speedup": 0.5},
+        "invalid_request",
+        "exit.target.speedup: must be greater than or equal to 1",
+    ),
+    ({"speedup": True}, "invalid_request", "exit.target.speedup: must be a valid number, not true"),
+    ({"max_disagreement": 2}, "invalid_request", "must be less than or equal to 1, not 2"),
+    ({"max_loss": -0.1}, "invalid_request", "exit.target.max_loss: must be greater than or equal"),
+    ({"max_layers": 0}, "invalid_request", "exit.target.max_layers: must be greater than or equal"),
+    ({"max_ms": 0}, "invalid_request", "exit.target.max_ms: must be greater than 0, not 0"),
+    ({"max_ms": "5"}, "invalid_request", "exit.target.max_ms: must be a valid number, not '5'"),
+    (
+        {"speedup": 2, "certified": 1},
+        "invalid_request",
+        "exit.target.certified: must be a valid boolean",
+    ),
+    (
+        {"max_layers": 1.2},
+        "target_out_of_reach",
+        'exit.target: nothing here has max_layers 1.2; the nearest is {"rule":"entropy","threshold'
+        '":0.9}: speedup ',
+    ),
+    (
+        {"max_layers": 2, "max_disagreement": 0.01},
+        "target_out_of_reach",
+        "exit.target: nothing here has max_disagreement 0.01, max_layers 2.0; the nearest is "
+        '{"rule":"entropy","threshold":0.2}: speedup ',
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "code", "message"), REFUSED)
+def test_wrong_target_is_refused_saying_what_and_where(
+    certified: LiveServer, target: Any, code: str, message: str
+) -> None:
+    problem = certified.refusal("w1", exit={"target": target})
+    assert (problem.status, problem.code) == (422, code)
+    assert message in problem.message
+    policy = {"policy": {"profiles": {"odd": {"target": target}}}}
+    before = certified.http.get(PATH).json()
+    put = Problem.of(certified.http.put(PATH, json=policy))
+    assert (put.status, put.code) == (422, code)
+    assert "profiles.odd.target" in put.message
+    assert certified.http.get(PATH).json() == before
+
+
+@pytest.mark.parametrize(
+    ("exit_choice", "message"),
+    [
+        ({"target": {"speedup": 2}, "rule": "never"}, "exit: a target and a rule at once; leave"),
+        ({"target": {"speedup": 2}, "profile": "sure"}, "exit: a target and a profile at once"),
+        ({"target": {"speedup": 2}, "x": 1}, "exit.x: unknown field"),
+        ({"max_disagreement": 0.01}, "exit: must have a rule"),
+    ],
+)
+def test_target_stands_alone(certified: LiveServer, exit_choice: Any, message: str) -> None:
+    problem = certified.refusal("w1", exit=exit_choice)
+    assert (problem.status, problem.code) == (422, "invalid_request")
+    assert problem.message.startswith(message)
+
+
+@pytest.mark.parametrize("target", ['{"max_ms": NaN}', '{"max_ms": 1e999}'])
+def test_target_that_is_no_number_is_refused(certified: LiveServer, target: str) -> None:
+    problem = Problem.of(certified.post(f'{{"inputs": "a", "exit": {{"target": {target}}}}}'))
+    assert problem.message == "exit.target.max_ms: must be a finite number"
+
+
+def test_policy_shows_targets_as_written_and_what_they_have_become(certified: LiveServer) -> None:
+    report = certified.http.get(PATH).json()
+    assert report["policy"] == {**POLICY, "limits": {"overrides": "any"}}
+    safe = {
+        "rule": SAFE,
+        "expected_layers": pytest.approx(2.8),
+        "certificate": AT_SAFE["certificate"],
+    }
+    assert report["resolved"] == {
+        "default": safe,
+        "exact": {"rule": NEVER},
+        "sure": safe,
+        "quick": {
+            "rule": BOLD,
+            "expected_layers": pytest.approx(2.0),
+            "certificate": certificate("disagreement", 0.03, 0.02),
+        },
+    }
+    shown = {"model": "tiny", "rule": "entropy"}
+    assert certified.metric("offramp_threshold", profile="default", **shown) == 0.2
+    assert certified.metric("offramp_threshold", profile="quick", **shown) == 0.5
+
+
+def test_model_shows_its_rungs_with_the_times_of_this_machine(certified: LiveServer) -> None:
+    ladder = certified.http.get("/v1/models/tiny").json()["ladder"]
+    rungs = ladder.pop("rungs")
+    assert ladder == {
+        "certified": True,
+        "note": None,
+        "metric": "accuracy",
+        "tolerance": None,
+        "mean_tokens": 8.0,
+    }
+    assert [rung["expected_layers"] for rung in rungs] == pytest.approx([4, 3.6, 2.8, 2, 1.35])
+    assert [rung["disagreement"] for rung in rungs] == [0, 0.001, 0.006, 0.02, 0.08]
+    assert [len(rung["certificates"]) for rung in rungs] == [0, 1, 2, 2, 0]
+    for rung in rungs:
+        assert rung["speedup"] == pytest.approx(rungs[0]["expected_ms"] / rung["expected_ms"])
+    fastest = certified.answer("w1", exit={"target": {"max_ms": rungs[-1]["expected_ms"]}})
+    assert fastest["exit_rule"] in [rung["rule"] for rung in rungs]
+
+
+def test_put_turns_targets_at_run_time(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(certify(bundle_copy("tiny"), "fp32"))
+
+    def put(policy: Any) -> dict[str, Any]:
+        response = server.http.put(PATH, json={"policy": policy})
+        assert response.status_code == 200, response.text
+        change: dict[str, Any] = response.json()
+        return change
+
+    assert put(POLICY)["resolved"]["default"]["rule"] == SAFE
+    assert became(server.answer("w1")) == AT_SAFE
+    put({"default": {"target": {"max_disagreement": 0.03}}})
+    assert server.answer("w1")["exit_rule"] == BOLD
+
+    put({**POLICY, "limits": {"overrides": "profiles"}})
+    assert became(server.answer("w1", exit="quick"))["exit_rule"] == BOLD
+    refused = server.refusal("w1", exit={"target": {"max_disagreement": 0.01}})
+    assert (refused.status, refused.code) == (403, "override_forbidden")
+
+    # A certificate is of its very rule.
+    change = put({"default": PROFILES["sure"], "limits": {"min_layer": 2}})
+    assert change["resolved"]["default"]["rule"] == {**NEVER, "min_layer": 2}
+    bold = became(server.answer("w1", exit={"target": {"max_layers": 2.5}}))
+    assert bold == {
+        "exit_rule": {**BOLD, "min_layer": 2},
+        "expected_layers": pytest.approx(2.4),
+        "certificate": None,
+    }
+
+
+NONE = "No rule of tiny is certified: run `offramp calibrate tiny --data FILE`"
+
+
+def test_without_certificates_quality_targets_run_in_full_and_speed_targets_cut(
+    server: LiveServer,
+) -> None:
+    ladder = server.http.get("/v1/models/tiny").json()["ladder"]
+    assert (ladder["certified"], ladder["note"], ladder["mean_tokens"]) == (False, NONE, 32)
+    rules = [rung["rule"] for rung in ladder["rungs"]]
+    assert [(rule["rule"], rule.get("layer")) for rule in rules] == [
+        ("never", None),
+        ("layer", 3),
+        ("layer", 2),
+        ("layer", 1),
+    ]
+    answer = server.answer("w1", exit={"target": {"max_disagreement": 0.5}})
+    assert became(answer) == {"exit_rule": NEVER, "expected_layers": DEPTH, "certificate": None}
+    answer = server.answer("w1", exit={"target": {"max_layers": 2.5}})
+    assert became(answer) == {
+        "exit_rule": {"rule": "layer", "layer": 2},
+        "expected_layers": 2,
+        "certificate": None,
+    }
+    assert answer["results"][0]["exit"]["layer"] == 2
+    problem = server.refusal("w1", exit={"target": {"max_layers": 2, "certified": True}})
+    assert (problem.status, problem.code) == (422, "target_out_of_reach")
+    assert problem.message.endswith(NONE)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "served_as", "note"),
+    [
+        (
+            {"precisions": ["fp32"]},
+            {"precision": "int8"},
+            "Rules of tiny are certified for fp32, not for int8: run `offramp calibrate tiny",
+        ),
+        (
+            {"precisions": ["fp32"], "weights": "1" * 64},
+            {},
+            "The certified rules of tiny are for other weights of fp32, so they do not hold: run",
+        ),
+        (
+            {"precisions": ["fp32"]},
+            {"active_exits": {"tiny": [1, 3, 4]}},
+            "Rules of tiny are certified with exits at 1, 2, 3, 4, not at 1, 3, 4: use those exits",
+        ),
+    ],
+)
+def test_certificates_hold_for_their_variant_only(
+    start_server: StartServer,
+    bundle_copy: Callable[..., Path],
+    caplog: pytest.LogCaptureFixture,
+    made_for: dict[str, Any],
+    served_as: dict[str, Any],
+    note: str,
+) -> None:
+    precisions: list[Precision] = made_for.pop("precisions")
+    server = start_server(certify(bundle_copy("tiny"), *precisions, **made_for), **served_as)
+    ladder = server.http.get("/v1/models/tiny").json()["ladder"]
+    assert ladder["certified"] is False
+    assert ladder["note"].startswith(note)
+    assert ladder["note"] in caplog.text
+    answer = server.answer("w1", exit={"target": {"max_disagreement": 0.03}})
+    assert (answer["exit_rule"], answer["certificate"]) == (NEVER, None)
+
+
+def test_confidence_is_read_at_the_certified_temperatures(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    cold = [0.001] * DEPTH
+    server = start_server(certify(bundle_copy("tiny"), "fp32", temperatures=cold))
+    assert [e["temperature"] for e in server.http.get("/v1/models/tiny").json()["exits"]] == cold
+    confident = {"rule": "confidence", "threshold": 0.999}
+    assert server.answer("w1 w2", exit=confident)["results"][0]["exit"]["layer"] == 1
+
+
+def test_bundle_whose_policy_cannot_be_had_is_refused_at_the_start(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    folder = bundle_copy("tiny")
+    policy = {"default": {"target": {"max_ms": 1e-6}}}
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=policy))
+    with pytest.raises(InvalidBundle, match=r"tiny: policy: default\.target: nothing here has"):
+        start_server(folder)

@@ -1,0 +1,24 @@
+import pytest
+
+from serve.classifier.exit_costs import ExitCosts
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule, compile_rule
+from tests.support.traits import two_labels
+
+COSTS = ExitCosts((1.0, 2.0, 3.0), visit_s=0.1, slow_visit_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "seconds"),
+    [
+        (EntropyRule(threshold=0.1), [1.1, 3.2, 6.3]),
+        (EntropyRule(threshold=0.1, min_layer=4), [1.1, 3.1, 6.2]),
+        (LayerRule(layer=4), [1.1, 3.1, 6.2]),
+        (NeverRule(), [1.1, 3.1, 6.1]),
+        (PatienceRule(patience=1), [1.5, 4.0, 7.5]),
+    ],
+)
+def test_a_text_pays_for_its_layers_and_for_the_exits_that_its_rule_asks(
+    rule: ExitRule, seconds: list[float]
+) -> None:
+    compiled = compile_rule(rule, two_labels((2, 4, 6)))
+    assert COSTS.until_exits_s(compiled).tolist() == pytest.approx(seconds)

@@ -1,0 +1,92 @@
+"""How often the guard looks at connections, in simulated time."""
+
+import asyncio
+import selectors
+from collections import Counter
+from itertools import pairwise
+
+from serve.config import ConnectionLimits
+from serve.http.guard import SWEEP_EVERY_S, ConnectionGuard
+from serve.metrics.connections import ConnectionState
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        return self._now_s
+
+    def jump(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.jump(timeout or 0.0)
+        return super().select(0)
+
+
+class Connection:
+    """Notes when it is looked at."""
+
+    def __init__(self, looks: list[tuple[float, "Connection"]]) -> None:
+        self._looks = looks
+
+    def sweep(self, now_s: float) -> None:
+        self._looks.append((asyncio.get_running_loop().time(), self))
+
+    def abort(self) -> None:
+        pass
+
+
+async def looks_at(
+    num_connections: int, num_sweeps: int, num_that_end: int = 0
+) -> list[tuple[float, Connection]]:
+    """Return the looks at some connections, each with its time."""
+    guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
+    looks: list[tuple[float, Connection]] = []
+    connections = [Connection(looks) for _ in range(num_connections)]
+    for connection in connections:
+        guard.watch(connection, connection.abort)
+    running = asyncio.create_task(guard.run())
+    await asyncio.sleep(0)
+    for connection in connections[:num_that_end]:
+        guard.forget(connection)
+    while len(looks) < num_sweeps * (num_connections - num_that_end):
+        await asyncio.sleep(SWEEP_EVERY_S / 1000)
+    running.cancel()
+    return looks
+
+
+def simulated(num_connections: int, num_sweeps: int = 1, num_that_end: int = 0) -> list[float]:
+    """Return the times of the looks; each connection must have had as many as there were sweeps."""
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        looks = runner.run(looks_at(num_connections, num_sweeps, num_that_end))
+    counts = Counter(connection for _, connection in looks)
+    assert set(counts.values()) == {num_sweeps}
+    return [at_s for at_s, _ in looks]
+
+
+def test_looks_at_thousands_of_connections_are_spread_evenly_over_the_time() -> None:
+    times = simulated(3000)
+    assert max(Counter(times).values()) <= 20  # in a row, while nothing else runs
+    assert max(later - earlier for earlier, later in pairwise(times)) < SWEEP_EVERY_S / 100
+    assert SWEEP_EVERY_S * 0.95 < times[-1] < SWEEP_EVERY_S * 1.05
+
+
+def test_few_connections_are_looked_at_as_often() -> None:
+    times = simulated(3, num_sweeps=4)
+    sweeps = [round(at_s / SWEEP_EVERY_S, 3) for at_s in times]
+    assert sweeps == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+
+
+def test_connection_that_ends_before_its_turn_is_not_looked_at() -> None:
+    assert len(simulated(100, num_that_end=40)) == 60
