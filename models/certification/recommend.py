@@ -1,6 +1,6 @@
 """`offramp recommend`: what a target becomes here, what it saves and what it may cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from models.certification.card import describe_loss, percent
 from models.certification.risk_control import rows_needed
@@ -8,8 +8,7 @@ from models.evaluation.tables import describe_rule
 from serve.bundle.loader import Bundle
 from serve.classifier.ladder import serve_ladder
 from serve.engine.executor import ModelShape
-from serve.policy.ladder import Certificate, Ladder, Rung
-from serve.policy.limits import Limits
+from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.resolution import ServedRung, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
@@ -30,7 +29,7 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
     """
     certified = bundle.ladder(placement.precision)
     ladder = _served(bundle, placement, certified)
-    rungs = ladder.rungs(Limits())
+    rungs = ladder.rungs(bundle.manifest.policy.limits)
     found = resolve(target, rungs)
     rung, full = found.rung, rungs[0]
     if ladder.uncertified:
@@ -40,7 +39,10 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
     if certified:
         yield "may cost", _cost(rung, found.certificate, certified)
         yield "how sure", _sureness(rung, found.certificate)
-        yield from (("more texts", s) for s in _more_texts(certified, rung, target))
+        if bound := _bound(target):
+            yield "more texts", more_texts(certified, rung.expected_layers, *bound)
+    asked = target.model_dump_json(exclude_none=True)
+    yield "ask for it", f'"exit": {{"target": {asked}}}'
 
 
 def _served(bundle: Bundle, placement: Placement, certified: Ladder | None) -> ServedLadder:
@@ -83,29 +85,43 @@ def _sureness(rung: ServedRung, certificate: Certificate | None) -> str:
     )
 
 
-def _more_texts(ladder: Ladder, chosen: ServedRung, target: Target) -> Iterator[str]:
-    """Yield how many texts would certify the next faster rung, if it goes on as it was seen."""
-    epsilon = target.max_disagreement
-    delta = _delta(ladder.rungs)
-    if epsilon is None or delta is None or not 0 < epsilon < 1:
-        return
-    faster = [r for r in ladder.rungs if ladder.mean_layers(r) < chosen.expected_layers - 1e-9]
-    if not faster:
-        return
-    rung = faster[0]
-    needed = rows_needed(rung.disagreement, epsilon, delta)
-    seen = f"{describe_rule(rung.rule)}, {ladder.mean_layers(rung):.2f} layers"
-    if needed is None:
-        yield (
-            f"the next faster rung ({seen}) differed on {100 * rung.disagreement:.2f} %, which no "
-            f"number of texts brings below {percent(epsilon)}"
-        )
-    else:
-        yield (
-            f"about {needed} certifying texts, instead of {ladder.num_certifying}, would certify "
-            f"the next faster rung ({seen})"
-        )
+def more_texts(ladder: Ladder, layers: float, loss: Loss, epsilon: float) -> str:
+    """Return what more certifying texts would bring, if they lose as seldom as the present ones.
+
+    Args:
+        ladder: of the variant.
+        layers: mean layers of the rung that is certified now.
+        loss: what is bounded.
+        epsilon: the bound.
+    """
+    delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
+    binary = loss == "disagreement" or ladder.tolerance is None
+    faster = [rung for rung in ladder.rungs if ladder.mean_layers(rung) < layers - 1e-9]
+    needed: dict[int, Rung] = {}  # the fastest rung by number of texts
+    for rung in faster:
+        seen = _seen(rung, loss)
+        num_texts = None if seen is None else rows_needed(seen, epsilon, delta, binary)
+        if num_texts:
+            needed[max(num_texts, ladder.num_certifying + 1)] = rung
+    if not needed:
+        return f"would not bring a faster rule: the next one loses {percent(epsilon)} or more"
+    parts = [
+        f"about {num_texts} certifying texts, instead of {ladder.num_certifying}, would certify "
+        f"{ladder.mean_layers(rung):.2f} layers ({describe_rule(rung.rule)})"
+        for num_texts, rung in sorted(needed.items())
+    ]
+    return "; ".join(dict.fromkeys([parts[0], parts[-1]]))
 
 
-def _delta(rungs: Sequence[Rung]) -> float | None:
-    return next((c.delta for rung in rungs for c in rung.certificates), None)
+def _bound(target: Target) -> tuple[Loss, float] | None:
+    """Return the loss that a target limits first, and the limit, if it can be certified."""
+    if target.max_disagreement:
+        return "disagreement", target.max_disagreement
+    return ("metric", target.max_loss) if target.max_loss else None
+
+
+def _seen(rung: Rung, loss: Loss) -> float | None:
+    if loss == "disagreement":
+        return rung.disagreement
+    found = rung.certificate(loss)
+    return found.observed if found else None

@@ -27,15 +27,15 @@ def replay() -> Replay:
     return Replay(RulePath(rules, (1.0,) * 40), exits, losses, EXITS)
 
 
-def test_certified_promises_hold_and_the_natural_choice_breaks_half_of_them(replay: Replay) -> None:
+def test_certified_promises_hold_and_the_natural_choice_breaks_many(replay: Replay) -> None:
     rows = list(rows_of_table(replay, count=40, delta=0.05))
-    broken = {choice: [] for choice in ("certified", "natural")}
+    broken: dict[str, list[float]] = {"certified": [], "natural": []}
     for _, _, choice, layers, _, _, share in rows:
         broken[choice].append(float(share))
         assert 1 <= float(layers) <= 40
     assert len(broken["certified"]) == len(broken["natural"]) == 5
     assert max(broken["certified"]) <= 5 + 3 * 1.6
-    assert min(broken["natural"]) > 20
+    assert np.mean(broken["natural"]) > 25
 
 
 def test_halves_are_disjoint_and_differ() -> None:

@@ -1,0 +1,124 @@
+"""`offramp recommend`: what a target becomes, in words."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from models.certification import cli
+from models.certification.risk_control import rows_needed
+from models.errors import TrainingFailed
+from serve.bundle.loader import load_bundle
+from serve.errors import TargetOutOfReach
+from tests.models.certification.conftest import MakeBundle
+from tests.serve.support.bundles import Document, rewrite_manifest
+from tests.serve.support.ladders import ladder
+
+# Of the made-up ladder's rungs, for exits 1, 2 and 4: 4, 3.6, 2.6, 2 and 1.4 layers.
+SHARES = (0, 0, 1), (0, 0.2, 0.8), (0.2, 0.4, 0.4), (0.4, 0.4, 0.2), (0.8, 0.1, 0.1)
+
+
+@pytest.fixture
+def certified(make_bundle: MakeBundle) -> Path:
+    folder = make_bundle()
+    manifest = load_bundle(folder).manifest
+    weights = manifest.files[manifest.variants["fp32"].weights]
+    made_up = ladder("fp32", weights, exits=(1, 2, 4), temperatures=(1.0,) * 3)
+    for rung, shares in zip(made_up["rungs"], SHARES, strict=True):
+        rung["exit_shares"] = shares
+    rewrite_manifest(folder, calibration={"ladders": [made_up]})
+    return folder
+
+
+def recommend(bundle: Path, *options: str) -> Result:
+    app = typer.Typer()
+    app.command()(cli.recommend)
+    return CliRunner().invoke(app, [str(bundle), *options], env={"COLUMNS": "250"})
+
+
+def said(bundle: Path, *options: str) -> dict[str, str]:
+    """Return the sentences by their headings."""
+    result = recommend(bundle, *options)
+    assert result.exit_code == 0, result.output
+    pairs = (line.split("  ", 1) for line in result.output.splitlines())
+    return {heading: sentence.strip() for heading, sentence in pairs}
+
+
+def refusal(bundle: Path, *options: str) -> BaseException:
+    result = recommend(bundle, *options)
+    assert result.exception is not None
+    return result.exception
+
+
+def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is(
+    certified: Path,
+) -> None:
+    found = said(certified, "--max-disagreement", "1%")
+    assert found["rule"] == "entropy < 0.20"
+    assert found["saves"].startswith("2.60 of 4 layers run in the mean; ")
+    assert "for a lone text of 8 tokens on this machine" in found["saves"]
+    assert found["may cost"] == "other answer than at full depth: at most 1 %"
+    assert found["how sure"] == (
+        "the bound fails to hold with probability 0.05 at most; 4000 texts certify it, of which "
+        "0.60 % counted"
+    )
+    assert found["more texts"] == ("would not bring a faster rule: the next one loses 1 % or more")
+    assert found["ask for it"] == '"exit": {"target": {"max_disagreement":0.01}}'
+
+
+def test_more_texts_are_said_to_certify_what_has_been_seen_to_lose_less(certified: Path) -> None:
+    needed = rows_needed(0.02, 0.025, 0.05)
+    assert needed
+    assert said(certified, "--max-disagreement", "0.025")["more texts"] == (
+        f"about {max(needed, 4001)} certifying texts, instead of 4000, would certify 2.00 layers "
+        "(entropy < 0.50)"
+    )
+
+
+def test_a_loss_of_the_metric_has_its_own_certificate(certified: Path) -> None:
+    found = said(certified, "--max-loss", "0.5%")
+    assert found["may cost"] == "right at full depth, wrong early (accuracy): at most 0.5 %"
+    assert "of which 0.20 % counted" in found["how sure"]
+
+
+def test_a_wish_for_speed_says_that_nothing_is_certified(certified: Path) -> None:
+    found = said(certified, "--max-layers", "1.5")
+    assert found["rule"] == "entropy < 0.90"
+    assert found["may cost"] == "unknown: 8.00 % of the certifying texts differed"
+    assert found["how sure"] == "not certified"
+    problem = refusal(certified, "--max-layers", "1.5", "--certified")
+    assert isinstance(problem, TargetOutOfReach)
+    assert "the nearest is" in str(problem)
+
+
+def test_the_policys_limits_apply_as_in_the_server(certified: Path) -> None:
+    def at_least_two_layers(manifest: Document) -> None:
+        manifest["policy"] = {"limits": {"min_layer": 2}}
+
+    rewrite_manifest(certified, at_least_two_layers)
+    # The certified rules may let texts leave at layer 1: within the limits they are other rules.
+    assert said(certified, "--max-disagreement", "5%")["rule"] == "never min_layer 2"
+
+
+def test_without_certificates_it_says_which_command_makes_them(make_bundle: MakeBundle) -> None:
+    folder = make_bundle()
+    found = said(folder, "--max-disagreement", "1%")
+    assert found["rule"] == "never"
+    assert f"run `offramp calibrate {folder.name} --data FILE`" in found["note"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"),
+        (("--max-disagreement", "few"), "'few': must be a share such as 1% or 0.01"),
+        (("--max-loss", "120%"), "max_loss: must be less than or equal to 1"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused(
+    certified: Path, options: tuple[str, ...], message: str
+) -> None:
+    problem = refusal(certified, *options)
+    assert isinstance(problem, TrainingFailed)
+    assert message in str(problem)
