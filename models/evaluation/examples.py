@@ -24,11 +24,13 @@ class Cell(NamedTuple):
         answer: label, labels, value or entities.
         entropy: in nats; the mean over tokens, the largest over labels; None for a regression.
         right: None where the correct answer is not known, or for a regression.
+        error: of a regression, as a share of the range of the correct values; else None.
     """
 
     answer: str
     entropy: float | None
     right: bool | None
+    error: float | None = None
 
 
 class ExampleRow(NamedTuple):
@@ -73,11 +75,13 @@ def example_row(observed: Observation, why: str, row: int) -> ExampleRow:
     entropies = None if traits.task == "regression" else _entropies(observed)[:, row]
     known = why != GIVEN
     right = observed.answers.right[:, row] if known and observed.answers is not None else None
+    errors = _errors(observed)[:, row] / _range(observed) if known and entropies is None else None
     cells = [
         Cell(
             read(observed, decided(traits, logits[row : row + 1])[0], row),
             None if entropies is None else float(entropies[index]),
             None if right is None else bool(right[index]),
+            None if errors is None else float(errors[index]),
         )
         for index, logits in enumerate(observed.predictions.logits)
     ]
@@ -97,6 +101,10 @@ def _entropies(observed: Observation) -> NDArray[np.float32]:
 def _errors(observed: Observation) -> NDArray[np.float64]:
     values = observed.predictions.logits[..., 0].astype(np.float64)
     return np.abs(values - observed.predictions.gold)
+
+
+def _range(observed: Observation) -> float:
+    return float(np.ptp(observed.predictions.gold)) or 1.0
 
 
 def _trouble(observed: Observation) -> NDArray[np.float64]:

@@ -20,7 +20,15 @@ from models.report.parts.shares import shares_part
 from models.report.pictures.curves import draw_models
 from models.report.slugs import slug
 from models.report.style import as_svg
-from models.report.wording import gain_text, headline, hundredths, interval, label, metric_title
+from models.report.wording import (
+    better_than_full,
+    gain_text,
+    headline,
+    hundredths,
+    interval,
+    label,
+    metric_title,
+)
 
 
 class Report(NamedTuple):
@@ -94,6 +102,8 @@ def _parts(entry: Entry, stem: str, examples: int) -> dict[str, Part]:
 
 def _overview(entries: Sequence[Entry], sentences: Sequence[str]) -> list[Block]:
     blocks: list[Block] = [Text(sentence) for sentence in sentences]
+    notes = [better_than_full(entry.analysis) for entry in entries]
+    blocks += [Text(note) for note in notes if note]
     blocks.append(_models(entries))
     if len(entries) > 1:
         analyses = [entry.analysis for entry in entries]
@@ -117,7 +127,7 @@ def _models(entries: Sequence[Entry]) -> Table:
             [
                 entry.name,
                 subject.precision,
-                "not known" if parameters is None else f"{parameters / 1e6:.1f} M",
+                _count(parameters),
                 str(analysis.observed.traits.exits[-1]),
                 f"{hundredths(analysis.value(full))} ({metric_title(analysis)})",
                 interval(analysis.interval(full)),
@@ -126,6 +136,12 @@ def _models(entries: Sequence[Entry]) -> Table:
             ]
         )
     return Table([*head, "MFLOPs", "ms", "gain of early exit"], rows)
+
+
+def _count(parameters: int | None) -> str:
+    if parameters is None:
+        return "not known"
+    return f"{parameters / 1e6:.1f} M" if parameters >= 1e5 else f"{parameters / 1e3:.1f} k"
 
 
 def _cost(analysis: Analysis, unit: str) -> float | None:

@@ -10,6 +10,7 @@ _COMPARED = {
     "margin": ">",
     "learned": "<",
 }
+_SETTINGS = {"min_layer": "from layer", "max_layer": "to layer"}
 _NAMES = {"learned": "predicted error", "normalized_entropy": "normalized entropy"}
 
 
@@ -18,11 +19,11 @@ def rule_text(rule: ExitRule) -> str:
     fields = rule.model_dump(exclude_none=True, exclude_defaults=True)
     kind = rule.rule
     words = [_NAMES.get(kind, kind.replace("_", " "))]
-    threshold = fields.pop("threshold", None)
-    if threshold is not None:
-        words.append(f"{_COMPARED.get(kind, 'at')} {_number(threshold)}")
-    for name, value in fields.items():
-        words.append(_number(value) if name == kind else f"{name} {_number(value)}")
+    if kind in fields:
+        words.append(_number(fields.pop(kind)))
+    if "threshold" in fields:
+        words.append(f"{_COMPARED.get(kind, 'at')} {_number(fields.pop('threshold'))}")
+    words += [f"{_SETTINGS.get(name, name)} {_number(v)}" for name, v in fields.items()]
     return " ".join(words)
 
 

@@ -2,7 +2,9 @@
 
 from models.evaluation.analysis import Analysis
 from models.evaluation.bootstrap import Interval
+from models.evaluation.costs import LAYERS
 from models.evaluation.gain import Gain
+from models.evaluation.operating_points import STATIC
 from models.evaluation.tables import title, unit
 
 _CORRELATION = "x 100"
@@ -52,6 +54,20 @@ def headline(analysis: Analysis) -> str:
     return (
         f"{subject} {verb} {_points(analysis, abs(found.mean), signed=False)} at equal mean depth "
         f"against stopping every text at the same layer, {where} ({gap})."
+    )
+
+
+def better_than_full(analysis: Analysis) -> str | None:
+    """Return a sentence where one layer alone is better than full depth."""
+    static = analysis.points[STATIC]
+    best, full = max(static, key=analysis.value), static[-1]
+    if analysis.value(best) <= analysis.value(full):
+        return None
+    name, layer = analysis.observed.subject.name, analysis.mean_cost(best, LAYERS)
+    return (
+        f"{name}: stopping every text at layer {layer:.0f} gives "
+        f"{hundredths(analysis.value(best))}, more than full depth's "
+        f"{hundredths(analysis.value(full))}."
     )
 
 

@@ -37,7 +37,7 @@ def examples_part(analysis: Analysis, given: Observation | None, slug: str, coun
     most = math.log(2 if traits.task == "multi_label" else max(len(traits.labels), 2))
     legend = _LEGEND.format(reduced=_REDUCED.get(traits.task, ""))
     if traits.task == "regression":
-        legend = "Each cell is an exit's value."
+        legend = "Each cell is an exit's value; the further off it is, the deeper the colour."
     svg = as_svg(draw_examples(rows, traits.exits, most))
     return Part(TITLE, [Picture(f"{slug}-examples.svg", legend, svg)], [_figure(r) for r in rows])
 

@@ -41,7 +41,7 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
             "same mean depth."
         ),
         _points(analysis, _chosen(analysis)),
-        *(Text(f"{_unit(unit)}: not known; {why}.") for unit, why in _unknown(analysis)),
+        *_notes(analysis),
     ]
     return Part(TITLE, blocks, _figures(analysis))
 
@@ -133,8 +133,14 @@ def _unit(unit: str) -> str:
     return UNITS[unit]
 
 
-def _unknown(analysis: Analysis) -> list[tuple[str, str]]:
-    return [(u, w) for u, w in analysis.observed.subject.unknown.items() if u != MFLOPS_LINEAR]
+def _notes(analysis: Analysis) -> list[Text]:
+    """Return which costs are not known."""
+    unknown = analysis.observed.subject.unknown
+    return [
+        Text(f"{name} are not known: {unknown[unit]}.")
+        for unit, name in ((MS, "Milliseconds"), (MFLOPS, "Operations"))
+        if unit in unknown
+    ]
 
 
 def _figures(analysis: Analysis) -> dict[str, Any]:

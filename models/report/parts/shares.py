@@ -11,6 +11,10 @@ from models.report.rule_text import rule_text
 from models.report.style import as_svg
 
 TITLE = "Where texts leave"
+_ORACLE = (
+    " The oracle lets each text leave at the first exit that has it right, and at the last where "
+    "none has."
+)
 _OF_FAMILY = 5
 _MOST_RUNGS = 6
 
@@ -21,13 +25,14 @@ def shares_part(analysis: Analysis, slug: str) -> Part:
         return missing(TITLE, "the model has a single exit")
     exits = analysis.observed.traits.exits
     named = {_name(p): p.exit_shares(len(exits)) for p in _points(analysis, analysis.headline)}
+    caption = "Share of texts that leave at each exit, in percent."
     if analysis.observed.answers is not None:
+        caption += _ORACLE
         oracle = overthinking(analysis.observed.answers, exits).oracle_shares
         named["oracle (knows the answers)"] = list(oracle)
     picture = Picture(
         f"{slug}-exits.svg",
-        "Share of texts that leave at each exit, in percent. The oracle lets each text leave at "
-        "the first exit that has it right, and at the last where none has.",
+        caption,
         as_svg(draw_exit_shares(named, exits)),
     )
     return Part(TITLE, [picture], named)

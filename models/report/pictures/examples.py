@@ -77,15 +77,14 @@ def _row(
 
 def _cell(axes: Axes, cell: Cell, place: tuple[float, float, float], most: float) -> None:
     left, top, height = place
-    sure = 0.5 if cell.entropy is None else 1 - min(cell.entropy / most, 1)
-    colour = _UNKNOWN if cell.right is None else RIGHT if cell.right else WRONG
+    colour, depth = _colour(cell, most)
     axes.add_patch(
         Rectangle(
             (left + 0.03, top + 0.03),
             _CELL_WIDTH - 0.06,
             height - 0.06,
             facecolor=colour,
-            alpha=0.10 + 0.55 * sure,
+            alpha=0.10 + 0.55 * depth,
             linewidth=0,
         )
     )
@@ -96,6 +95,14 @@ def _cell(axes: Axes, cell: Cell, place: tuple[float, float, float], most: float
         left + _CELL_WIDTH / 2, top + height / 2, "\n".join(lines), ha="center", va="center",
         fontsize=8,
     )  # fmt: skip
+
+
+def _colour(cell: Cell, most: float) -> tuple[str, float]:
+    """Return a cell's colour, and how deep it is, from 0 to 1."""
+    if cell.error is not None:
+        return WRONG, min(cell.error, 1)
+    depth = 0.5 if cell.entropy is None else 1 - min(cell.entropy / most, 1)
+    return _UNKNOWN if cell.right is None else RIGHT if cell.right else WRONG, depth
 
 
 def _left(place: int) -> float:

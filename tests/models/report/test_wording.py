@@ -1,7 +1,7 @@
 """The sentence on what early exit gains, also when it gains nothing."""
 
 from models.evaluation.analysis import Analysis
-from models.report.wording import headline
+from models.report.wording import better_than_full, headline
 from tests.support.observations import margins, noisy, observed
 
 EASY, HARD = [9.0, 9.0, 9.0], [-0.1, -0.1, 9.0]
@@ -41,3 +41,11 @@ def test_a_correlation_is_no_percentage() -> None:
     words = headline(Analysis.of(observed(noisy("regression"))))
     assert "hundredths of Pearson" in words
     assert "early exit by patience" in words
+
+
+def test_a_layer_that_is_better_than_full_depth_is_named() -> None:
+    overthought = [[-9.0, 9.0, -9.0], [9.0, 9.0, 9.0]]
+    found = Analysis.of(observed(margins(overthought, [1, 1])))
+    words = "hand-made: stopping every text at layer 4 gives 100.00, more than full depth's 50.00."
+    assert better_than_full(found) == words
+    assert better_than_full(Analysis.of(observed(margins([EASY, HARD], [1, 1])))) is None
