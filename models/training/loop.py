@@ -1,17 +1,10 @@
-"""The training loop: steps, progress bar, evaluation, checkpoints, stopping."""
+"""The training loop: steps, progress, evaluation, checkpoints, stopping."""
 
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
+from models.progress import progress
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.stop_request import stop_on_signal
@@ -43,14 +36,16 @@ def fit(
     Returns:
         Whether the run is finished.
     """
-    with stop_on_signal() as stop, _progress(console) as progress:
-        bar = progress.add_task(run.stage.name, total=run.num_steps, loss=float("nan"))
+    with (
+        stop_on_signal() as stop,
+        progress(console, "training", run.num_steps, done=run.steps_done) as advance,
+    ):
         loss = None
         while not run.finished and not stop.requested:
-            progress.update(bar, description=run.stage.name)
+            stage = run.stage.name
             latest = run.step()
             loss = latest if loss is None else LOSS_MEMORY * loss + (1 - LOSS_MEMORY) * latest
-            progress.update(bar, completed=run.steps_done, loss=loss)
+            advance(1, f"{stage}, loss {loss:.3f}")
             if run.steps_done % CHECKPOINT_EVERY_STEPS == 0:
                 checkpoint.save(run.state() | {"best": best.state()})
             if run.evaluation_due:
@@ -72,15 +67,3 @@ def _evaluation(
         kept = run.config.keep_best and run.in_last_stage and best.offer(figures, run.model)
     shares = "  ".join(f"{f.layer}: {100 * f.value(best.metric):.1f}" for f in figures)
     return f"  {best.metric} per exit %  {shares}{'  (best)' if kept else ''}"
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from models import checkpoints
@@ -24,6 +23,7 @@ from models.data.datasets import read_dataset
 from models.data.encoding import EncodedRow, encode
 from models.errors import TrainingFailed
 from models.multi_exit import MultiExitModel
+from models.progress import progress
 from models.training.job import TrainJob
 from models.training.losses import FromTeacher
 from serve.bundle.loader import TOKENIZER, sha256_of
@@ -90,9 +90,9 @@ class Teacher:
         """
         path = job.out / self._file_name(job)
         if not path.exists():
-            partial = path.with_suffix(".partial")
+            answers, partial = self._compute(job, console), path.with_suffix(".partial")
             with partial.open("wb") as file:
-                np.save(file, self._compute(job, console).numpy())
+                np.save(file, answers.numpy())
             partial.replace(path)
         return torch.from_numpy(np.load(path))
 
@@ -109,13 +109,17 @@ class Teacher:
         model, rows = self._loaded.model.to(job.device), self._rows(job)
         answers = torch.zeros(len(rows), len(self._labels))
         batches = sorted_batches([len(row.ids) for row in rows], BATCH_SIZE)
-        for indices in track(batches, "teacher", console=console):
-            batch = collate([rows[i] for i in indices], model.config.pad_token_id or 0)
-            batch = batch.to(torch.device(job.device))
-            enabled = job.config.bf16
-            with torch.inference_mode(), torch.autocast(job.device, torch.bfloat16, enabled):
+        with (
+            progress(console, "teacher", len(rows)) as advance,
+            torch.inference_mode(),
+            torch.autocast(job.device, torch.bfloat16, enabled=job.config.bf16),
+        ):
+            for indices in batches:
+                batch = collate([rows[i] for i in indices], model.config.pad_token_id or 0)
+                batch = batch.to(torch.device(job.device))
                 logits = model(batch.input_ids, batch.attention_mask, batch.token_type_ids)[-1]
-            answers[indices] = logits.float().cpu()[:, self._columns]
+                answers[indices] = logits.float().cpu()[:, self._columns]
+                advance(len(indices))
         return answers
 
     def _rows(self, job: TrainJob) -> list[EncodedRow]:

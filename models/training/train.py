@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -14,7 +15,7 @@ from models.data.encoding import EncodedRow, copy_tokenizer, encode
 from models.errors import TrainingFailed
 from models.evaluation.calibration import exit_figures
 from models.evaluation.model_card import write_training
-from models.evaluation.predictions import predict
+from models.evaluation.predictions import Predictions, predict
 from models.evaluation.task_metrics import main_metric
 from models.multi_exit import MultiExitModel
 from models.training.best_weights import BestWeights
@@ -28,7 +29,7 @@ from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.loader import sha256_of
-from serve.rules.traits import Task
+from serve.rules.traits import Task, Traits
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
@@ -49,7 +50,7 @@ def train(job: TrainJob, console: Console) -> bool:
     _check_out(job)
     teacher = _read_teacher(job, model)
     checkpoint = _open_checkpoint(job, teacher)
-    answers = _ask(teacher, job, console) if teacher else None
+    answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
     run = TrainingRun(model, train_rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
     if job.resume:
@@ -157,8 +158,19 @@ def _read_teacher(job: TrainJob, model: MultiExitModel) -> Teacher | None:
     return Teacher(folder, model.exit_config.task, model.labels) if folder else None
 
 
-def _ask(teacher: Teacher, job: TrainJob, console: Console) -> TeacherAnswers:
+def _ask(
+    teacher: Teacher, job: TrainJob, rows: Sequence[EncodedRow], traits: Traits, console: Console
+) -> TeacherAnswers:
+    """Return the teacher's answers, and print how often it is right.
+
+    It seldom is if its labels are in another order and have no names that would tell.
+    """
     logits = teacher.logits(job, console)
+    gold = torch.tensor([row.label for row in rows]).numpy()
+    one_exit = replace(traits, exits=traits.exits[-1:])
+    (figures,) = exit_figures(Predictions(logits.numpy()[None], gold, one_exit))
+    right = 100 * figures.value(main_metric(traits))
+    console.print(f"teacher: {main_metric(traits)} {right:.1f} % on the training rows")
     return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +76,7 @@ def loop(make_loop: Callable[..., Loop]) -> Loop:
 def test_every_epoch_or_every_few_steps_are_evaluated(make_loop: Callable[..., Loop]) -> None:
     loop = make_loop()
     assert loop.fit()
+    assert re.search(r"training: 6 of 6, all exits, loss 0\.\d{3}, done in", loop.said.getvalue())
     assert loop.evaluated_at == [2, 4, 6]
     assert "step 4/6  loss 0." in loop.said.getvalue()
     assert "accuracy per exit %  3: 70.0" in loop.said.getvalue()

@@ -1,6 +1,7 @@
 """Learning from a teacher: another classifier's answers on the training rows."""
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,7 +148,8 @@ def test_run_is_not_resumed_with_another_teacher(
 
 
 def test_card_names_teacher_and_its_hash(train: Train, tmp_path: Path) -> None:
-    assert train(teacher_weight=2, temperature=3).exit_code == 0
+    result = train(teacher_weight=2, temperature=3)
+    assert re.search(r"teacher: accuracy \d+\.\d % on the training rows", result.output)
     card = (tmp_path / "out" / "README.md").read_text()
     sha = Teacher(tmp_path / "teacher", "single_label", LABELS).sha256
     assert f"the teacher `teacher` (sha256 of weights and tokenizer `{sha[:12]}...`)" in card
