@@ -97,6 +97,8 @@ def data(tmp_path: Path) -> Path:
     rows = [f"{i % 3}\t{WORDS[i]} {WORDS[2 * i]} {WORDS[i + 1]}" for i in range(48)]
     for name in ("train", "dev"):
         (folder / f"{name}.tsv").write_text("\n".join(["label\ttext_a", *rows, ""]))
+    texts = [f"{WORDS[i]} {WORDS[j]}" for i in range(20) for j in range(20)]
+    (folder / "traffic.txt").write_text("\n".join([*texts, ""]))
     return folder
 
 
@@ -118,6 +120,7 @@ def test_bring_your_own_model(
     assert '"layers":3' in answers
     assert '"reason":"final"' in answers, "rule never"
     assert '"exits":[' in answers
+    assert '"exit_rule":' in answers
 
 
 @pytest.mark.parametrize("page", ["deployment.md", "operations.md"])

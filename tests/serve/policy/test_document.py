@@ -133,9 +133,9 @@ def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
         policy(**fields).check(two_labels((2, 4, 6)))
 
 
-def test_profiles_and_the_default_may_be_targets_which_are_never_until_resolved() -> None:
+def test_profiles_and_the_default_may_be_targets() -> None:
     target = {"target": {"max_disagreement": 0.01}}
     wanted = policy(default=target, profiles={"balanced": target, "exact": {"rule": "never"}})
     assert Policy.model_validate_json(wanted.model_dump_json()) == wanted
     wanted.check(two_labels((1, 2)))
-    assert wanted.rule_for(None) == wanted.rule_for("balanced") == NeverRule()
+    assert wanted.wish_for(None) == wanted.wish_for("balanced") == wanted.default
