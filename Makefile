@@ -21,7 +21,7 @@ MANIFEST := $(BUNDLE)/manifest.json
 MODEL_FOLDER := $(firstword $(wildcard models/zoo/$(MODEL) build/zoo/$(MODEL)) models/zoo/$(MODEL))
 MODEL_FILES := $(wildcard $(MODEL_FOLDER)/*)
 EXPORT_FILES := $(shell find export -name "*.py")
-# Texts with labels for `make compare`: $(DATA)/sst2/dev.tsv for sst2-minilm.
+# Texts with labels for `make compare` and `make bench`: $(DATA)/sst2/dev.tsv for sst2-minilm.
 LABELLED := $(DATA)/$(firstword $(subst -, ,$(MODEL)))/dev.tsv
 
 ZOO := sst2-minilm mrpc-minilm stsb-minilm wnut17-minilm agnews-minilm
@@ -81,12 +81,14 @@ format: $(INSTALLED) ## repair what can be repaired by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(MANIFEST) ## hold chain, engine and scheduler against their bars (most of an hour, idle cores)
+bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their bars (most of an hour, idle cores)
 	@mkdir -p build/bench
 	$(BIN)/offramp bench $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
 	$(BIN)/offramp bench $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
 	$(BIN)/offramp bench-engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
 	$(BIN)/offramp simulate --json build/bench/simulator.json
+	$(if $(wildcard $(LABELLED)),$(BIN)/python -m loadtest.bench.promised_times $(BUNDLE) \
+	  --data $(LABELLED) --json build/bench/promised-times.json)
 
 soak: $(INSTALLED) ## thousands of random schedules and of random requests
 	$(BIN)/pytest --hypothesis-profile soak tests/serve/engine/test_schedules.py \

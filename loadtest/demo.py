@@ -1,7 +1,7 @@
 """`python -m loadtest.demo BUNDLE`: see texts leave a model at different layers.
 
-Starts a server, classifies three texts under several rules, changes the policy's threshold while
-the server runs, shows the exits in its metrics, and stops it.
+Starts a server, classifies three texts under targets and rules, shows what the targets became,
+changes the policy's threshold while the server runs, shows the exits in its metrics, and stops it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.http.client import Answer, ApiError, Client, Json, LivePolicy
+from loadtest.http.client import Answer, ApiError, Client, Json, LivePolicy, Resolved
 from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
@@ -26,10 +26,10 @@ TEXTS = (
     "You are good at messing up.",
     "I wonder whether the plot was written by a 12-year-old or by an award-winning writer.",
 )
-RULES: tuple[Json, ...] = (
-    {"rule": "entropy", "threshold": 0.05},
+WISHES: tuple[Json, ...] = (
+    {"target": {"max_disagreement": 0.01}},
+    {"target": {"speedup": 2}},
     {"rule": "entropy", "threshold": 0.2},
-    {"rule": "entropy", "threshold": 0.5},
     {"rule": "patience", "patience": 2},
 )
 CAREFUL: Json = {"rule": "entropy", "threshold": 0.01}
@@ -41,10 +41,10 @@ class DemoFailed(Exception):
 
 
 class Shown(NamedTuple):
-    """A text, the rule it was sent with, and its answer."""
+    """A text, the target or rule it was sent with, and its answer."""
 
     text: str
-    rule: Json
+    wish: Json
     answer: Answer
 
 
@@ -77,13 +77,14 @@ def _demonstrate(server: ServerProcess, console: Console) -> int:
 
 
 def demonstrate(client: Client, console: Console) -> None:
-    """Show rules, a changed policy and the metrics of a running server.
+    """Show targets, rules, a changed policy and the metrics of a running server.
 
     Raises:
         DemoFailed: what was shown is not what it should be.
     """
-    shown = [Shown(text, rule, client.classify(text, rule)) for text in TEXTS for rule in RULES]
-    console.print(_answers_table("Each request chooses its rule", shown))
+    shown = [Shown(text, wish, client.classify(text, wish)) for text in TEXTS for wish in WISHES]
+    console.print(_answers_table("Each request says what it wants, or chooses its rule", shown))
+    console.print(_targets_table(shown[: len(WISHES)]))
     moved = _change_threshold(client, console)
     _show_exits(client, console, num_answers=len(shown) + 2 * len(moved))
 
@@ -124,12 +125,34 @@ def _show_exits(client: Client, console: Console, num_answers: int) -> None:
 
 
 def _answers_table(title: str, shown: Iterable[Shown]) -> Table:
-    """Return a table with a row per text and a line per rule; a text's answers are adjacent."""
-    table = _table(title, "rule", "label", "score", "exit\nlayer", "reason", "ms")
+    """Return a table with a row per text and a line per wish; a text's answers are adjacent."""
+    table = _table(title, "target or rule", "label", "score", "exit\nlayer", "reason", "ms")
     for text, rows in groupby(shown, key=lambda row: row.text):
-        lines = zip(*((rule_text(row.rule), *_cells(row.answer)) for row in rows), strict=True)
+        lines = zip(*((wish_text(row.wish), *_cells(row.answer)) for row in rows), strict=True)
         table.add_row(text, *("\n".join(column) for column in lines))
     return table
+
+
+def _targets_table(shown: Iterable[Shown]) -> Table:
+    """Return what each target has become; the first column holds targets, not texts."""
+    table = _table("What the targets became", "rule", "mean\nlayers", "certified", first="target")
+    for row in shown:
+        if "target" in row.wish:
+            found = row.answer.resolved
+            if found is None:
+                raise DemoFailed("an answer does not say what its target became")
+            cells = rule_text(found.rule), f"{found.expected_layers:.2f}", _promise(found)
+            table.add_row(wish_text(row.wish), *cells)
+    return table
+
+
+def _promise(found: Resolved) -> str:
+    match found:
+        case Resolved(certificate={"epsilon": epsilon, "delta": delta, "n": n}):
+            return f"at most {100 * epsilon:g} % (delta {delta:g}, n {n})"
+        case Resolved(rule={"rule": "never"}):
+            return "runs all layers"
+    return "no"
 
 
 def _moves_table(title: str, moved: Iterable[Moved]) -> Table:
@@ -140,12 +163,22 @@ def _moves_table(title: str, moved: Iterable[Moved]) -> Table:
     return table
 
 
-def _table(title: str, *headings: str) -> Table:
+def _table(title: str, *headings: str, first: str = "text") -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", leading=1, pad_edge=False)
-    table.add_column("text", overflow="fold")
+    table.add_column(first, overflow="fold")
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     return table
+
+
+def wish_text(wish: Json) -> str:
+    """Return a target or a rule in a few words."""
+    match wish:
+        case {"target": {"max_disagreement": share}}:
+            return f"at most {100 * share:g} % differ"
+        case {"target": {"speedup": factor}}:
+            return f"{factor:g} times as fast"
+    return rule_text(wish)
 
 
 def rule_text(rule: Json) -> str:

@@ -13,6 +13,21 @@ class ApiError(Exception):
     """The server refused, failed, or could not be reached."""
 
 
+class Resolved(NamedTuple):
+    """What the target of a request, of its profile or of the default has become."""
+
+    rule: Json
+    expected_layers: float  # mean per text
+    certificate: Json | None
+
+    @classmethod
+    def of(cls, reply: Json) -> "Resolved | None":
+        """Read an answer; None if it did not come from a target."""
+        if "exit_rule" not in reply:
+            return None
+        return cls(reply["exit_rule"], reply["expected_layers"], reply["certificate"])
+
+
 class Answer(NamedTuple):
     """The server's answer for one text."""
 
@@ -24,6 +39,7 @@ class Answer(NamedTuple):
     reason: str
     total_ms: float
     policy_version: int
+    resolved: Resolved | None = None
 
 
 class LivePolicy(NamedTuple):
@@ -51,7 +67,7 @@ class Client:
         return True
 
     def classify(self, text: str, rule: Json | None = None) -> Answer:
-        """Classify one text; without a rule, the policy's default applies."""
+        """Classify one text by a rule or a target; without, the policy's default applies."""
         body = {"inputs": text} | ({"exit": rule} if rule else {})
         reply = self._json("POST", "/v1/classify", body)
         (result,) = reply["results"]
@@ -64,6 +80,7 @@ class Client:
             reason=result["exit"]["reason"],
             total_ms=reply["timing"]["total_ms"],
             policy_version=reply["policy_version"],
+            resolved=Resolved.of(reply),
         )
 
     def models(self) -> list[Json]:

@@ -29,13 +29,13 @@ def _add_request_options(parser: ArgumentParser) -> None:
         default=DEFAULT_WEIGHTS,
         metavar="KIND=N,...",
         help="how often each kind of request is sent "
-        "(default=4,threshold=2,patience=1,batch=1; kinds left out are not sent)",
+        "(default=3,target=2,threshold=1,patience=1,batch=1; kinds left out are not sent)",
     )
     group.add_argument(
         "--exit",
         type=json.loads,
         metavar="JSON",
-        help='exit rule of all requests, such as {"rule": "entropy", "threshold": 0.2}',
+        help='exit of all requests, such as {"target": {"max_disagreement": 0.01}}',
     )
     group.add_argument("--batch-texts", type=int, default=8, help="texts of a batch (8)")
     group.add_argument(

@@ -1,8 +1,8 @@
-"""How often each kind of request is sent: `default=4,threshold=2,patience=1,batch=1`."""
+"""How often each kind of request is sent: `default=3,target=2,threshold=1,patience=1,batch=1`."""
 
 from argparse import ArgumentTypeError
 
-DEFAULT_WEIGHTS = {"default": 4, "threshold": 2, "patience": 1, "batch": 1}
+DEFAULT_WEIGHTS = {"default": 3, "target": 2, "threshold": 1, "patience": 1, "batch": 1}
 
 
 def parse_weights(words: str) -> dict[str, int]:

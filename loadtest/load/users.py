@@ -55,7 +55,7 @@ class ApiUser(FastHttpUser):
             ApiUser.texts = load_texts(Path(file), options.column) if file else made_up()
 
     def rule(self) -> Json | None:
-        """Return the request's exit rule; None leaves the choice to the policy."""
+        """Return the request's rule or target; None leaves the choice to the policy."""
         return None
 
     def examples(self) -> list[Example]:
@@ -144,6 +144,17 @@ class DefaultUser(ApiUser):
     option = "default"
 
 
+class TargetUser(ApiUser):
+    """Says what an answer may cost; every model can have that."""
+
+    kind = "target"
+    option = "target"
+
+    def rule(self) -> Json:
+        """Return a random share of texts that may get another answer than at full depth."""
+        return {"target": {"max_disagreement": random.choice((0.01, 0.02, 0.03, 0.05))}}
+
+
 class ThresholdUser(ApiUser):
     """Sends an entropy threshold of its own."""
 
@@ -177,7 +188,13 @@ class BatchUser(ApiUser):
         return random.choices(self.texts, k=self.environment.parsed_options.batch_texts)
 
 
-USERS: tuple[type[ApiUser], ...] = (DefaultUser, ThresholdUser, PatienceUser, BatchUser)
+USERS: tuple[type[ApiUser], ...] = (
+    DefaultUser,
+    TargetUser,
+    ThresholdUser,
+    PatienceUser,
+    BatchUser,
+)
 
 
 def finish(**_: object) -> None:

@@ -44,23 +44,23 @@ def why_uncertified(bundle: Bundle, precision: Precision) -> str:
     """Return why a variant without certified rules has none, and what gives it some."""
     exits = bundle.manifest.exit_layers
     ladders = bundle.calibration.ladders
-    remedy = f"run `offramp calibrate {bundle.name} --data FILE`"
+    command = f"run `offramp calibrate {bundle.name} --data FILE"
     if not ladders:
-        return f"No rule of {bundle.name} is certified: {remedy}"
+        return f"No rule of {bundle.name} is certified: {command}`"
     of_precision = [ladder for ladder in ladders if ladder.precision == precision]
     if not of_precision:
         others = " and ".join(sorted({ladder.precision for ladder in ladders}))
-        return f"Rules of {bundle.name} are certified for {others}, not for {precision}: {remedy}"
+        return f"Rules of {bundle.name} are certified for {others}, not for {precision}: {command}`"
     of_weights = [ladder for ladder in of_precision if _has_weights(ladder, bundle, precision)]
     if not of_weights:
         return (
             f"The certified rules of {bundle.name} are for other weights of {precision}, so they "
-            f"do not hold: {remedy}"
+            f"do not hold: {command}`"
         )
     layers = " or ".join(listed(ladder.exits) for ladder in of_weights)
     return (
         f"Rules of {bundle.name} are certified with exits at {layers}, not at {listed(exits)}: use "
-        f"those exits, or export the model with --exits {','.join(map(str, exits))} and {remedy}"
+        f"those exits, or {command} --active-exits {','.join(map(str, exits))}`"
     )
 
 

@@ -136,6 +136,7 @@ def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:
             f"{policy}.profiles.2024.patience=2",
             f"{policy}.profiles.each.rule=entropy",
             f"{policy}.profiles.each.threshold={{0.1,0.2,0}}",
+            f"{policy}.profiles.sure.target.max_ms=2.5",
             f"{policy}.profiles.some.rule=classes",
             f"{policy}.profiles.some.thresholds.positive=0.9",
         ],
@@ -148,6 +149,7 @@ def test_numbers_of_any_origin_reach_the_server_as_numbers() -> None:
         "default": {"rule": "entropy", "threshold": 0.05},
         "profiles": {
             **POLICIES["sst2-minilm"]["profiles"],
+            "sure": {"target": {"max_disagreement": 0.01, "max_ms": 2.5, "certified": True}},
             "tiny": {"rule": "entropy", "threshold": 0.001},
             "2024": {"rule": "patience", "patience": 2},
             "each": {"rule": "entropy", "threshold": (0.1, 0.2, 0)},

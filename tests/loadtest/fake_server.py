@@ -17,6 +17,8 @@ from typing import Any
 
 LAYERS = 6
 MODEL = "tiny"
+BY_TARGET = {"rule": "entropy", "threshold": 0.3}
+CERTIFICATE = {"loss": "disagreement", "epsilon": 0.01, "delta": 0.05, "n": 3000, "observed": 0}
 # Without it, both sides would do nothing but count answers, thousands a second.
 MODEL_S = 0.01
 
@@ -54,11 +56,15 @@ class FakeServer(ThreadingHTTPServer):
         time.sleep(MODEL_S)
         texts = request["inputs"]
         texts = [texts] if isinstance(texts, str) else texts
-        rule = request.get("exit") or self.policy["default"]
+        wish = request.get("exit") or self.policy["default"]
+        rule = BY_TARGET if "target" in wish else wish
         answer = {"label": "positive", "score": 0.9, "scores": {"positive": 0.9, "negative": 0.1}}
         results = [answer | {"exit": self.leave(text, rule)} for text in texts]
+        became = {"exit_rule": rule, "expected_layers": 2.5, "certificate": CERTIFICATE}
+        tells = "target" in wish and "keeps what targets become" not in self.faults
         return {
             "model": MODEL,
+            **(became if tells else {}),
             "policy_version": 1 if "answers under an old version" in self.faults else self.version,
             "results": results[1:] if "drops a result" in self.faults else results,
             "timing": {"queue_ms": 0.1, "compute_ms": 0.2, "total_ms": 0.3},

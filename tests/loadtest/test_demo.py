@@ -33,7 +33,8 @@ def printed(console: Console) -> str:
 
 def test_tables_show_every_text_and_rule(start_fake: StartFake, console: Console) -> None:
     demonstrate(Client(start_fake().url), console)
-    words = [*TEXTS, "entropy < 0.05", "entropy < 0.2", "entropy < 0.5", "patience 2", "1 -> 2"]
+    words = [*TEXTS, "at most 1 % differ", "2 times as fast", "entropy < 0.2", "patience 2"]
+    words += ["entropy < 0.3", "2.50", "at most 1 % (delta 0.05, n 3000)", "1 -> 2"]
     assert [word for word in words if word not in printed(console)] == []
     assert "offramp_exit_layer_bucket{" in printed(console)
 
@@ -43,6 +44,7 @@ def test_tables_show_every_text_and_rule(start_fake: StartFake, console: Console
     [
         ("ignores the policy", "no text leaves elsewhere"),
         ("answers under an old version", "answers name policy version"),
+        ("keeps what targets become", "does not say what its target became"),
         ("forgets to count", "the metrics count 0 exits"),
     ],
 )

@@ -3,11 +3,11 @@
 {{- include "offramp.withNumbers" .Values.policies -}}
 {{- end -}}
 
-{{/* A map as JSON. Strings that look like numbers become numbers inside rules. A rule is a map with `rule`. */}}
+{{/* A map as JSON. Strings that look like numbers become numbers inside rules and targets: maps with `rule` or `target`. */}}
 {{- define "offramp.withNumbers" -}}
 {{- $parts := list -}}
 {{- range $key, $value := . -}}
-{{- if and (kindIs "map" $value) (hasKey (default dict $value) "rule") -}}
+{{- if and (kindIs "map" $value) (or (hasKey (default dict $value) "rule") (hasKey (default dict $value) "target")) -}}
 {{- $parts = append $parts (printf "%s:%s" (toJson $key) (include "offramp.numbers" $value)) -}}
 {{- else if kindIs "map" $value -}}
 {{- $parts = append $parts (printf "%s:%s" (toJson $key) (include "offramp.withNumbers" $value)) -}}
@@ -19,7 +19,7 @@
 {{- end -}}
 
 {{/*
-A rule, or a part of a rule, as JSON. `--set` turns 0.1 into a string, and the server refuses strings where
+A rule or target, or a part of one, as JSON. `--set` turns 0.1 into a string, and the server refuses strings where
 it expects numbers. So every string that looks like a number becomes a number.
 */}}
 {{- define "offramp.numbers" -}}

@@ -57,6 +57,7 @@ def test_report_has_percentiles_and_exits_that_add_up(start_fake: StartFake, loa
     assert server.exits.total() > 0
     assert {kind["kind"] for kind in done.report["kinds"]} == {
         "default policy",
+        "target",
         "own threshold",
         "patience",
         "batch",

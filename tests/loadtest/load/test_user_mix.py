@@ -6,7 +6,7 @@ from loadtest.load.user_mix import parse_weights
 
 
 def test_kinds_that_are_not_named_are_not_sent() -> None:
-    expected = {"default": 4, "threshold": 0, "patience": 0, "batch": 1}
+    expected = {"default": 4, "target": 0, "threshold": 0, "patience": 0, "batch": 1}
     assert parse_weights("default=4, batch=1") == expected
 
 

@@ -109,6 +109,10 @@ def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
     for wrong, complaint in (
         (leave_at(9), "policies.tiny: default: layer 9 has no exit"),
         ({"policies": {"tiny": {"default": "nope"}}}, "policies.tiny: no profile 'nope'"),
+        (
+            {"policies": {"tiny": {"default": {"target": {"max_ms": 1e-6}}}}},
+            "policies.tiny: default.target: nothing here has max_ms 1e-06; the nearest is",
+        ),
         ({"policies": {}, "colour": "red"}, "colour: unknown field"),
         ({"policies": []}, "policies: must be a JSON object"),
     ):

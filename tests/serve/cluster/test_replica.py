@@ -1,6 +1,7 @@
 """`offramp serve` on Ray Serve with two replicas: one server for all tests, a real process."""
 
 import json
+import shutil
 import signal
 import socket
 import time
@@ -21,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.bundle.loader import sha256_of
 from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
 from tests.serve.support.live_server import LiveServer
 from tests.serve.support.server_process import (
     START_S,
@@ -45,13 +47,20 @@ def temporary() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def process(bundle_folder: Path, temporary: Path) -> Iterator[ServerProcess]:
+def certified(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certified") / "tiny"
+    shutil.copytree(bundle_folder, folder)
+    return certify(folder, "fp32", "int8")
+
+
+@pytest.fixture(scope="module")
+def process(certified: Path, temporary: Path) -> Iterator[ServerProcess]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(temporary))
         # What a caller's environment may have from the work with other clusters.
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_AUTH_TOKEN", "known to many")
-        with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
+        with ServerProcess(certified, "--replicas", "2", "--port", "0") as process:
             yield process
 
 
@@ -71,8 +80,11 @@ def by_replica(server: LiveServer, name: str) -> dict[str, float]:
 
 
 def change_policy(server: LiveServer, layer: int) -> dict[str, Any]:
-    policy = {"default": {"rule": "layer", "layer": layer}}
-    response = server.http.put(POLICY, json={"policy": policy})
+    return put_default(server, {"rule": "layer", "layer": layer})
+
+
+def put_default(server: LiveServer, default: dict[str, Any]) -> dict[str, Any]:
+    response = server.http.put(POLICY, json={"policy": {"default": default}})
     assert response.status_code == 200, response.text
     change: dict[str, Any] = response.json()
     return change
@@ -160,6 +172,22 @@ def test_new_policy_applies_to_the_next_request_in_every_replica(
         versions = by_replica(server, "offramp_policy_version")
         assert versions == dict.fromkeys(names, change["version"])
     assert process.replicas() == replicas
+
+
+def test_target_becomes_the_same_rule_in_every_replica(server: LiveServer) -> None:
+    for bound, rule in ((0.01, SAFE), (0.03, BOLD)):
+        target = {"target": {"max_disagreement": bound}}
+        assert put_default(server, target)["resolved"]["default"]["rule"] == rule
+        thresholds = by_replica(server, "offramp_threshold")
+        assert len(thresholds) == 2
+        assert set(thresholds.values()) == {rule["threshold"]}
+        with ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(server.answer, "w1", exit=target) for _ in range(16)]
+            answers = [*pool.map(server.answer, ["w1"] * 16), *(each.result() for each in asked)]
+        assert all(answer["exit_rule"] == rule for answer in answers)
+        seen = {0.01: 0.006, 0.03: 0.02}[bound]
+        certificates = [answer["certificate"] for answer in answers]
+        assert certificates == [certificate("disagreement", bound, seen)] * 32
 
 
 def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServer) -> None:

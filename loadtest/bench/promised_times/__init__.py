@@ -1,0 +1,1 @@
+"""`python -m loadtest.bench.promised_times`: times that targets promise against times taken."""

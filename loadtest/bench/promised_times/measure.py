@@ -1,0 +1,132 @@
+"""Asks a served model by target, one text at a time, and compares times with what was promised."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from loadtest.bench.errors import BenchFailed
+from serve.bundle.manifest import Precision
+from serve.classifier.classifier import Classifier
+from serve.classifier.options import EngineOptions
+from serve.classifier.request import ModelRequest
+from serve.errors import TargetOutOfReach
+from serve.http.loading import assemble
+from serve.policy.limits import Limits
+from serve.policy.live import MemoryStore
+from serve.policy.resolution import ServedRung
+from serve.policy.target import Target, TargetChoice
+from serve.tokenization.inputs import Input
+
+_WARM_UP = 30  # texts that are not counted
+_STOP_S = 10.0
+
+Bounds: TypeAlias = dict[str, float]
+
+# The first is full depth.
+TARGETS: tuple[Bounds, ...] = (
+    {"speedup": 1},
+    {"speedup": 1.5},
+    {"speedup": 2},
+    {"speedup": 3},
+    {"max_layers": 2},
+    {"max_disagreement": 0.01},
+    {"max_disagreement": 0.03},
+)
+
+
+class Kept(NamedTuple):
+    """What a target promised, and what was taken.
+
+    Attributes:
+        target: what was asked for.
+        rule: what it became.
+        layers: mean per text, promised and taken.
+        ms: mean from a text's first layer to its answer, promised and taken.
+        speedup: over full depth, promised and taken.
+    """
+
+    target: Bounds
+    rule: dict[str, Any]
+    layers: tuple[float, float]
+    ms: tuple[float, float]
+    speedup: tuple[float, float]
+
+    @property
+    def deviation(self) -> float:
+        """The larger of how far time and speedup are from what was promised, as a share."""
+        return max(abs(taken / promised - 1) for promised, taken in (self.ms, self.speedup))
+
+
+def measure(
+    bundle: Path, precision: Precision, num_threads: int, texts: Sequence[Input]
+) -> list[Kept]:
+    """Send every text alone, through the engine but not over HTTP, once for each target.
+
+    Targets that the model cannot have on this machine are left out.
+
+    Raises:
+        BenchFailed: nothing is certified for this precision.
+    """
+    options = EngineOptions("cpu", precision, num_threads=num_threads)
+    catalog = assemble([bundle], options, MemoryStore()).catalog
+    catalog.set_baselines({})
+    (classifier,) = catalog
+    if classifier.ladder.uncertified:
+        raise BenchFailed(classifier.ladder.uncertified)
+    catalog.start()
+    try:
+        return asyncio.run(_measure(classifier, texts))
+    finally:
+        catalog.stop(_STOP_S)
+
+
+async def _measure(classifier: Classifier, texts: Sequence[Input]) -> list[Kept]:
+    applied = classifier.policy.live.applied
+    rungs: dict[int, ServedRung] = {}
+    targets = [*TARGETS, *_as_milliseconds(classifier)]
+    for place, bounds in enumerate(targets):
+        try:
+            resolution = applied.exit_for(_choice(bounds)).resolution
+        except TargetOutOfReach:
+            continue
+        if resolution:
+            rungs[place] = resolution.rung
+    taken: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    draw = random.Random(0)
+    for turn, text in enumerate([*draw.choices(texts, k=_WARM_UP), *texts]):
+        for place in draw.sample(list(rungs), len(rungs)):
+            request = ModelRequest([text], _choice(targets[place]), truncate=True)
+            [answer] = (await classifier.classify(request)).answers
+            if turn >= _WARM_UP:
+                taken[place].append((answer.compute_s, answer.exit_index))
+    full_ms = _mean_ms(taken[0])
+    exits = np.array(classifier.bundle.manifest.exit_layers)
+    return [
+        Kept(
+            targets[place],
+            rung.rule.model_dump(exclude_none=True),
+            (rung.expected_layers, float(exits[[index for _, index in taken[place]]].mean())),
+            (rung.expected_ms, _mean_ms(taken[place])),
+            (rung.speedup, full_ms / _mean_ms(taken[place])),
+        )
+        for place, rung in rungs.items()
+    ]
+
+
+def _as_milliseconds(classifier: Classifier) -> list[Bounds]:
+    """Return targets of two thirds and of a third of full depth's time."""
+    full_ms = classifier.ladder.rungs(Limits())[0].expected_ms
+    return [{"max_ms": round(share * full_ms, 3)} for share in (2 / 3, 1 / 3)]
+
+
+def _choice(bounds: Bounds) -> TargetChoice:
+    return TargetChoice(target=Target.model_validate(bounds))
+
+
+def _mean_ms(taken: Sequence[tuple[float, int]]) -> float:
+    return 1e3 * float(np.mean([seconds for seconds, _ in taken]))
