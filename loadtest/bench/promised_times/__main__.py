@@ -27,7 +27,9 @@ BAR = 0.15
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every precision that this machine's CPU runs; return 0 if that was possible."""
-    parser = argparse.ArgumentParser(prog="python -m loadtest.bench.promised_times", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtest.bench.promised_times", description=__doc__
+    )
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--data", type=Path, required=True, help="texts, see docs/load-testing.md")
     parser.add_argument("--texts", type=int, default=400, help="how many of them are sent")
