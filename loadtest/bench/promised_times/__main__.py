@@ -1,7 +1,8 @@
-"""`python -m loadtest.bench.promised_times BUNDLE --data FILE`: is the time that a target promises taken?
+"""Is the time that a target promises taken?
 
-Every text goes through the engine alone, once for each target. The texts should be of the kind
-that certified the bundle, and the machine otherwise idle.
+`python -m loadtest.bench.promised_times BUNDLE --data FILE`. Every text goes through the engine
+alone, once for each target. The texts should be of the kind that certified the bundle, and the
+machine otherwise idle.
 """
 
 import argparse
