@@ -36,11 +36,16 @@ def read_classifier(
         raise TrainingFailed(str(error)) from error
     extended.heads[-1] = deepcopy(model.heads[-1])
     if labels:
-        _rename(extended, labels)
+        rename(extended, labels)
     return extended
 
 
-def _rename(model: MultiExitModel, labels: tuple[str, ...]) -> None:
+def rename(model: MultiExitModel, labels: tuple[str, ...]) -> None:
+    """Give a model's labels other names.
+
+    Raises:
+        TrainingFailed: there are more or fewer names than labels.
+    """
     if len(labels) != len(model.labels):
         raise TrainingFailed(
             f"--labels names {len(labels)} labels; the classifier has {len(model.labels)}: "

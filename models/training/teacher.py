@@ -83,6 +83,11 @@ class Teacher:
         self._columns = _columns(folder, loaded.model, task, self._labels)
         self.sha256 = _hash(loaded)
 
+    @property
+    def label_names(self) -> list[str]:
+        """The teacher's own names of its labels."""
+        return self._loaded.model.labels
+
     def logits(self, job: TrainJob, console: Console) -> Tensor:
         """Return the answers for all training rows, (rows, labels).
 
@@ -144,7 +149,7 @@ def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[s
         )
     theirs = model.labels
     unnamed = task == "regression" or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
-    if unnamed and len(theirs) == len(labels):
+    if (unnamed or are_ids(labels)) and len(theirs) == len(labels):
         return list(range(len(labels)))
     if sorted(theirs) != sorted(labels):
         raise TrainingFailed(
@@ -152,6 +157,11 @@ def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[s
             f"{', '.join(labels)}. A teacher must have the same"
         )
     return [theirs.index(name) for name in labels]
+
+
+def are_ids(labels: Sequence[str]) -> bool:
+    """Tell whether the data names its labels by nothing but their ids."""
+    return list(labels) == [str(i) for i in range(len(labels))]
 
 
 def _hash(loaded: LoadedCheckpoint) -> str:

@@ -20,13 +20,13 @@ from models.evaluation.task_metrics import main_metric
 from models.multi_exit import MultiExitModel
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.frozen_classifier import read_classifier
+from models.training.frozen_classifier import read_classifier, rename
 from models.training.job import ModelChoice, TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
-from models.training.teacher import Teacher, TeacherAnswers
+from models.training.teacher import Teacher, TeacherAnswers, are_ids
 from models.training.training_run import TrainingRun
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task, Traits
@@ -155,7 +155,12 @@ def _summary(model: MultiExitModel) -> str:
 
 def _read_teacher(job: TrainJob, model: MultiExitModel) -> Teacher | None:
     folder = job.choice.teacher
-    return Teacher(folder, model.exit_config.task, model.labels) if folder else None
+    if folder is None:
+        return None
+    teacher = Teacher(folder, model.exit_config.task, model.labels)
+    if are_ids(model.labels):
+        rename(model, tuple(teacher.label_names))
+    return teacher
 
 
 def _ask(
