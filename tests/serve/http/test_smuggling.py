@@ -11,12 +11,13 @@ import pytest
 
 from tests.serve.http.hidden_request import BODY, HIDDEN, HIDDEN_ID, POLICY, request
 from tests.serve.http.proxies import PROXIES, behind
-from tests.serve.http.raw_socket import exchange, statuses
+from tests.serve.http.raw_socket import exchange, exchange_until_closed, statuses
 from tests.serve.http.smuggling_shapes import Shape, all_shapes
 from tests.serve.support.live_server import LiveServer, serving_bundles
 
 SHAPES = all_shapes()
 AT_ONCE = 48
+OPENLY = HIDDEN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def version(server: LiveServer) -> int:
 def good(port: int, name: str) -> bytes:
     """Return what comes back for an ordinary request that bears this id."""
     headers = b"X-Request-Id: %b\r\nConnection: close\r\nContent-Length: %d\r\n"
-    return exchange(port, [request(headers % (name.encode(), len(BODY)), BODY)])
+    return exchange_until_closed(port, [request(headers % (name.encode(), len(BODY)), BODY)])
 
 
 def send_all(port: int) -> list[str]:
@@ -64,7 +65,7 @@ def test_names_are_different_and_every_shape_but_the_legal_ones_hides_a_request(
 
 def test_hidden_request_runs_when_it_is_sent_openly(server: LiveServer) -> None:
     before = version(server)
-    assert HIDDEN_ID in exchange(server.port, [HIDDEN])
+    assert HIDDEN_ID in exchange_until_closed(server.port, [OPENLY])
     assert version(server) == before + 1
 
 
@@ -80,7 +81,7 @@ def test_no_hidden_request_runs_behind_a_proxy_that_publishes_one_path(
 ) -> None:
     before = version(server)
     with behind(proxy, server.port, tmp_path) as port:
-        assert statuses(exchange(port, [HIDDEN])) == [403]
+        assert statuses(exchange_until_closed(port, [OPENLY])) == [403]
         wrong = send_all(port)
         last = [good(port, f"last-{number}") for number in range(16)]
     assert (version(server) - before, wrong) == (0, [])
@@ -98,7 +99,7 @@ def test_request_in_two_pieces_gets_its_own_answer_wherever_it_is_cut(
     own = server.post(BODY).json()["results"]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         pieces = ([data[:at], data[at:]] for at in range(1, len(data)))
-        for received in pool.map(lambda cut: exchange(server.port, cut), pieces):
+        for received in pool.map(lambda cut: exchange_until_closed(server.port, cut), pieces):
             assert statuses(received) == [200]
             assert json.loads(received.partition(b"\r\n\r\n")[2])["results"] == own
 
@@ -113,9 +114,21 @@ def test_curl_that_offers_http2_gets_its_own_answer(server: LiveServer) -> None:
     assert json.loads(done.stdout)["results"] == server.post(BODY).json()["results"]
 
 
+def test_java_that_offers_http2_gets_its_own_answers(server: LiveServer) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("java (17 or later) is not installed")
+    url = f"http://127.0.0.1:{server.port}/v1/classify"
+    command = ["java", str(Path(__file__).with_name("HttpClientPost.java")), url, BODY.decode()]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120, text=True)
+    answers = [line.partition(" ") for line in done.stdout.splitlines()]
+    assert [status for status, _, _ in answers] == ["200", "200"]
+    own = server.post(BODY).json()["results"]
+    assert [json.loads(body)["results"] for _, _, body in answers] == [own, own]
+
+
 def test_length_of_5000_digits_is_refused_without_a_traceback(
     server: LiveServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nContent-Length: %b\r\n\r\n"
-    assert statuses(exchange(server.port, [head % (b"1" * 5000)])) == [400]
+    assert statuses(exchange_until_closed(server.port, [head % (b"1" * 5000)])) == [400]
     assert not [record for record in caplog.records if record.exc_info]
