@@ -64,8 +64,9 @@ class ServerProcess:
     @property
     def output(self) -> str:
         """Everything printed so far."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        log = self._log.fileno()
+        # Not `seek` and `read`: the server writes at the same offset, which they would move.
+        return os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
 
     def curl_line(self) -> str:
         """Wait until the server is ready and return the command that it prints."""
