@@ -23,8 +23,9 @@ STYLE: dict[Any, Any] = {
     # Equal pictures are equal files.
     "svg.hashsalt": "offramp",
 }
-# Colours that the colour-blind tell apart (Okabe and Ito 2008), after those for what is static.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Colours that the colour-blind tell apart (Okabe and Ito 2008), and a brown: one for each family
+# of rules that a model can have.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b")
 STATIC_COLOUR = "#4d4d4d"
 RIGHT, WRONG = "#0072b2", "#d55e00"
 

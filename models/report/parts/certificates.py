@@ -2,9 +2,15 @@
 
 from models.certification.card import describe_loss
 from models.evaluation.analysis import Analysis
-from models.evaluation.operating_points import Point
+from models.evaluation.operating_points import PROFILES, Point
 from models.report.blocks import Text
 from serve.policy.ladder import Certificate, Ladder, Loss
+from serve.policy.target import TargetChoice
+
+_NOTHING = (
+    "Nothing is certified for this variant, so profiles that ask for a bound run the whole model. "
+    "`offramp calibrate` certifies rules."
+)
 
 
 def certified_losses(analysis: Analysis) -> dict[Loss, str]:
@@ -21,10 +27,10 @@ def bound(point: Point, loss: Loss) -> str | None:
 
 
 def terms(analysis: Analysis) -> list[Text]:
-    """Return how sure the certificates are."""
+    """Return how sure the certificates are, or that there are none where profiles want some."""
     certificates = _certificates(analysis.observed.subject.ladder)
     if not certificates:
-        return []
+        return [Text(_NOTHING)] if _shows_targets(analysis) else []
     listed = ", ".join(dict.fromkeys(f"delta {c.delta:g} and n {c.n}" for c in certificates))
     return [
         Text(
@@ -33,6 +39,12 @@ def terms(analysis: Analysis) -> list[Text]:
             "probability delta. Rules without a certificate promise nothing."
         )
     ]
+
+
+def _shows_targets(analysis: Analysis) -> bool:
+    shown = {point.name for point in analysis.points.get(PROFILES, [])}
+    profiles = analysis.observed.subject.profiles
+    return any(isinstance(profiles[name], TargetChoice) for name in shown)
 
 
 def _certificates(ladder: Ladder | None) -> list[Certificate]:

@@ -120,4 +120,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     """Return a text's first lines."""
     # A dollar sign would begin a formula.
     plain = text.replace("$", r"\$")
-    return textwrap.wrap(plain, width, max_lines=_MOST_LINES, placeholder=" ...")
+    # Labels such as `not_equivalent` break where their words do.
+    parted = plain.replace("_", "_\u200b ")
+    lines = textwrap.wrap(parted, width, max_lines=_MOST_LINES, placeholder=" ...")
+    return [line.replace("\u200b ", "").replace("\u200b", "") for line in lines]

@@ -1,14 +1,25 @@
 """Pages as Markdown and as one HTML file."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from models.evaluation.analysis import Analysis
+from models.evaluation.costs import LAYERS, MS
+from models.evaluation.rule_families import rule_families
+from models.profiles import PROFILES
 from models.report.blocks import Facts, Picture, Section, Table, Text
 from models.report.html import html_page
 from models.report.markdown import markdown_page, numeric
+from models.report.parts.certificates import terms
+from models.report.pictures.examples import _wrapped
 from models.report.rule_text import rule_text
+from models.report.style import COLOURS
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule, Rule
+from serve.rules.traits import Traits
+from tests.support.observations import noisy, observed
 
 PAGE = [
     Section(
@@ -63,3 +74,24 @@ def test_columns_of_numbers_are_told_from_words() -> None:
 )  # fmt: skip
 def test_rules_are_written_in_a_few_words(rule: Rule, words: str) -> None:
     assert rule_text(rule) == words
+
+
+def test_long_names_break_where_their_words_do_and_get_their_letters_back() -> None:
+    assert _wrapped("not_equivalent", 13) == ["not_", "equivalent"]
+    assert _wrapped("a_b costs $5", 20) == [r"a_b costs \$5"]
+
+
+def test_there_is_a_colour_for_every_family_of_rules() -> None:
+    predictions = noisy("single_label")
+    learned = Traits(predictions.exits, predictions.traits.labels, learned=True)
+    errors = np.random.default_rng(0).random((3, 60), np.float32)
+    seen = observed(predictions._replace(uncertainty=errors, traits=learned))
+    assert len(rule_families(seen)) <= len(set(COLOURS))
+
+
+def test_profiles_that_need_a_certificate_say_that_there_is_none() -> None:
+    seen = observed(noisy("single_label"), profiles=PROFILES)
+    assert terms(Analysis.of(seen)) == []
+    layers = seen.costs[LAYERS]
+    found = terms(Analysis.of(replace(seen, costs={LAYERS: layers, MS: layers})))
+    assert "Nothing is certified for this variant" in found[0].text
