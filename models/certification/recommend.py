@@ -15,6 +15,11 @@ from serve.policy.target import Target
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
 
+_NO_FASTER = (
+    "to ask the exits takes longer than they save: ask fewer, by `offramp export --exits` without "
+    "those at which few texts leave, and calibrate that bundle"
+)
+
 
 def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[tuple[str, str]]:
     """Yield what there is to say about a target, as pairs of a heading and a sentence.
@@ -36,6 +41,8 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
         yield "note", ladder.uncertified
     yield "rule", describe_rule(rung.rule)
     yield "saves", _saved(rung, full, ladder.mean_tokens)
+    if not rung.full_depth and rung.speedup <= 1:
+        yield "note", _NO_FASTER
     if certified:
         yield "may cost", _cost(rung, found.certificate, certified)
         yield "how sure", _sureness(rung, found.certificate)

@@ -9,8 +9,11 @@ from typer.testing import CliRunner, Result
 from models.certification import cli
 from models.certification.risk_control import rows_needed
 from models.errors import TrainingFailed
-from serve.bundle.loader import load_bundle
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import Precision
 from serve.errors import TargetOutOfReach
+from serve.policy.served_ladder import ServedLadder
+from serve.rules import CompiledRule
 from tests.models.certification.conftest import MakeBundle
 from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.serve.support.ladders import ladder
@@ -122,3 +125,23 @@ def test_a_wish_that_makes_no_sense_is_refused(
     problem = refusal(certified, *options)
     assert isinstance(problem, TrainingFailed)
     assert message in str(problem)
+
+
+def test_exits_that_take_longer_to_ask_than_they_save_are_named(
+    certified: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [1.0, 2.0, 4.0]
+
+    def timed(bundle: Bundle, precision: Precision, *_: object) -> ServedLadder:
+        def times(rule: CompiledRule) -> list[float]:
+            return asked if rule.first_heard == 0 else [1.0, 2.0, 4.0]
+
+        ladder = bundle.ladder(precision)
+        return ServedLadder(bundle.manifest.traits, (1.0,) * 3, times, ladder)
+
+    monkeypatch.setattr("models.certification.recommend.serve_ladder", timed)
+    assert "note" not in said(certified, "--max-disagreement", "1%")
+    asked[:] = [4.0, 8.0, 12.0]
+    found = said(certified, "--max-disagreement", "1%")
+    assert "ask fewer, by `offramp export --exits`" in found["note"]
+    assert "note" not in said(certified, "--max-disagreement", "0")
