@@ -32,7 +32,7 @@ dd {{ margin: 0; overflow-wrap: anywhere; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; margin: .7rem 0; font-size: .9rem;
   font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .25rem .7rem; border-bottom: 1px solid #e4e4e4; text-align: left;
+th, td {{ padding: .25rem .45rem; border-bottom: 1px solid #e4e4e4; text-align: left;
   vertical-align: top; white-space: nowrap; }}
 th, .long {{ white-space: normal; }}
 th {{ border-bottom: 2px solid #bbb; font-weight: 600; }}

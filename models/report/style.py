@@ -1,6 +1,7 @@
 """The look of every picture."""
 
 import io
+import re
 from typing import Any
 
 import matplotlib as mpl
@@ -30,6 +31,11 @@ STATIC_COLOUR = "#4d4d4d"
 RIGHT, WRONG = "#0072b2", "#d55e00"
 
 
+# Where things are in a picture, in points: two decimals are enough, and make it a third smaller.
+_PLACES = re.compile(rb' (?:d|x|y)="[^"]*"')
+_LONG = re.compile(rb"\d+\.\d{3,}")
+
+
 def new_figure(size: tuple[float, float] = SIZE) -> Figure:
     """Return an empty figure; to be used within `mpl.rc_context(STYLE)`."""
     return Figure(figsize=size, dpi=DPI, layout="constrained")
@@ -50,7 +56,11 @@ def as_svg(figure: Figure) -> bytes:
     """Return the figure as SVG whose letters are shapes, so that it looks the same anywhere."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+    return _PLACES.sub(lambda place: _LONG.sub(_rounded, place[0]), buffer.getvalue())
+
+
+def _rounded(number: re.Match[bytes]) -> bytes:
+    return b"%.2f" % float(number[0])
 
 
 def by_depth(num_exits: int) -> list[Any]:

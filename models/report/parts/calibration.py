@@ -16,6 +16,12 @@ _DECISIONS = {
 }
 
 
+_OF_THE_RULES = (
+    "The temperatures are those of the certified rules. With them an exit's confidence is how "
+    "likely it is to agree with full depth, not how likely it is to be right."
+)
+
+
 def calibration_part(analysis: Analysis, slug: str) -> Part:
     """Return the calibration curve and its error at every exit."""
     observed = analysis.observed
@@ -39,6 +45,8 @@ def calibration_part(analysis: Analysis, slug: str) -> Part:
         ]
         head = ("exit layer", "temperature", "ECE %", "ECE % at the temperature")
         blocks.append(Table(head, rows))
+        if observed.subject.ladder:
+            blocks.append(Text(_OF_THE_RULES))
     figures = [
         {"layer": exit_.layer, **exit_.bins._asdict(), "scaled_ece": exit_.scaled_ece}
         for exit_ in found

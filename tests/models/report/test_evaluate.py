@@ -145,6 +145,7 @@ def test_a_calibrated_bundle_is_measured_as_it_is_served(write_data: Write, tmp_
     words = (tmp_path / "out" / "report.md").read_text()
     assert "certified %: other answer than at full depth" in words
     assert f"delta 0.05 and n {ladder.num_certifying}" in words
+    assert "temperatures are those of the certified rules" in words
     shown = [name for name in model["exit_shares"] if name.startswith("rung: ")]
     assert len(shown) > 1
     assert sum(model["exit_shares"][shown[-1]][:1]) > sum(model["exit_shares"][shown[0]][:1])
