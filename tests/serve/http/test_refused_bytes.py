@@ -94,7 +94,7 @@ def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(
             answer, asking = await asyncio.open_connection(*address.getsockname())
             asking.write(sent)
             with suppress(ConnectionResetError):
-                await answer.read()
+                await asyncio.wait_for(answer.read(), 30)
             asking.close()
             await server.stop(grace_s=0)
 
