@@ -111,6 +111,10 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A log line for every request.")
     ] = False,
+    dialects: Annotated[
+        str,
+        typer.Option(help="Wire formats to speak, such as v1,hf; docs/clients.md lists them."),
+    ] = "all",
     tokenizer_threads: Annotated[
         int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
     ] = 2,
@@ -164,6 +168,7 @@ def serve(
             tls_client_ca=tls_client_ca,
         ),
         logs=LogOptions(log_format, log_level, access_log),
+        dialects=dialects,
         tokenizer_threads=tokenizer_threads,
         connections=ConnectionLimits(
             head_timeout_s=head_timeout,

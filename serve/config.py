@@ -76,6 +76,7 @@ class ServerConfig(BaseModel):
         log_format: of the server's own lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
+        dialects: wire formats that the server speaks, or `all`.
         tokenizer_threads: threads per replica that tokenize long texts, for all its models.
         max_buffered_bytes: request bodies that a replica holds at once.
         tls_cert: PEM file with the certificate and its chain; None for plain HTTP. Like the next
@@ -105,6 +106,7 @@ class ServerConfig(BaseModel):
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = False
+    dialects: list[str] = ["all"]
     tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
     max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
     tls_cert: Path | None = None

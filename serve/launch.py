@@ -12,6 +12,8 @@ from socket import socket
 from rich.console import Console
 
 from serve.access.keys import read_keys
+from serve.api.dialect import ALL
+from serve.api.dialects import choose_dialects
 from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
@@ -71,6 +73,7 @@ class Launch:
     gpu_memory_gb: float | None = None
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
+    dialects: str = ALL
     tokenizer_threads: int = EngineOptions().tokenizer_threads
     connections: ConnectionLimits = ConnectionLimits()
 
@@ -102,6 +105,8 @@ def launch(wanted: Launch, standalone: bool) -> None:
 
 def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
     """Choose device, precision and active exits of every bundle, and print them."""
+    dialects = [name.strip() for name in wanted.dialects.split(",")]
+    choose_dialects(dialects)  # raises what is wrong with them
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle in bundles:
@@ -121,6 +126,7 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         num_threads=num_threads,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
         **asdict(wanted.logs),
+        dialects=dialects,
         tokenizer_threads=wanted.tokenizer_threads,
         connections=wanted.connections,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
@@ -12,7 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.api.body_limit import BodyBudget, BodyLimit
 from serve.api.context import AppContext
+from serve.api.dialect import Dialect, dialect_of
 from serve.api.errors import error_response
+from serve.api.guard import route_path
 from serve.errors import Cancelled, OfframpError
 from serve.logs import ACCESS_LOG
 
@@ -48,13 +51,15 @@ _INITIAL_STATE: Final = {
 class RequestMiddleware:
     """ASGI middleware around the app."""
 
-    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+    def __init__(self, app: ASGIApp, context: AppContext, dialects: Sequence[Dialect] = ()) -> None:
         """Wrap an app.
 
         Args:
             app: answers the requests.
             context: the app's.
+            dialects: that it speaks.
         """
+        self._dialects = dialects
         limits = context.limits
         self._app = app
         self._guard = context.guard
@@ -83,13 +88,14 @@ class RequestMiddleware:
             await (_send_and_close(message, body, send) if body.exceeded else send(message))
 
         try:
-            state["client"] = self._guard.check(scope, headers)
+            state["client"] = self._guard.check(scope, headers, self._dialects)
             await self._app(scope, body.receive, send_recorded)
         except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
             state["code"] = Cancelled.status
             raise
         except Exception as error:
-            await _answer_error(error, scope, receive, send_recorded)
+            dialect = dialect_of(route_path(scope), self._dialects)
+            await _answer_error(error, dialect, scope, receive, send_recorded)
         finally:
             body.release()
             self._record(scope)
@@ -106,7 +112,9 @@ class RequestMiddleware:
             access_log.info("request", extra={"fields": _access_fields(scope, route, duration_s)})
 
 
-async def _answer_error(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_error(
+    error: Exception, dialect: Dialect, scope: Scope, receive: Receive, send: Send
+) -> None:
     """Answer what the guard refuses, and what the app does not expect."""
     state = scope["state"]
     if isinstance(error, OfframpError):
@@ -117,7 +125,7 @@ async def _answer_error(error: Exception, scope: Scope, receive: Receive, send: 
     state["error_code"] = refusal.code
     if state["started"]:
         raise error  # too late for another answer: the HTTP server closes the connection
-    await error_response(refusal)(scope, receive, send)
+    await error_response(refusal, dialect)(scope, receive, send)
 
 
 def _access_fields(scope: Scope, route: str, duration_s: float) -> dict[str, Any]:

@@ -15,11 +15,15 @@ from serve.validation import explain
 
 Body = TypeVar("Body", bound=BaseModel)
 
-BODY_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorBody, "description": "The body is not JSON."},
-    413: {"model": ErrorBody, "description": "The body is too large."},
-    415: {"model": ErrorBody, "description": "The body is not declared as JSON, or is compressed."},
-}
+
+def body_errors(model: type[BaseModel] = ErrorBody) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a body, in a dialect's shape."""
+    return {
+        400: {"model": model, "description": "The body is not JSON."},
+        413: {"model": model, "description": "The body is too large."},
+        415: {"model": model, "description": "The body is not declared as JSON, or is compressed."},
+    }
+
 
 # No schema has as many. Naming each of 200,000 unknown fields would block the event loop for
 # seconds.
