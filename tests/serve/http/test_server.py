@@ -203,6 +203,23 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
     assert not caplog.records
 
 
+def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
+    app = App()
+
+    async def scenario(server: HttpServer, port: int) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        app.let.clear()
+        asking.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await app.asked.wait()
+        asking.write(GET)
+        await asyncio.sleep(0.02)
+        app.let.set()
+        assert (await answer.read()).startswith(b"HTTP/1.1 200")
+        asking.close()
+
+    serving(app, scenario)
+
+
 def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first() -> None:
     async def scenario(server: HttpServer, port: int) -> None:
         answer, asking = await asyncio.open_connection("127.0.0.1", port)
