@@ -184,11 +184,12 @@ def serve(
 
 def main() -> None:
     """Run the command line; expected errors become one line on stderr and exit status 2."""
-    for entry in entry_points(group="offramp.commands"):
-        app.command(entry.name)(entry.load())
     # SIGTERM then ends a command as Ctrl-C does: files that are half written are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        # Takes a second or two, in which Ctrl-C is no traceback either.
+        for entry in entry_points(group="offramp.commands"):
+            app.command(entry.name)(entry.load())
         app()
     except KeyboardInterrupt:
         sys.exit(130)
