@@ -19,6 +19,13 @@ class InvalidRequest(OfframpError):
     code = "invalid_request"
 
 
+class InvalidTensor(InvalidRequest):
+    """A tensor, or what goes with it, that is not as the Open Inference Protocol has it."""
+
+    status = 400
+    code = "invalid_tensor"
+
+
 class MalformedBody(OfframpError):
     """The body is not well-formed JSON."""
 
