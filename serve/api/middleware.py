@@ -80,6 +80,7 @@ class RequestMiddleware:
         request_id = headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
         state.update(_INITIAL_STATE, arrived_s=arrived_s, request_id=request_id)
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
+        state["body"] = body
 
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
