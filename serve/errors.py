@@ -131,7 +131,7 @@ class BodyTooLarge(OfframpError):
 
 
 class UnsupportedMediaType(OfframpError):
-    """The body is declared as something other than JSON."""
+    """The body is declared as something other than JSON, or is compressed in an unknown way."""
 
     status = 415
     code = "unsupported_media_type"
@@ -173,6 +173,13 @@ class WrongHost(OfframpError):
 
     status = 400
     code = "wrong_host"
+
+
+class NotSupported(OfframpError):
+    """The dialect has this, and this server does not."""
+
+    status = 501
+    code = "not_supported"
 
 
 class Unavailable(OfframpError):

@@ -59,6 +59,7 @@ class RequestMiddleware:
         state = scope.setdefault("state", {})
         state.update(new_record(headers.get(REQUEST_ID, "")))
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
+        state["body"] = body
 
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -135,7 +135,7 @@ def _as_classes(
     """Return the best classes of each row, the best first, as `score:index:label`."""
     texts = [
         f"{short(row[i])}:{i}:{labels[i]}"
-        for row in scores
+        for row in np.nan_to_num(scores)  # infinite logits become the largest number
         for i in (-row).argsort(kind="stable")[:class_count]
     ]
     return Tensor(name, BYTES, (len(scores), len(texts) // len(scores)), texts)
