@@ -70,7 +70,7 @@ def asked_outputs(body: InferRequest, classifier: Classifier) -> AskedOutputs:
 def _binary_size(given: InferInput) -> int | None:
     parameters = given.parameters or {}
     # MLServer's clients say so of texts.
-    _check_known(parameters, ("binary_data_size", "content_type"), given.name)
+    check_known(parameters, ("binary_data_size", "content_type"), given.name)
     if parameters.get("content_type") not in (None, "str"):
         raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
     size = parameters.get("binary_data_size")
@@ -99,10 +99,19 @@ def _flat(given: InferInput) -> list[Any]:
 
 def _class_count(output: InferOutput) -> int:
     parameters = output.parameters or {}
-    _check_known(parameters, ("binary_data", "classification"), output.name)
+    check_known(parameters, ("binary_data", "classification"), output.name)
+    return class_count(parameters, output.name)
+
+
+def class_count(parameters: Mapping[str, Any], place: str) -> int:
+    """Return how many classes an output is asked for; 0 for the output itself.
+
+    Raises:
+        InvalidTensor: it is no number of classes.
+    """
     count = parameters.get("classification", 0)
     if type(count) is not int or count < 0:
-        raise InvalidTensor(f"{quoted(output.name)}: classification must be a number of classes")
+        raise InvalidTensor(f"{quoted(place)}: classification must be a number of classes")
     return count
 
 
@@ -113,7 +122,12 @@ def _flag(parameters: Mapping[str, Any], name: str, place: str, default: bool) -
     return flag
 
 
-def _check_known(parameters: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+def check_known(parameters: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    """Refuse the parameters of a tensor that are not known.
+
+    Raises:
+        InvalidTensor: one of them is not.
+    """
     for name in parameters:
         if name.startswith("shared_memory"):
             raise InvalidTensor(f"{quoted(place)}: there is no shared memory here; send the bytes")

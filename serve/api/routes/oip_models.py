@@ -70,12 +70,12 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
 
     async def all_statistics() -> Statistics:
         """Tell what all models have done since the server started."""
-        return await _statistics(context, list(context.catalog))
+        return await model_statistics(context, list(context.catalog))
 
     app.get("/v2/models/stats", responses=_DEFAULT, **_OPTIONS)(all_statistics)
 
     async def metadata(classifier: Classifier) -> ModelMetadata:
-        return _metadata(classifier)
+        return model_metadata(classifier)
 
     async def ready(classifier: Classifier) -> ModelReady:
         if context.connections.stopping or not classifier.engine.alive:
@@ -86,7 +86,7 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
         return model_config(classifier, context.limits.max_inputs)
 
     async def statistics(classifier: Classifier) -> Statistics:
-        return await _statistics(context, [classifier])
+        return await model_statistics(context, [classifier])
 
     _add(app, context, "", metadata, ModelMetadata)
     _add(app, context, "/ready", ready, ModelReady)
@@ -146,7 +146,8 @@ _DESCRIPTIONS = {
 }
 
 
-def _metadata(classifier: Classifier) -> ModelMetadata:
+def model_metadata(classifier: Classifier) -> ModelMetadata:
+    """Return what a model takes and gives."""
     return ModelMetadata(
         name=classifier.name,
         versions=[VERSION],
@@ -160,7 +161,8 @@ def _tensor(spec: TensorSpec) -> TensorMetadata:
     return TensorMetadata(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
 
 
-async def _statistics(context: AppContext, classifiers: list[Classifier]) -> Statistics:
+async def model_statistics(context: AppContext, classifiers: list[Classifier]) -> Statistics:
+    """Return what models have done, on all replicas."""
     page = (await context.replicas.metrics_text()).decode()
     # On a thread: reading a page takes many milliseconds.
     stats = await asyncio.to_thread(lambda: [statistics_of(page, each) for each in classifiers])

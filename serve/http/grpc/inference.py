@@ -11,15 +11,16 @@ from serve.api.classification import (
     read_fields,
 )
 from serve.api.context import AppContext
+from serve.api.infer_request import check_known, class_count
 from serve.api.oip.inputs import inputs_of
 from serve.api.oip.outputs import Wanted, check_wanted, output_tensors
 from serve.api.oip.parameters import NAMES, answer_parameters, dial_of
 from serve.api.oip.signature import VERSION, default_outputs
 from serve.api.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.api.response_builder import num_logits
+from serve.api.routes.oip_models import find_model
 from serve.api.schemas.request import ClassifyRequest
-from serve.classifier.classifier import Classifier
-from serve.errors import InvalidTensor, UnknownModel
+from serve.errors import InvalidTensor
 from serve.http.grpc.call import Call
 from serve.http.grpc.messages import message_class
 
@@ -38,25 +39,13 @@ _RESERVE_MS: Final = 20.0
 _RESERVE_SHARE: Final = 0.2
 
 
-def find_model(context: AppContext, name: str, version: str) -> Classifier:
-    """Return a model; without a name, the only one.
-
-    Raises:
-        UnknownModel: there is none of this name and version.
-    """
-    classifier = context.catalog.pick(name or None)
-    if version not in ("", VERSION):
-        raise UnknownModel(f"{classifier.name} has the version {VERSION} only, not {version[:64]}")
-    return classifier
-
-
 async def infer(context: AppContext, call: Call, request: Any) -> Any:
     """Return the answer to a `ModelInferRequest`.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
     """
-    classifier = find_model(context, request.model_name, request.model_version)
+    classifier = find_model(context, request.model_name, request.model_version or VERSION)
     wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
     check_wanted(classifier, wanted)
     fields = {
@@ -101,12 +90,10 @@ def _tensors(request: Any) -> list[Tensor]:
 
 
 def _tensor(given: Any, raw: bytes | None) -> Tensor:
-    for name, value in _values(given.parameters).items():
-        if (name, value) != ("content_type", "str"):  # MLServer's clients say so of texts
-            raise InvalidTensor(
-                f"{quoted(given.name)}: the parameter {quoted(name)} is not for inputs here; send "
-                "the tensor itself"
-            )
+    parameters = _values(given.parameters)
+    check_known(parameters, ("content_type",), given.name)
+    if parameters.get("content_type", "str") != "str":  # MLServer's clients say so of texts
+        raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
     if raw is None:
         data: Any = getattr(given.contents, _FIELDS.get(given.datatype, "bytes_contents"))
         return read_tensor(given.name, given.datatype, given.shape, list(data))
@@ -119,15 +106,8 @@ def _wanted(outputs: Iterable[Any]) -> list[Wanted]:
     found = []
     for each in outputs:
         parameters = _values(each.parameters)
-        class_count = parameters.pop("classification", 0)
-        if parameters:
-            raise InvalidTensor(
-                f"{quoted(each.name)}: the parameter {quoted(next(iter(parameters)))} is not for "
-                "outputs here; there is classification"
-            )
-        if type(class_count) is not int or class_count < 0:
-            raise InvalidTensor(f"{quoted(each.name)}: classification must be a number of classes")
-        found.append(Wanted(each.name, class_count))
+        check_known(parameters, ("classification",), each.name)
+        found.append(Wanted(each.name, class_count(parameters, each.name)))
     return found
 
 

@@ -3,68 +3,99 @@
 from functools import partial
 from typing import Any, Final
 
+from google.protobuf.json_format import ParseDict
+
 from serve.access.keys import Scope
 from serve.api.context import AppContext
-from serve.api.oip.signature import PLATFORM, VERSION, TensorSpec, input_specs, output_specs
-from serve.errors import OfframpError
+from serve.api.oip.config import model_config
+from serve.api.oip.signature import PLATFORM, VERSION
+from serve.api.routes.oip_models import (
+    EXTENSIONS,
+    find_model,
+    model_metadata,
+    model_statistics,
+)
+from serve.classifier.classifier import Classifier
+from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
 from serve.http.grpc.health import Health
-from serve.http.grpc.inference import find_model, infer
+from serve.http.grpc.inference import infer
 from serve.http.grpc.messages import INFERENCE, types_of
 from serve.version import __version__
 
-EXTENSIONS: Final = ("classification", "model_configuration", "parameters", "schedule_policy")
+# Of HTTP alone.
+_BINARY: Final = "binary_tensor_data"
 
 
 def methods_of(context: AppContext, health: Health) -> dict[str, tuple[Answer, Scope | None]]:
     """Return what answers each method, and the scope that it needs; None for none."""
-    models = _Models(context)
-
-    async def live(call: Call, request: Any) -> Any:
-        return types_of(INFERENCE, "ServerLive")[1](live=True)
-
-    async def ready(call: Call, request: Any) -> Any:
-        return types_of(INFERENCE, "ServerReady")[1](ready=health.ready)
-
+    about = _About(context, health)
     return {
-        "ServerLive": (live, None),
-        "ServerReady": (ready, None),
-        "ServerMetadata": (models.server, "read"),
-        "ModelReady": (models.ready, "read"),
-        "ModelMetadata": (models.metadata, "read"),
+        "ServerLive": (about.live, None),
+        "ServerReady": (about.ready, None),
+        "ServerMetadata": (about.server, "read"),
+        "ModelReady": (about.model_ready, "read"),
+        "ModelMetadata": (about.model, "read"),
+        "ModelConfig": (about.config, "read"),
+        "ModelStatistics": (about.statistics, "read"),
+        "RepositoryIndex": (about.index, "read"),
         "ModelInfer": (partial(infer, context), "classify"),
     }
 
 
-class _Models:
-    """What there is to be known of the models."""
+class _About:
+    """What there is to be known of the server and its models."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, health: Health) -> None:
         self._context = context
+        self._health = health
 
-    async def server(self, call: Call, request: Any) -> Any:
-        answer = types_of(INFERENCE, "ServerMetadata")[1]
-        return answer(name=PLATFORM, version=__version__, extensions=EXTENSIONS)
+    async def live(self, call: Call, request: Any) -> Any:
+        return _answer("ServerLive", {"live": True})
 
     async def ready(self, call: Call, request: Any) -> Any:
+        return _answer("ServerReady", {"ready": self._health.ready})
+
+    async def server(self, call: Call, request: Any) -> Any:
+        extensions = [name for name in EXTENSIONS if name != _BINARY]
+        fields = {"name": PLATFORM, "version": __version__, "extensions": extensions}
+        return _answer("ServerMetadata", fields)
+
+    async def model_ready(self, call: Call, request: Any) -> Any:
         """Tell whether a model is ready; one that there is not is not ready either."""
-        answer = types_of(INFERENCE, "ModelReady")[1]
         try:
-            classifier = find_model(self._context, request.name, request.version)
-        except OfframpError:
-            return answer(ready=False)
-        return answer(ready=classifier.engine.alive and not self._context.connections.stopping)
+            alive = self._find(request).engine.alive
+        except UnknownModel:
+            alive = False
+        return _answer("ModelReady", {"ready": alive and not self._context.connections.stopping})
 
-    async def metadata(self, call: Call, request: Any) -> Any:
-        classifier = find_model(self._context, request.name, request.version)
-        return types_of(INFERENCE, "ModelMetadata")[1](
-            name=classifier.name,
-            versions=[VERSION],
-            platform=PLATFORM,
-            inputs=map(_shown, input_specs(classifier)),
-            outputs=map(_shown, output_specs(classifier)),
-        )
+    async def model(self, call: Call, request: Any) -> Any:
+        return _answer("ModelMetadata", model_metadata(self._find(request)).model_dump())
+
+    async def config(self, call: Call, request: Any) -> Any:
+        found = model_config(self._find(request), self._context.limits.max_inputs)
+        return _answer("ModelConfig", {"config": found})
+
+    async def statistics(self, call: Call, request: Any) -> Any:
+        models = [self._find(request)] if request.name else list(self._context.catalog)
+        found = await model_statistics(self._context, models)
+        return _answer("ModelStatistics", found.model_dump())
+
+    async def index(self, call: Call, request: Any) -> Any:
+        faults = self._context.catalog.faults()
+        states = {c.name: c.name not in faults for c in self._context.catalog}
+        models = [
+            {"name": name, "version": VERSION, "state": "READY" if ready else "UNAVAILABLE"}
+            for name, ready in states.items()
+            if ready or not request.ready
+        ]
+        return _answer("RepositoryIndex", {"models": models})
+
+    def _find(self, request: Any) -> Classifier:
+        return find_model(self._context, request.name, request.version or VERSION)
 
 
-def _shown(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "datatype": spec.datatype, "shape": spec.shape}
+def _answer(method: str, fields: dict[str, Any]) -> Any:
+    """Return the answer of a method; of Triton's configuration, the fields that we declare."""
+    _, answer = types_of(INFERENCE, method)
+    return ParseDict(fields, answer(), ignore_unknown_fields=True)
