@@ -1,5 +1,6 @@
 """Triton's own client, and calls by the stubs that it is made with."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput, service_pb2, service_pb2_grpc
 
 from tests.serve.support.live_server import LiveServer, serving_grpc
+from tests.serve.support.server_process import ServerProcess
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +56,11 @@ def failure(call: Any, *arguments: Any, **options: Any) -> tuple[grpc.StatusCode
     error: Any = caught.value
     trailing = {key: value for key, value in error.trailing_metadata() or ()}
     return error.code(), {**trailing, "message": error.details() or ""}
+
+
+def grpc_address(process: ServerProcess) -> str:
+    """Return where a server listens that was started with `--grpc-port 0`."""
+    process.curl_line()
+    found = re.search(r"^gRPC on (\S+)$", process.output, re.MULTILINE)
+    assert found, process.output
+    return found[1]
