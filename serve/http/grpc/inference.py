@@ -33,6 +33,8 @@ _FIELDS: Final = {
     "INT32": "int_contents",
     "FP32": "fp32_contents",
 }
+# KServe's client says of raw contents what HTTP needs to find them.
+_SIZE: Final = "binary_data_size"
 # Rows leave with what they have this long before the deadline of the call: an answer that is only
 # made then would come too late. The share is for deadlines of a few milliseconds.
 _RESERVE_MS: Final = 20.0
@@ -91,7 +93,10 @@ def _tensors(request: Any) -> list[Tensor]:
 
 def _tensor(given: Any, raw: bytes | None) -> Tensor:
     parameters = _values(given.parameters)
-    check_known(parameters, ("content_type",), given.name)
+    known = ("content_type",) if raw is None else ("content_type", _SIZE)
+    check_known(parameters, known, given.name)
+    if raw is not None and parameters.get(_SIZE, len(raw)) != len(raw):
+        raise InvalidTensor(f"{quoted(given.name)}: {_SIZE} is not the number of its bytes")
     if parameters.get("content_type", "str") != "str":  # MLServer's clients say so of texts
         raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
     if raw is None:

@@ -25,6 +25,10 @@ _CODES: Final = {
 ERROR_CODE: Final = "x-offramp-error"
 
 
+# gRPC sends three bytes for each byte beyond ASCII, and clients refuse 8 KiB of metadata.
+_MAX_MESSAGE_BYTES: Final = 1500
+
+
 class MalformedMessage(MalformedBody):
     """What came is not the protobuf message of the method."""
 
@@ -32,7 +36,8 @@ class MalformedMessage(MalformedBody):
 def status_of(error: OfframpError) -> tuple[grpc.StatusCode, str]:
     """Return code and message of an error."""
     other = grpc.StatusCode.INTERNAL if error.status >= 500 else grpc.StatusCode.INVALID_ARGUMENT
-    return _CODES.get(error.status, other), message_of(error)
+    message = message_of(error).encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
+    return _CODES.get(error.status, other), message
 
 
 def error_metadata(error: OfframpError) -> tuple[tuple[str, str], ...]:

@@ -65,6 +65,20 @@ def test_typed_contents_are_answered_with_typed_contents(
     assert list(outputs["exit_layer"].int_contents) == raw.as_numpy("exit_layer").ravel().tolist()
 
 
+def test_size_of_raw_contents_may_be_said_as_kserve_says_it(server: LiveServer) -> None:
+    request = asked(["w1"])
+    request.inputs[0].ClearField("contents")
+    request.raw_input_contents.append(b"\x02\0\0\0w1")
+    size = request.inputs[0].parameters["binary_data_size"]
+    with stub(server.grpc_address) as typed:
+        size.int64_param = 6
+        assert typed.ModelInfer(request).raw_output_contents
+        size.int64_param = 7
+        code, found = failure(typed.ModelInfer, request)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert found["message"] == "'TEXT': binary_data_size is not the number of its bytes"
+
+
 @pytest.mark.parametrize("place", ["parameters", "headers"])
 def test_dial_is_in_parameters_or_metadata(
     server: LiveServer, client: InferenceServerClient, place: str
