@@ -56,6 +56,12 @@ def serve(
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port for gRPC, 0 for any that is free. None if absent.", min=0, max=65535
+        ),
+    ] = None,
     replicas: Annotated[
         int, typer.Option(help="Replicas; more than one needs Ray.", min=1, max=256)
     ] = 1,
@@ -152,6 +158,7 @@ def serve(
         bundles=tuple(bundles),
         host=host,
         port=port,
+        grpc_port=grpc_port,
         precision=precision,
         replicas=replicas,
         active_exits=active_exits,

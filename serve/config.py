@@ -84,6 +84,7 @@ class ServerConfig(BaseModel):
         tls_key: PEM file with its key.
         tls_client_ca: PEM file of CAs; clients must show a certificate of one of them.
         connections: bounds on connections; they apply where replicas listen themselves.
+        grpc_port: where replicas that listen themselves answer gRPC; None for not at all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,6 +114,7 @@ class ServerConfig(BaseModel):
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     connections: ConnectionLimits = ConnectionLimits()
+    grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
     @property
     def engine_options(self) -> EngineOptions:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -76,6 +77,7 @@ class Launch:
     dialects: str = ALL
     tokenizer_threads: int = EngineOptions().tokenizer_threads
     connections: ConnectionLimits = ConnectionLimits()
+    grpc_port: int | None = None
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -93,14 +95,24 @@ def launch(wanted: Launch, standalone: bool) -> None:
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
-    with take(wanted.host, wanted.port) as address:
+    with take(wanted.host, wanted.port) as address, _grpc_address(wanted) as for_grpc:
         port = address.getsockname()[1]
-        on_ready = partial(_print_example, console, bundles, wanted, port)
+        if for_grpc:
+            grpc_port = for_grpc.getsockname()[1]
+            config = config.model_copy(update={"grpc_port": grpc_port})
+        on_ready = partial(_print_example, console, bundles, wanted, port, config.grpc_port)
         if standalone:
             _run_standalone(config, address, on_ready)
         else:
             _run_on_ray(console, config, wanted.replicas, address, on_ready)
     console.print("stopped")
+
+
+def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
+    """Hold the address for gRPC, whose library takes no socket that is already bound."""
+    if wanted.grpc_port is None:
+        return nullcontext()
+    return take_shared_port(wanted.host, wanted.grpc_port)
 
 
 def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
@@ -195,13 +207,17 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _print_example(console: Console, bundles: list[Bundle], wanted: Launch, port: int) -> None:
+def _print_example(
+    console: Console, bundles: list[Bundle], wanted: Launch, port: int, grpc_port: int | None
+) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
     scheme = "https" if wanted.access.tls_cert else "http"
     url = f"{scheme}://{_reachable(wanted.host)}:{port}"
     key = '-H "X-API-Key: $KEY" ' if wanted.access.keys else ""
+    if grpc_port is not None:
+        console.print(f"gRPC on {_reachable(wanted.host)}:{grpc_port}")
     console.print(
         f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify {key}"
         f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -26,6 +27,9 @@ from serve.validation import explain
 
 # Longer answers are built on a thread, because that would block the event loop.
 MAX_INLINE_LOGITS = 20_000
+
+# Awaits the work of a request, and ends it when the client has left.
+Await = Callable[[Coroutine[Any, Any, Classified]], Awaitable[Classified]]
 
 
 class Classification(NamedTuple):
@@ -65,13 +69,31 @@ def read_fields(
 
 
 async def classify(context: AppContext, request: Request, body: ClassifyRequest) -> Classification:
-    """Classify for the client of a request; its departure cancels the work.
+    """Classify for the client of an HTTP request; its departure cancels the work.
+
+    Raises:
+        OfframpError: of the request, the policy, the queue or the model.
+    """
+    watched = partial(cancel_on_disconnect, request.receive)
+    return await classify_watched(context, request.state, body, watched)
+
+
+async def classify_watched(
+    context: AppContext, state: State, body: ClassifyRequest, watched: Await
+) -> Classification:
+    """Classify for a client that need not have come by HTTP.
+
+    Args:
+        context: the models and what goes with them.
+        state: of the request, from `serve.api.request_record`; what is found is noted in it.
+        body: what is asked.
+        watched: raises `ClientDisconnected` when the client has left; the work is cancelled too
+            when this call is.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
     """
     classifier = context.catalog.pick(body.model)
-    state = request.state
     state.model = classifier.name
     client: Client = state.client
     trace = RequestTrace() if context.tracing else None
@@ -79,10 +101,9 @@ async def classify(context: AppContext, request: Request, body: ClassifyRequest)
     check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
     inputs = model_request.inputs
     with client.request(len(inputs), max(map(size_of, inputs))):
-        work = classifier.classify(model_request)
         try:
-            classified = await cancel_on_disconnect(request.receive, work)
-        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
+            classified = await watched(classifier.classify(model_request))
+        except asyncio.CancelledError:  # Ray Serve and gRPC cancel when the client has left
             context.metrics.disconnected(classifier.name)
             raise
         except ClientDisconnected:

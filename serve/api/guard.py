@@ -1,7 +1,7 @@
 """Decides, from its head alone, whether a request may pass."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -67,7 +67,7 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else ""
         if needed is None:
             return Client(address)
-        client = self.gate.identify(_secret(headers), address)
+        client = self.gate.identify(secret_of(headers), address)
         self.gate.check(client, needed)
         return client
 
@@ -157,8 +157,8 @@ def _add_answer(operation: dict[str, Any], status: str, reason: str) -> None:
     }
 
 
-def _secret(headers: Headers) -> str | None:
-    """Return the key that came with a request."""
+def secret_of(headers: Mapping[str, str]) -> str | None:
+    """Return the key that came with a request, from its headers by names in lower case."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return secret.strip()
