@@ -31,6 +31,8 @@ OFFRAMP_TRAIN := OMP_WAIT_POLICY=PASSIVE $(BIN)/offramp train $(ARGS)
 TRAIN := $(OFFRAMP_TRAIN) --encoder $(dir $(ENCODER))
 # SST-2 without 1,500 sentences and all their phrases, which held-out.tsv beside it holds.
 SST2 := build/zoo/sst2/train.tsv
+# AG News without 1,500 texts.
+AGNEWS := build/zoo/agnews/train.tsv
 TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 
 # What the card says beside the figures is written by hand.
@@ -108,9 +110,7 @@ chaos: $(MANIFEST) ## kill parts of a server under load and explain what clients
 # The data's own texts stay out of them: their terms do not allow them here.
 REPORT = $(BIN)/offramp evaluate --precision fp32,int8 --examples 0
 
-reports: $(MANIFEST) ## evaluate the shipped model and the topic model; reports in docs/reports
-	test -d bundles/agnews-minilm || \
-	  $(BIN)/offramp export build/zoo/agnews-minilm --out bundles/agnews-minilm
+reports: $(MANIFEST) ## evaluate the shipped model and the topic model of `make zoo`; reports in docs/reports
 	$(REPORT) bundles/sst2-minilm --model models/zoo/sst2-minilm --data $(DATA)/sst2/dev.tsv \
 	  --out docs/reports/sst2-minilm --text "The movie was awesome." \
 	  --text "You are good at messing up." --text "I wonder whether the plot was written by a 12-year-old."
@@ -147,10 +147,13 @@ zoo/wnut17-minilm: $(ENCODER)
 	  --train $(DATA)/wnut17/train.tsv --dev $(DATA)/wnut17/dev.tsv --out build/zoo/wnut17-minilm \
 	  --epochs 5 --lr 1e-4 --batch-size 16 --keep-best --dtype fp16
 
-zoo/agnews-minilm: $(ENCODER)
+zoo/agnews-minilm: $(ENCODER) $(AGNEWS)
 	$(call card,agnews-minilm)
-	$(TRAIN) --train $(DATA)/agnews/train.tsv --dev $(DATA)/agnews/dev.tsv \
+	$(TRAIN) --train $(AGNEWS) --dev $(DATA)/agnews/dev.tsv --labels World,Sports,Business,Sci/Tech \
 	  --out build/zoo/agnews-minilm --epochs 2 --lr 1e-4 --batch-size 32 --keep-best --dtype fp16
+	$(BIN)/offramp export build/zoo/agnews-minilm --out bundles/agnews-minilm --precision fp32,int8
+	$(BIN)/offramp calibrate bundles/agnews-minilm --tuning $(DATA)/agnews/dev.tsv \
+	  --data $(dir $(AGNEWS))held-out.tsv --also build/zoo/agnews-minilm
 
 # For `--teacher`: twelve layers and one exit. Half of the rows; about 25 minutes on one core.
 zoo/sst2-teacher: build/zoo/sst2-teacher/config.json
@@ -161,7 +164,7 @@ build/zoo/sst2-teacher/config.json: $(MPNET) $(SST2)
 	  --recipe joint --pooling mean --epochs 1 --lr 5e-5 --batch-size 64 --evaluate-every 200 \
 	  --keep-best --seed 42
 
-$(SST2): $(DATA)/sst2/train.tsv | $(INSTALLED)
+$(SST2) $(AGNEWS): build/zoo/%/train.tsv: $(DATA)/%/train.tsv | $(INSTALLED)
 	$(BIN)/python -m models.data.hold_out $< --out $(@D) --sentences 1500
 
 $(ENCODER): | $(INSTALLED)

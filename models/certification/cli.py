@@ -11,6 +11,11 @@ from models.errors import TrainingFailed
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
 
+_STOPPED = (
+    "stopped: the precisions shown above are certified; the others keep what they had; "
+    "the same command does all again"
+)
+
 _Bundle = Annotated[Path, typer.Argument(help="Bundle folder.", **_FOLDER)]
 _Exits = Annotated[
     str | None,
@@ -95,13 +100,18 @@ def calibrate(
         model=also,
     )
     console = Console(highlight=False, soft_wrap=True)
-    for found in run(job, Console(stderr=True)):
-        console.print(headline(found))
-        for table in promises(found):
-            console.print(table)
-        for sentence in lacking(found):
-            console.print(sentence)
-        console.print()
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        for found in run(job, errors):
+            console.print(headline(found))
+            for table in promises(found):
+                console.print(table)
+            for sentence in lacking(found):
+                console.print(sentence)
+            console.print()
+    except KeyboardInterrupt:
+        errors.print(_STOPPED)
+        raise
 
 
 def _layers(exits: str | None) -> tuple[int, ...] | None:

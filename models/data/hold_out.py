@@ -2,6 +2,7 @@
 
 `python -m models.data.hold_out TRAIN.tsv --out FOLDER`. SST-2's training file holds sentences and
 the phrases they consist of. A sentence is unseen only if none of its phrases was trained on either.
+It also splits a file of whole texts, such as AG News.
 """
 
 import hashlib
@@ -28,10 +29,11 @@ def split_sentences(texts: Iterable[str], count: int) -> Split:
     """Hold out sentences, chosen by the hash of their text.
 
     Args:
-        texts: sentences, and phrases of them; words are separated by blanks.
+        texts: sentences, and phrases of them; words are separated by blanks, of which one is as
+            good as several.
         count: how many sentences to hold out.
     """
-    known = list(dict.fromkeys(text.strip() for text in texts))
+    known = list(dict.fromkeys(map(_plain, texts)))
     parts = {part for text in known for part in _parts(text) if part != text}
     sentences = [text for text in known if text not in parts]
     held_out = sorted(sentences, key=lambda text: hashlib.sha256(text.encode()).digest())[:count]
@@ -46,13 +48,18 @@ def main(
 ) -> None:
     """Split a file into training rows and held-out sentences."""
     header, *lines = data.read_text("utf-8").splitlines()
-    text_of = {line: line.split("\t")[1].strip() for line in lines}
+    text_of = {line: _plain(line.split("\t")[1]) for line in lines}
     split = split_sentences(text_of.values(), sentences)
     out.mkdir(parents=True, exist_ok=True)
     for name, texts in (("train.tsv", set(split.kept)), ("held-out.tsv", set(split.held_out))):
         chosen = [line for line in lines if text_of[line] in texts]
         (out / name).write_text("\n".join([header, *chosen]) + "\n", "utf-8")
         typer.echo(f"{out / name}: {len(chosen)} rows")
+
+
+def _plain(text: str) -> str:
+    """Return a text with single blanks: one with other blanks is the same text."""
+    return " ".join(text.split())
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Everything that one model said of one data file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,8 +14,9 @@ from models.evaluation.predictions import Predictions
 from models.evaluation.row_statistics import Metric, Statistics, metric_of
 from serve.bundle.calibration import Data
 from serve.bundle.manifest import Precision, TrainedFor
+from serve.policy.document import RuleOrTarget
 from serve.policy.ladder import Ladder
-from serve.rules import ExitRule
+from serve.policy.limits import Limits
 from serve.rules.compiled_rule import compile_rule
 from serve.rules.replay import Taken, answers_taken, signals
 from serve.rules.rule import Rule
@@ -31,7 +32,8 @@ class Subject:
         origin: what it was read from, such as `bundle` or `DeeBERT checkpoint`.
         precision: what it computes in.
         trained_for: the method and the rule that its heads were trained for, if they are known.
-        profiles: rules that its policy names.
+        profiles: rules and targets that its policy names.
+        limits: of the policy.
         ladder: certified rules of just this variant.
         num_parameters: None where the model's modules are not at hand.
         unknown: why a cost is not known, by its unit.
@@ -41,7 +43,8 @@ class Subject:
     origin: str
     precision: Precision
     trained_for: TrainedFor = field(default_factory=TrainedFor)
-    profiles: dict[str, ExitRule] = field(default_factory=dict)
+    profiles: Mapping[str, RuleOrTarget] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     ladder: Ladder | None = None
     num_parameters: int | None = None
     unknown: dict[str, str] = field(default_factory=dict)
@@ -110,13 +113,13 @@ class Observation:
             self.predictions.uncertainty,
         )
 
-    def taken(self, rule: Rule, temperatures: tuple[float, ...] | None = None) -> Taken:
+    def taken(self, rule: Rule) -> Taken:
         """Return where a rule lets each row leave, and with what."""
         return answers_taken(
             self.predictions.logits,
             rule,
             self.traits,
-            temperatures or self.temperatures,
+            self.temperatures,
             self.predictions.in_text,
             self.predictions.uncertainty,
         )

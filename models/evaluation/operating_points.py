@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from models.evaluation.observation import Observation
 from models.evaluation.row_statistics import Statistics
 from models.evaluation.rule_families import rule_families
+from models.evaluation.served_profiles import served_profiles
 from serve.policy.ladder import Certificate
 from serve.rules import ExitRule, LayerRule, NeverRule
 
@@ -25,7 +26,7 @@ class Point(NamedTuple):
         statistics: (rows, sums) of the main metric.
         disagreement: share of rows with another answer than full depth's; None for a regression.
         name: of a profile.
-        certificates: of a rung.
+        certificates: of a rung, and of a profile that has become one.
     """
 
     family: str
@@ -57,16 +58,16 @@ def points_of(observed: Observation) -> dict[str, list[Point]]:
     points = {
         name: [_point(observed, name, rule) for rule in rules] for name, rules in families.items()
     }
-    profiles = observed.subject.profiles
-    if profiles:
+    if profiles := served_profiles(observed):
         points[PROFILES] = [
-            _point(observed, PROFILES, rule)._replace(name=name) for name, rule in profiles.items()
+            _point(observed, PROFILES, found.rule)._replace(
+                name=name, certificates=found.certificates
+            )
+            for name, found in profiles.items()
         ]
     if ladder := observed.subject.ladder:
         points[LADDER] = [
-            _point(observed, LADDER, rung.rule, ladder.temperatures)._replace(
-                certificates=rung.certificates
-            )
+            _point(observed, LADDER, rung.rule)._replace(certificates=rung.certificates)
             for rung in ladder.rungs
         ]
     return points
@@ -92,13 +93,8 @@ def _static(observed: Observation) -> list[ExitRule]:
     return [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
 
 
-def _point(
-    observed: Observation,
-    family: str,
-    rule: ExitRule,
-    temperatures: tuple[float, ...] | None = None,
-) -> Point:
-    taken = observed.taken(rule, temperatures)
+def _point(observed: Observation, family: str, rule: ExitRule) -> Point:
+    taken = observed.taken(rule)
     differs = observed.disagrees(taken)
     return Point(
         family=family,

@@ -1,5 +1,7 @@
 """Rules in a few words."""
 
+import math
+
 from serve.rules import ExitRule
 
 # How a rule's number is compared.
@@ -10,6 +12,7 @@ _COMPARED = {
     "margin": ">",
     "learned": "<",
 }
+_NEARLY_ONE = 0.9
 _SETTINGS = {"min_layer": "from layer", "max_layer": "to layer"}
 _NAMES = {"learned": "predicted error", "normalized_entropy": "normalized entropy"}
 
@@ -30,4 +33,9 @@ def rule_text(rule: ExitRule) -> str:
 def _number(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_number, value))})"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    if _NEARLY_ONE < value < 1:
+        # Three digits of what is missing: 0.9999 and 0.99999 are different rules.
+        return f"{value:.{2 - math.floor(math.log10(1 - value))}f}".rstrip("0")
+    return f"{value:.3g}"

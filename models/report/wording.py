@@ -4,7 +4,7 @@ from models.evaluation.analysis import Analysis
 from models.evaluation.bootstrap import Interval
 from models.evaluation.costs import LAYERS
 from models.evaluation.gain import Gain
-from models.evaluation.operating_points import STATIC
+from models.evaluation.operating_points import STATIC, Point
 from models.evaluation.tables import title, unit
 
 _CORRELATION = "x 100"
@@ -65,9 +65,8 @@ def better_than_full(analysis: Analysis) -> str | None:
         return None
     name, layer = analysis.observed.subject.name, analysis.mean_cost(best, LAYERS)
     return (
-        f"{name}: stopping every text at layer {layer:.0f} gives "
-        f"{hundredths(analysis.value(best))}, more than full depth's "
-        f"{hundredths(analysis.value(full))}."
+        f"{name}: {title(analysis.observed.metric.name)} is {_with_unit(analysis, best)} if every "
+        f"text stops at layer {layer:.0f}, more than {_with_unit(analysis, full)} at full depth."
     )
 
 
@@ -79,6 +78,11 @@ def depths(found: Gain) -> str:
 def gain_text(found: Gain) -> str:
     """Return a gain with its interval."""
     return f"{hundredths(found.mean, signed=True)} ({interval(found.interval, signed=True)})"
+
+
+def _with_unit(analysis: Analysis, point: Point) -> str:
+    value, name = hundredths(analysis.value(point)), unit(analysis.observed.metric.name)
+    return f"{value} ({name})" if name == _CORRELATION else f"{value} {name}"
 
 
 def _points(analysis: Analysis, difference: float, signed: bool = True) -> str:

@@ -29,15 +29,11 @@ def build_response(
         classified: the answers.
         total_s: time from the request's arrival to the answers.
     """
-    manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
     answers = classified.answers
     return {
         "model": classifier.name,
         "policy_version": classified.policy_version,
-        "results": [
-            _result(manifest, output, answer, tokens, body.returned)
-            for answer, tokens in zip(answers, classified.tokens, strict=True)
-        ],
+        "results": build_results(classifier, body, classified),
         "timing": {
             "queue_ms": milliseconds(max(answer.queue_s for answer in answers)),
             "compute_ms": milliseconds(max(answer.compute_s for answer in answers)),
@@ -45,6 +41,17 @@ def build_response(
         },
         **(classified.resolution.report if classified.resolution else {}),
     }
+
+
+def build_results(
+    classifier: Classifier, body: ClassifyRequest, classified: Classified
+) -> list[Json]:
+    """Return the results of a response, one per input; see `build_response`."""
+    manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
+    return [
+        _result(manifest, output, answer, tokens, body.returned)
+        for answer, tokens in zip(classified.answers, classified.tokens, strict=True)
+    ]
 
 
 def num_logits(classified: Classified) -> int:

@@ -141,3 +141,16 @@ def test_wrong_usage_is_status_2_without_a_traceback(arguments: tuple[str, ...])
     status, _, error = run_offramp(*arguments)
     assert status == 2
     assert "Traceback" not in error
+
+
+def test_ctrl_c_while_commands_are_loaded_is_no_traceback() -> None:
+    program = (
+        "import os, signal\n"
+        "from serve import cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "cli.entry_points = lambda group: os.kill(os.getpid(), signal.SIGINT)\n"
+        "cli.main()\n"
+    )
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")

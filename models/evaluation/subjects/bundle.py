@@ -17,7 +17,6 @@ from models.evaluation.observation import Subject
 from models.evaluation.predictions import Predictions, gold_of
 from models.evaluation.subjects.measurable import Advance, Pass
 from serve.bundle.loader import Bundle
-from serve.rules import Rule
 from serve.rules.traits import Traits
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
@@ -53,14 +52,15 @@ class BundleVariant:
     def subject(self) -> Subject:
         """Name and origin."""
         manifest, model = self._bundle.manifest, self._model
-        rules = manifest.policy.profiles
+        policy = manifest.policy
         uncounted = dict.fromkeys((MFLOPS, MFLOPS_LINEAR), _NOT_COUNTED)
         return Subject(
             name=self._name,
             origin="bundle",
             precision=self._placement.precision,
             trained_for=manifest.trained_for,
-            profiles={n: r for n, r in rules.items() if isinstance(r, Rule)},
+            profiles=policy.profiles,
+            limits=policy.limits,
             ladder=self._bundle.ladder(self._placement.precision),
             num_parameters=None if model is None else num_parameters(model.model),
             unknown={} if model else uncounted,
@@ -73,8 +73,8 @@ class BundleVariant:
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """One per exit."""
-        return tuple(e.temperature for e in self._bundle.manifest.exits)
+        """One per exit, as served: those of the certified rules, where there are any."""
+        return self._bundle.temperatures(self._placement.precision)
 
     def run(self, examples: Sequence[Example], advance: Advance) -> Pass:
         """Run texts through all exits by the served path; long texts are cut."""

@@ -21,7 +21,6 @@ from models.evaluation.predictions import predict
 from models.evaluation.subjects.measurable import Advance, Pass
 from serve.bundle.loader import TOKENIZER
 from serve.policy.document import Policy
-from serve.rules import Rule
 from serve.rules.traits import Traits
 from serve.validation import explain
 
@@ -48,13 +47,14 @@ class Checkpoint:
     def subject(self) -> Subject:
         """Name and origin."""
         loaded = self.loaded
-        profiles = _policy(self._folder, loaded).profiles
+        policy = _policy(self._folder, loaded)
         return Subject(
             name=self._name,
             origin=f"{loaded.info.format} checkpoint",
             precision="fp32",
             trained_for=loaded.trained_for,
-            profiles={n: r for n, r in profiles.items() if isinstance(r, Rule)},
+            profiles=policy.profiles,
+            limits=policy.limits,
             num_parameters=num_parameters(loaded.model),
             unknown={MS: _NOT_TIMED},
         )

@@ -10,9 +10,9 @@ from models.report.style import as_svg
 
 TITLE = "Overthinking"
 _RIGHT = {
-    "single_label": "Right is the correct label.",
-    "multi_label": "Right is the whole set of labels.",
-    "token": "Right is a text whose entities are all found and no others.",
+    "single_label": "An answer is right if it is the correct label.",
+    "multi_label": "An answer is right if it is the whole set of labels.",
+    "token": "An answer is right if it has all entities of the text and no others.",
 }
 
 
@@ -26,10 +26,11 @@ def overthinking_part(analysis: Analysis, slug: str) -> Part:
         return missing(TITLE, "the model has a single exit")
     found = overthinking(observed.answers, exits)
     words = Text(
-        f"{_RIGHT[observed.traits.task]} {percent(found.overthought, 2)} of the texts are right at "
-        f"an earlier exit and wrong at full depth; {percent(found.rescued, 2)} are right at full "
-        f"depth only. An oracle that let each text leave at the first exit that has it right would "
-        f"be right on {percent(found.oracle_accuracy, 2)} of the texts "
+        f"{_RIGHT[observed.traits.task]} {percent(found.overthought, 2)} of the texts have a "
+        f"right answer at an earlier exit and a wrong one at full depth; "
+        f"{percent(found.rescued, 2)} have a right answer at full depth only. An oracle that let "
+        f"each text leave at the first exit that has it right would be right on "
+        f"{percent(found.oracle_accuracy, 2)} of the texts "
         f"({percent(found.full_accuracy, 2)} at full depth) with {found.oracle_depth:.2f} mean "
         f"layers of {exits[-1]}."
     )

@@ -9,19 +9,19 @@ from models.evaluation.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
 from models.evaluation.gain import Gain
 from models.evaluation.operating_points import LADDER, PROFILES, STATIC, Point
 from models.report.blocks import Block, Picture, Table, Text
+from models.report.parts.certificates import bound, certified_losses, terms
 from models.report.parts.part import Part, missing
 from models.report.pictures.calibration import spread
 from models.report.pictures.curves import draw_families, draw_gains
 from models.report.rule_text import rule_text
 from models.report.style import as_svg
 from models.report.wording import depths, gain_text, headline, hundredths, interval, metric_title
-from serve.policy.ladder import Certificate
 
 TITLE = "Exit rules"
 _MOST_FRONT = 8
 _GAIN = (
     "How far each kind of rule lies above the dashed line, at the same mean depth. The shade is "
-    "the 95 % interval of the first one, from rows drawn alike for both."
+    "the 95 % interval of {family}."
 )
 UNITS = {LAYERS: "mean layers", MS: "ms", MFLOPS: "MFLOPs", MFLOPS_LINEAR: "MFLOPs, linear layers"}
 _SHOWN = (LAYERS, MS, MFLOPS)
@@ -31,9 +31,10 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
     """Return curves, gains and chosen points."""
     if analysis.headline is None:
         return missing(TITLE, "the model has a single exit, so no rule lets a text leave early")
+    gain = _GAIN.format(family=analysis.headline)
     blocks: list[Block] = [
         Picture(f"{slug}-rules.svg", _caption(analysis), as_svg(draw_families(analysis))),
-        Picture(f"{slug}-gain.svg", _GAIN, as_svg(draw_gains(analysis))),
+        Picture(f"{slug}-gain.svg", gain, as_svg(draw_gains(analysis))),
         _gains(analysis),
         Text(
             "The best points of all rules (Pareto front) were chosen on the rows on which they are "
@@ -41,6 +42,7 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
             "same mean depth."
         ),
         _points(analysis, _chosen(analysis)),
+        *terms(analysis),
         *_notes(analysis),
     ]
     return Part(TITLE, blocks, _figures(analysis))
@@ -92,29 +94,20 @@ def _gains(analysis: Analysis) -> Table:
 
 def _points(analysis: Analysis, chosen: list[tuple[str, Point]]) -> Table:
     units = [unit for unit in _SHOWN if unit in analysis.observed.costs]
-    certified = any(point.certificates for _, point in chosen)
+    losses = certified_losses(analysis)
     agreement = analysis.observed.answers is not None
     head = ["", "rule", metric_title(analysis), "95 % interval", "gain"]
     head += ["same answer as full depth %"] if agreement else []
-    head += [*(_unit(unit) for unit in units), *(["certified"] if certified else [])]
+    head += [*(UNITS[unit] for unit in units), *losses.values()]
     rows = []
     for why, point in chosen:
         row: list[Any] = [why, rule_text(point.rule), hundredths(analysis.value(point))]
         row += [interval(analysis.interval(point)), hundredths(gain_at(analysis, point), True)]
         row += [hundredths(1 - (point.disagreement or 0))] if agreement else []
         row += [analysis.mean_cost(point, unit) for unit in units]
-        row += [_certificates(point)] if certified else []
+        row += [bound(point, loss) for loss in losses]
         rows.append(row)
     return Table(head, rows)
-
-
-def _certificates(point: Point) -> str:
-    return "; ".join(map(_certificate, point.certificates)) or "-"
-
-
-def _certificate(found: Certificate) -> str:
-    loss = "disagreement" if found.loss == "disagreement" else "loss of the metric"
-    return f"{loss} at most {100 * found.epsilon:g} % (delta {found.delta:g}, n {found.n})"
 
 
 def _caption(analysis: Analysis) -> str:
@@ -127,10 +120,6 @@ def _caption(analysis: Analysis) -> str:
     if LADDER in analysis.points:
         words.append("Diamonds are the ladder's rungs, filled where they are certified.")
     return " ".join(words)
-
-
-def _unit(unit: str) -> str:
-    return UNITS[unit]
 
 
 def _notes(analysis: Analysis) -> list[Text]:

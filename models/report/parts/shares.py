@@ -6,6 +6,7 @@ from models.evaluation.operating_points import LADDER, PROFILES, Point
 from models.evaluation.overthinking import overthinking
 from models.report.blocks import Picture
 from models.report.parts.part import Part, missing
+from models.report.pictures.calibration import spread
 from models.report.pictures.exits import draw_exit_shares
 from models.report.rule_text import rule_text
 from models.report.style import as_svg
@@ -39,14 +40,16 @@ def shares_part(analysis: Analysis, slug: str) -> Part:
 
 
 def _points(analysis: Analysis, family: str) -> list[Point]:
-    rungs = analysis.points.get(LADDER, [])
+    profiles = analysis.points.get(PROFILES, [])
+    named = [profile.rule for profile in profiles]
+    rungs = [rung for rung in analysis.points.get(LADDER, []) if rung.rule not in named]
     points = analysis.families[family]
     depths = [analysis.mean_cost(point, LAYERS) for point in points]
     shallow, deep = min(depths), max(depths)
     wanted = [deep - (deep - shallow) * i / (_OF_FAMILY + 1) for i in range(1, _OF_FAMILY + 1)]
     nearest = [min(range(len(points)), key=lambda i: abs(depths[i] - w)) for w in wanted]
     chosen = [points[i] for i in dict.fromkeys(nearest)]
-    return [*analysis.points.get(PROFILES, []), *rungs[:_MOST_RUNGS], *chosen]
+    return [*profiles, *(rungs[i] for i in spread(len(rungs), _MOST_RUNGS)), *chosen]
 
 
 def _name(point: Point) -> str:

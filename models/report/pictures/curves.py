@@ -20,6 +20,9 @@ _AXES = {
     MFLOPS: "mean MFLOPs per text",
 }
 _WIDE, _HIGH, _LEGEND = 4.0, 3.7, 0.7
+# Of a profile's name: above its star and that much higher than one beside it, in points; and
+# how near it has another beside it, as a share of the axis.
+_LABEL_HEIGHT, _LINE, _LABEL_WIDTH = 6, 10, 0.3
 _FRONT_COLOUR = "#e3e3e3"
 _HALO = [withStroke(linewidth=2.5, foreground="white")]
 
@@ -134,13 +137,16 @@ def _mark_profiles(axes: Axes, analysis: Analysis, cost: str) -> None:
         (x,), (y,) = _places(analysis, [profile], cost)
         named.setdefault((x, y), []).append(profile.name)
     widest = analysis.mean_cost(analysis.points[STATIC][-1], cost)
-    for (x, y), names in named.items():
+    before, height = -widest, _LABEL_HEIGHT
+    for (x, y), names in sorted(named.items()):
         axes.plot(x, y, "*", color="black", markersize=9)
         on_the_left = x > 0.3 * widest
+        near = x - before < _LABEL_WIDTH * widest
+        before, height = x, height + _LINE if near else _LABEL_HEIGHT
         axes.annotate(
             ", ".join(names),
             (x, y),
-            (-5 if on_the_left else 5, 6),
+            (-5 if on_the_left else 5, height),
             textcoords="offset points",
             ha="right" if on_the_left else "left",
             fontsize=8.5,

@@ -39,6 +39,18 @@ def test_one_screen_names_texts_bounds_rules_and_what_is_lacking(
     assert "running texts: " in result.stderr
 
 
+def test_an_interrupt_says_what_is_certified(
+    make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("models.certification.variant.record", interrupted)
+    result = calibrate(make_bundle(), make_data())
+    assert result.exit_code != 0
+    assert "stopped: the precisions shown above are certified" in result.stderr
+
+
 def test_options_say_which_exits_and_precisions(
     make_bundle: MakeBundle, make_data: MakeData
 ) -> None:

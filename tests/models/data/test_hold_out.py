@@ -37,6 +37,12 @@ def test_choice_depends_on_the_texts_and_not_on_their_order() -> None:
     assert chosen != texts[:5]
 
 
+def test_a_text_with_other_blanks_is_the_same_text() -> None:
+    kept, held_out = split_sentences(["a  dull\u00a0film", "a dull film", "dull  film", "b"], 2)
+    assert sorted(held_out) == ["a dull film", "b"]
+    assert kept == []
+
+
 def test_command_writes_every_row_with_its_label_or_leaves_it_out(tmp_path: Path) -> None:
     rows = ["0\ta dull film", "0\tdull", "1\ta fine film", "1\tfine ", "0\ta", "1\tfine"]
     data = tmp_path / "all.tsv"

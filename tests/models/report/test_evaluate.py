@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from models.certification.calibrate import CalibrationJob, calibrate
 from models.evaluation.subjects.bundle import BundleVariant
 from serve.rules.traits import Task
 from tests.models.conftest import offramp, refusal
@@ -115,6 +117,37 @@ def test_the_page_opens_anywhere_and_its_pictures_are_whole(
     )
     for picture in inside:
         assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+def test_a_calibrated_bundle_is_measured_as_it_is_served(write_data: Write, tmp_path: Path) -> None:
+    bundle = write_task_bundle(tmp_path, Kind("single_label"), alike=True)
+    texts = [f"{label}\t{text(i)} w{i % 50}" for i, label in enumerate(("neutral",) * 400)]
+    data = write_data("dev.tsv", ["label\ttext", *texts])
+    (ladder,) = (
+        each.ladder for each in calibrate(CalibrationJob(bundle, (data,)), Console(quiet=True))
+    )
+    assert set(ladder.temperatures) != {1.0}
+    result = offramp("evaluate", bundle, data=data, out=tmp_path / "out", examples=0)
+    assert result.exit_code == 0, result.output
+    (model,) = figures_of(tmp_path / "out")
+    assert model["temperatures"] == list(ladder.temperatures)
+    families = model["rules"]["families"]
+    assert [rung["certificates"] for rung in families["ladder"]] == [
+        [c.model_dump() for c in rung.certificates] for rung in ladder.rungs
+    ]
+    profiles = {found["name"]: found for found in families["profiles"]}
+    assert profiles.keys() == {"exact", "balanced", "fast"}
+    rungs = [rung["rule"] for rung in families["ladder"]]
+    assert profiles["exact"]["rule"] == rungs[0] == {"rule": "never"}
+    assert rungs.index(profiles["fast"]["rule"]) > 0
+    bounds = {c["loss"]: c["epsilon"] for c in profiles["fast"]["certificates"]}
+    assert bounds["disagreement"] <= 0.03
+    words = (tmp_path / "out" / "report.md").read_text()
+    assert "certified %: other answer than at full depth" in words
+    assert f"delta 0.05 and n {ladder.num_certifying}" in words
+    shown = [name for name in model["exit_shares"] if name.startswith("rung: ")]
+    assert len(shown) > 1
+    assert sum(model["exit_shares"][shown[-1]][:1]) > sum(model["exit_shares"][shown[0]][:1])
 
 
 def test_several_models_and_precisions_lie_on_the_same_axes(

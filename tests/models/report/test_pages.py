@@ -54,6 +54,8 @@ def test_columns_of_numbers_are_told_from_words() -> None:
         (EntropyRule(threshold=0.123456), "entropy < 0.123"),
         (EntropyRule(threshold=0.5, min_layer=2), "entropy < 0.5 from layer 2"),
         (ConfidenceRule(threshold=(0.5, 1.0)), "confidence >= (0.5, 1)"),
+        (ConfidenceRule(threshold=0.9743), "confidence >= 0.9743"),
+        (ConfidenceRule(threshold=0.99999366), "confidence >= 0.99999366"),
         (PatienceRule(patience=2, tolerance=0.5), "patience 2 tolerance 0.5"),
         (LayerRule(layer=3), "layer 3"),
         (NeverRule(), "never"),

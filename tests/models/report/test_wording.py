@@ -46,6 +46,9 @@ def test_a_correlation_is_no_percentage() -> None:
 def test_a_layer_that_is_better_than_full_depth_is_named() -> None:
     overthought = [[-9.0, 9.0, -9.0], [9.0, 9.0, 9.0]]
     found = Analysis.of(observed(margins(overthought, [1, 1])))
-    words = "hand-made: stopping every text at layer 4 gives 100.00, more than full depth's 50.00."
+    words = (
+        "hand-made: accuracy is 100.00 % if every text stops at layer 4, "
+        "more than 50.00 % at full depth."
+    )
     assert better_than_full(found) == words
     assert better_than_full(Analysis.of(observed(margins([EASY, HARD], [1, 1])))) is None

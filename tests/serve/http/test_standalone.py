@@ -64,7 +64,7 @@ def test_taken_port_is_a_clear_error(started: ServerProcess, bundle_folder: Path
     assert status == 2
     assert error == (
         f"offramp: cannot listen on 127.0.0.1:{port}: Address already in use; "
-        "choose another --port or --host\n"
+        "choose another port or host\n"
     )
 
 
