@@ -135,8 +135,8 @@ def _model_request(
     body: ClassifyRequest, max_inputs: int, state: State, trace: RequestTrace | None
 ) -> ModelRequest:
     client: Client = state.client
-    priority = Priority[body.priority.upper()]
-    client.check_priority(urgent=priority < Priority.NORMAL)
+    asked = Priority[body.priority.upper()] if "priority" in body.model_fields_set else None
+    priority = client.priority(asked)
     inputs = body.read_inputs()
     if len(inputs) > max_inputs:
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")

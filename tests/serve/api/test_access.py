@@ -11,10 +11,11 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
-from serve.access.gate import Gate
+from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
 from serve.api.guard import LOOPBACK_HOSTS, Guard, required_scope
 from serve.config import ServerConfig
+from serve.engine.row import Priority
 from serve.errors import Unauthorized, WrongHost
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
@@ -36,6 +37,7 @@ class Keys:
         self._add("slow", "classify", rows_per_s=1, in_flight=1, max_text_chars=20)
         self._add("viewer", "read")
         self._add("ops", "admin", priority="high")
+        self._add("batch", "classify", priority="low")
 
     def _add(self, name: str, scope: Scope, priority: str = "normal", **limits: Any) -> None:
         fields = {"name": name, "sha256": "0" * 64, "scopes": [scope], "priority": priority}
@@ -69,7 +71,7 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/v1/classify", {"user", "slow", "ops"}),
+        ("POST", "/v1/classify", {"user", "slow", "ops", "batch"}),
         ("GET", "/v1/models", {"viewer", "ops"}),
         ("GET", "/v1/models/tiny", {"viewer", "ops"}),
         ("GET", POLICY, {"viewer", "ops"}),
@@ -136,6 +138,34 @@ def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> No
     server = start_server(keys=keys.file, open_metrics=True)
     assert server.http.get("/metrics").status_code == 200
     assert server.http.get("/v1/models").status_code == 401
+
+
+def test_a_key_of_low_priority_asks_for_no_better_one(guarded: LiveServer, keys: Keys) -> None:
+    for asked, status in ((None, 200), ("low", 200), ("normal", 403), ("high", 403)):
+        body = ASK if asked is None else {**ASK, "priority": asked}
+        response = guarded.http.post("/v1/classify", json=body, headers=keys["batch"])
+        assert response.status_code == status
+    assert f"may not ask for `{asked}`" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("best", "asked", "given"),
+    [
+        ("low", None, "LOW"),
+        ("normal", None, "NORMAL"),
+        ("high", None, "NORMAL"),
+        ("", None, "NORMAL"),
+        ("high", "HIGH", "HIGH"),
+        ("normal", "LOW", "LOW"),
+        ("", "HIGH", "HIGH"),
+    ],
+)
+def test_a_request_has_the_priority_it_asks_for_or_its_key_s(
+    best: str, asked: str | None, given: str
+) -> None:
+    fields = {"name": "a", "sha256": "0" * 64, "scopes": ["classify"], "priority": best}
+    client = Client("a", Key.model_validate(fields) if best else None)
+    assert client.priority(Priority[asked] if asked else None) is Priority[given]
 
 
 def test_only_a_key_that_may_gets_a_high_priority(guarded: LiveServer, keys: Keys) -> None:
