@@ -16,6 +16,15 @@ class Health(ResponseModel):
     status: str
 
 
+def check_ready(context: AppContext) -> None:
+    """Raise `Unavailable` where the server takes no requests, or will not soon."""
+    if context.connections.stopping:
+        raise Unavailable("the server is stopping; send new requests to another one")
+    faults = context.catalog.faults()
+    if faults:
+        raise Unavailable(f"no engine runs for {', '.join(faults)}")
+
+
 def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes for probes and for Prometheus."""
 
@@ -31,11 +40,7 @@ def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     )
     async def ready() -> Health:
         """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
-        if context.connections.stopping:
-            raise Unavailable("the server is stopping; send new requests to another one")
-        faults = context.catalog.faults()
-        if faults:
-            raise Unavailable(f"no engine runs for {', '.join(faults)}")
+        check_ready(context)
         return Health(status="ok")
 
     @app.get(
