@@ -1,8 +1,8 @@
 """What every dialect has: its paths, which key they need, and the shape of its errors."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from serve.access.keys import Scope
@@ -30,6 +30,7 @@ class Dialect:
         classifies: paths that need a key with scope `classify`.
         reads: paths that are asked by POST and need scope `read`.
         probes: paths that need no key.
+        statuses: what its clients expect in the place of a status of ours.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Dialect:
     classifies: re.Pattern[str] = _NO_PATH
     reads: re.Pattern[str] = _NO_PATH
     probes: re.Pattern[str] = _NO_PATH
+    statuses: Mapping[int, int] = field(default_factory=dict)
 
     def scope(self, method: str, path: str) -> Scope | None:
         """Return the scope that a request needs; None where no key is needed.

@@ -10,6 +10,8 @@ from serve.api.dialect import ALL, V1, Dialect
 from serve.api.routes.classify import add_classify_route
 from serve.api.routes.hugging_face import HUGGING_FACE, add_hugging_face_routes
 from serve.api.routes.oip import OIP, add_oip_routes
+from serve.api.routes.tei import TEI, add_tei_routes
+from serve.api.routes.vllm import VLLM, add_vllm_route
 from serve.errors import InvalidRequest
 
 
@@ -23,6 +25,8 @@ class Spoken(NamedTuple):
 _SPOKEN = (
     Spoken(HUGGING_FACE, add_hugging_face_routes),
     Spoken(OIP, add_oip_routes),
+    Spoken(TEI, add_tei_routes),
+    Spoken(VLLM, add_vllm_route),
     Spoken(V1, add_classify_route),  # the last one: its paths are all
 )
 

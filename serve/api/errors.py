@@ -21,7 +21,8 @@ def error_response(error: OfframpError, dialect: Dialect = V1) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = error.allowed
-    return JSONResponse(body, error.status, headers)
+    status = dialect.statuses.get(error.status, error.status)
+    return JSONResponse(body, status, headers)
 
 
 def add_error_handlers(app: FastAPI, dialects: Sequence[Dialect]) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from serve.api.classification import Classification
 from serve.api.json_encoding import short
 from serve.bundle.manifest import Manifest
+from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer
 from serve.errors import InvalidRequest
 from serve.rules.signals import sigmoid, softmax
@@ -23,6 +24,18 @@ class LabelScore(NamedTuple):
     score: float | None
 
 
+def check_labels_texts(classifier: Classifier) -> None:
+    """Refuse a model that labels tokens, before or after it has answered.
+
+    Raises:
+        InvalidRequest: it does.
+    """
+    if classifier.bundle.manifest.task == "token":
+        raise InvalidRequest(
+            f"{classifier.name} labels tokens, for which this route has no form; use /v1/classify"
+        )
+
+
 def label_scores(
     answered: Classification, function: Function | None = None, top_k: int | None = None
 ) -> list[list[LabelScore]]:
@@ -36,12 +49,8 @@ def label_scores(
     Raises:
         InvalidRequest: the model labels tokens.
     """
+    check_labels_texts(answered.classifier)
     manifest = answered.classifier.bundle.manifest
-    if manifest.task == "token":
-        raise InvalidRequest(
-            f"{answered.classifier.name} labels tokens, for which this route has no form; use "
-            "/v1/classify"
-        )
     wanted = function or _FUNCTIONS[manifest.task]
     return [_of_answer(manifest, each, wanted)[:top_k] for each in answered.classified.answers]
 

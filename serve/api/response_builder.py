@@ -54,6 +54,17 @@ def build_results(
     ]
 
 
+def exit_report(manifest: Manifest, answer: Answer) -> Json:
+    """Return where and why an input left."""
+    return {
+        "layer": manifest.exits[answer.exit_index].layer,
+        "answered_by": manifest.exits[answer.head_index].layer,
+        "layers": manifest.num_layers,
+        "reason": answer.reason.label,
+        "signal": short(answer.signal),
+    }
+
+
 def num_logits(classified: Classified) -> int:
     """Return the number of logits in the answers, those of the exits on the way included."""
     answers = classified.answers
@@ -77,13 +88,7 @@ def _result(
     manifest: Manifest, output: TaskOutput, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
 ) -> Json:
     result = output.result(answer.logits, answer.label, tokens)
-    result["exit"] = {
-        "layer": manifest.exits[answer.exit_index].layer,
-        "answered_by": manifest.exits[answer.head_index].layer,
-        "layers": manifest.num_layers,
-        "reason": answer.reason.label,
-        "signal": short(answer.signal),
-    }
+    result["exit"] = exit_report(manifest, answer)
     with_logits = "logits" in extras
     if "exits" in extras:
         result["exits"] = [
