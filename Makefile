@@ -93,7 +93,7 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	  --data $(LABELLED) --json build/bench/promised-times.json)
 
 soak: $(INSTALLED) ## thousands of random schedules and of random requests
-	$(BIN)/pytest --hypothesis-profile soak tests/serve/engine/test_schedules.py \
+	$(BIN)/pytest --hypothesis-profile soak -o faulthandler_timeout=0 tests/serve/engine/test_schedules.py \
 	  tests/serve/api/test_openapi_fuzz.py tests/serve/api/test_raw_bytes.py \
 	  tests/serve/cluster/test_openapi_fuzz.py $(ARGS)
 

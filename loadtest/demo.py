@@ -6,6 +6,7 @@ changes the policy's threshold while the server runs, shows the exits in its met
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
@@ -129,7 +130,9 @@ def _answers_table(title: str, shown: Iterable[Shown]) -> Table:
     table = _table(title, "target or rule", "label", "score", "exit\nlayer", "reason", "ms")
     for text, rows in groupby(shown, key=lambda row: row.text):
         lines = zip(*((wish_text(row.wish), *_cells(row.answer)) for row in rows), strict=True)
-        table.add_row(text, *("\n".join(column) for column in lines))
+        # As many lines as wishes; the texts are written out in the last table.
+        short = textwrap.shorten(text, 32, placeholder=" ...")
+        table.add_row(short, *("\n".join(column) for column in lines))
     return table
 
 

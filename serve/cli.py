@@ -56,6 +56,12 @@ def serve(
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port for gRPC, 0 for any that is free. None if absent.", min=0, max=65535
+        ),
+    ] = None,
     replicas: Annotated[
         int, typer.Option(help="Replicas; more than one needs Ray.", min=1, max=256)
     ] = 1,
@@ -111,6 +117,10 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A log line for every request.")
     ] = False,
+    dialects: Annotated[
+        str,
+        typer.Option(help="Wire formats to speak, such as v1,hf; docs/clients.md lists them."),
+    ] = "all",
     tokenizer_threads: Annotated[
         int, typer.Option(help="Threads of a replica that tokenize long texts.", min=1, max=256)
     ] = 2,
@@ -148,6 +158,7 @@ def serve(
         bundles=tuple(bundles),
         host=host,
         port=port,
+        grpc_port=grpc_port,
         precision=precision,
         replicas=replicas,
         active_exits=active_exits,
@@ -164,6 +175,7 @@ def serve(
             tls_client_ca=tls_client_ca,
         ),
         logs=LogOptions(log_format, log_level, access_log),
+        dialects=dialects,
         tokenizer_threads=tokenizer_threads,
         connections=ConnectionLimits(
             head_timeout_s=head_timeout,

@@ -76,6 +76,7 @@ class ServerConfig(BaseModel):
         log_format: of the server's own lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
+        dialects: wire formats that the server speaks, or `all`.
         tokenizer_threads: threads per replica that tokenize long texts, for all its models.
         max_buffered_bytes: request bodies that a replica holds at once.
         tls_cert: PEM file with the certificate and its chain; None for plain HTTP. Like the next
@@ -83,6 +84,7 @@ class ServerConfig(BaseModel):
         tls_key: PEM file with its key.
         tls_client_ca: PEM file of CAs; clients must show a certificate of one of them.
         connections: bounds on connections; they apply where replicas listen themselves.
+        grpc_port: where replicas that listen themselves answer gRPC; None for not at all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,12 +107,14 @@ class ServerConfig(BaseModel):
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = False
+    dialects: list[str] = ["all"]
     tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
     max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     connections: ConnectionLimits = ConnectionLimits()
+    grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
     @property
     def engine_options(self) -> EngineOptions:

@@ -19,6 +19,13 @@ class InvalidRequest(OfframpError):
     code = "invalid_request"
 
 
+class InvalidTensor(InvalidRequest):
+    """A tensor, or what goes with it, that is not as the Open Inference Protocol has it."""
+
+    status = 400
+    code = "invalid_tensor"
+
+
 class MalformedBody(OfframpError):
     """The body is not well-formed JSON."""
 
@@ -124,7 +131,7 @@ class BodyTooLarge(OfframpError):
 
 
 class UnsupportedMediaType(OfframpError):
-    """The body is declared as something other than JSON."""
+    """The body is declared as something other than JSON, or is compressed in an unknown way."""
 
     status = 415
     code = "unsupported_media_type"
@@ -166,6 +173,13 @@ class WrongHost(OfframpError):
 
     status = 400
     code = "wrong_host"
+
+
+class NotSupported(OfframpError):
+    """The dialect has this, and this server does not."""
+
+    status = 501
+    code = "not_supported"
 
 
 class Unavailable(OfframpError):

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -12,6 +13,8 @@ from socket import socket
 from rich.console import Console
 
 from serve.access.keys import read_keys
+from serve.api.dialect import ALL
+from serve.api.dialects import choose_dialects
 from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
@@ -71,8 +74,10 @@ class Launch:
     gpu_memory_gb: float | None = None
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
+    dialects: str = ALL
     tokenizer_threads: int = EngineOptions().tokenizer_threads
     connections: ConnectionLimits = ConnectionLimits()
+    grpc_port: int | None = None
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -90,9 +95,12 @@ def launch(wanted: Launch, standalone: bool) -> None:
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
-    with take(wanted.host, wanted.port) as address:
+    with take(wanted.host, wanted.port) as address, _grpc_address(wanted) as for_grpc:
         port = address.getsockname()[1]
-        on_ready = partial(_print_example, console, bundles, wanted, port)
+        if for_grpc:
+            grpc_port = for_grpc.getsockname()[1]
+            config = config.model_copy(update={"grpc_port": grpc_port})
+        on_ready = partial(_print_example, console, bundles, wanted, port, config.grpc_port)
         if standalone:
             _run_standalone(config, address, on_ready)
         else:
@@ -100,8 +108,17 @@ def launch(wanted: Launch, standalone: bool) -> None:
     console.print("stopped")
 
 
+def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
+    """Hold the address for gRPC, whose library takes no socket that is already bound."""
+    if wanted.grpc_port is None:
+        return nullcontext()
+    return take_shared_port(wanted.host, wanted.grpc_port)
+
+
 def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
     """Choose device, precision and active exits of every bundle, and print them."""
+    dialects = [name.strip() for name in wanted.dialects.split(",")]
+    choose_dialects(dialects)  # raises what is wrong with them
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle in bundles:
@@ -121,6 +138,7 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         num_threads=num_threads,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
         **asdict(wanted.logs),
+        dialects=dialects,
         tokenizer_threads=wanted.tokenizer_threads,
         connections=wanted.connections,
     )
@@ -189,13 +207,17 @@ def _where(placement: Placement) -> str:
     return precision if device == "cpu" else f"{precision} on {device}"
 
 
-def _print_example(console: Console, bundles: list[Bundle], wanted: Launch, port: int) -> None:
+def _print_example(
+    console: Console, bundles: list[Bundle], wanted: Launch, port: int, grpc_port: int | None
+) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
     scheme = "https" if wanted.access.tls_cert else "http"
     url = f"{scheme}://{_reachable(wanted.host)}:{port}"
     key = '-H "X-API-Key: $KEY" ' if wanted.access.keys else ""
+    if grpc_port is not None:
+        console.print(f"gRPC on {_reachable(wanted.host)}:{grpc_port}")
     console.print(
         f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify {key}"
         f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"

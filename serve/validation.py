@@ -1,6 +1,7 @@
 """Turns pydantic's validation errors into one line: where, what, and what would be right."""
 
 import json
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -9,19 +10,26 @@ _MAX_PLACES = 5
 _MAX_QUOTED_CHARS = 40
 
 
-def explain(error: ValidationError) -> str:
-    """Return the first errors as one line, joined by semicolons; one error per place."""
+def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """Return the first errors as one line, joined by semicolons; one error per place.
+
+    Args:
+        error: what pydantic has found.
+        names: what the sender calls our top-level fields.
+    """
     messages: dict[str, str] = {}
     for details in error.errors(include_url=False):
-        messages.setdefault(_place(details), _message(details))
+        messages.setdefault(_place(details, names or {}), _message(details))
     first = list(messages.items())[:_MAX_PLACES]
     return "; ".join(f"{place}: {message}" if place else message for place, message in first)
 
 
-def _place(details: ErrorDetails) -> str:
+def _place(details: ErrorDetails, names: Mapping[str, str]) -> str:
     """Return the location as a path, e.g. `inputs[2].text`."""
     path = ""
     loc = details["loc"]
+    if loc:
+        loc = (names.get(str(loc[0]), loc[0]), *loc[1:])
     for i, part in enumerate(loc):
         if isinstance(part, int):
             path += f"[{part}]"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
 from serve.access.usage import Usage
+from serve.engine.row import Priority
 from serve.errors import Forbidden, Unauthorized
 
 log = logging.getLogger(__name__)
@@ -42,17 +43,25 @@ class Client:
         """The key's name, for logs; empty without a key."""
         return self.key.name if self.key else ""
 
-    def check_priority(self, urgent: bool) -> None:
-        """Refuse a priority above normal that the key does not have.
+    def priority(self, asked: Priority | None) -> Priority:
+        """Return the priority of a request: what it asks for, else normal or the key's lower one.
+
+        Args:
+            asked: None where the request says nothing.
 
         Raises:
             Forbidden: the key may not ask for it.
         """
-        if urgent and self.key and self.key.priority != "high":
+        best = Priority[self.key.priority.upper()] if self.key else Priority.HIGH
+        if asked is None:
+            return max(best, Priority.NORMAL)
+        if self.key and asked < best:
+            wanted = asked.name.lower()
             raise Forbidden(
-                f"priority: the key {self.key.name} may not ask for `high`; leave it out, or make "
-                "a key with `--priority high`"
+                f"priority: the key {self.key.name} may not ask for `{wanted}`; leave it out, or "
+                f"make a key with `--priority {wanted}`"
             )
+        return asked
 
     @contextmanager
     def request(self, num_rows: int, max_chars: int) -> Iterator[None]:

@@ -9,11 +9,12 @@ from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 
 from serve.api.context import AppContext
+from serve.api.dial import ANSWERED, DIAL
+from serve.api.dialects import choose_dialects
 from serve.api.errors import add_error_handlers
 from serve.api.guard import describe_access
 from serve.api.middleware import RequestMiddleware
 from serve.api.request_body import JsonRoute
-from serve.api.routes.classify import add_classify_route
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -40,7 +41,12 @@ def build_http_app(
     Args:
         context: the models and what goes with them.
         stop_first: called at shutdown, before the engines stop.
+
+    Raises:
+        InvalidRequest: a dialect is unknown.
     """
+    spoken = choose_dialects(context.dialects)
+    dialects = tuple(each.dialect for each in spoken)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,21 +72,21 @@ def build_http_app(
     app.router.route_class = JsonRoute
     # Straight onto the app: FastAPI matches the routes of included routers twice.
     for add_routes in (
-        add_classify_route,
+        *(each.add_routes for each in spoken),
         add_model_routes,
         add_policy_routes,
         add_operation_routes,
     ):
         add_routes(app, context)
-    add_error_handlers(app)
-    describe_access(app)
-    app.add_middleware(RequestMiddleware, context=context)
+    add_error_handlers(app, dialects)
+    describe_access(app, dialects)
+    app.add_middleware(RequestMiddleware, context=context, dialects=dialects)
     if context.cors_origins:  # outermost: browsers ask first without a key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=context.cors_origins,
             allow_methods=["GET", "POST", "PUT"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id", *DIAL],
+            expose_headers=["X-Request-Id", "Retry-After", *ANSWERED],
         )
     return app

@@ -56,6 +56,7 @@ class BodyLimit:
     Attributes:
         exceeded: whether the body is refused: it is larger than allowed, by its declared size or
             by its bytes, or too many bodies are held.
+        max_bytes: size of the largest body that is taken.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class BodyLimit:
         self.exceeded = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
         self._declared = 0 if self.exceeded else int(declared)
         self._receive = receive
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._budget, self._held = budget, 0
         self._num_bytes = 0
         self._more_body = True
@@ -90,14 +91,27 @@ class BodyLimit:
         """
         if not self.exceeded:
             message = await self._next()
-            self.exceeded = self._num_bytes > self._max_bytes
+            self.exceeded = self._num_bytes > self.max_bytes
         if self.exceeded:
-            raise BodyTooLarge(f"the body is larger than {self._max_bytes} bytes; send less")
+            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
         if not self._hold():
             self.exceeded = True
             self.release()
             raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
         return message
+
+    def hold_unpacked(self, num_bytes: int) -> None:
+        """Count a body that was compressed by its real size.
+
+        Raises:
+            BodyTooLarge: it is too large.
+            Overloaded: too many bodies are held.
+        """
+        self._num_bytes = max(self._num_bytes, num_bytes)
+        if num_bytes > self.max_bytes:
+            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
+        if not self._hold():
+            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
 
     def release(self) -> None:
         """Count the body out of those that are held; to be called when the request has ended."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from serve.api.dialect import ALL
 from serve.api.guard import Guard
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
@@ -24,6 +25,7 @@ class AppContext:
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
+        dialects: names of those that the server speaks, or `all`.
         connections: state of this process's HTTP server.
     """
 
@@ -35,4 +37,5 @@ class AppContext:
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
     tracing: Tracing | None = None
+    dialects: tuple[str, ...] = (ALL,)
     connections: ConnectionState = field(default_factory=ConnectionState)

@@ -1,21 +1,19 @@
-"""Errors as JSON: every answer that is not 2xx has the same shape."""
+"""Errors as JSON: one shape for each dialect."""
+
+from collections.abc import Sequence
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from serve.api.dialect import V1, Dialect, dialect_of, message_of
+from serve.api.guard import route_path
 from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
 
-# Messages quote the request, which may be long.
-MAX_MESSAGE_CHARS = 1000
 
-
-def error_response(error: OfframpError) -> Response:
-    """Return the response for an expected error."""
-    message = str(error)
-    if len(message) > MAX_MESSAGE_CHARS:
-        message = message[:MAX_MESSAGE_CHARS] + " ..."
-    body = {"error": {"code": error.code, "message": message}}
+def error_response(error: OfframpError, dialect: Dialect = V1) -> Response:
+    """Return the response for an expected error, as a dialect's clients read it."""
+    body = dialect.error_body(error, message_of(error))
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)
@@ -23,16 +21,17 @@ def error_response(error: OfframpError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = error.allowed
-    return JSONResponse(body, error.status, headers)
+    status = dialect.statuses.get(error.status, error.status)
+    return JSONResponse(body, status, headers)
 
 
-def add_error_handlers(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI, dialects: Sequence[Dialect]) -> None:
     """Make the app answer expected errors as JSON; the middleware answers unexpected ones."""
 
     @app.exception_handler(OfframpError)
     async def expected(request: Request, error: OfframpError) -> Response:
         request.state.error_code = error.code  # the middleware counts it
-        return error_response(error)
+        return error_response(error, dialect_of(route_path(request.scope), dialects))
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:

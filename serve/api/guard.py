@@ -1,7 +1,7 @@
 """Decides, from its head alone, whether a request may pass."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -10,6 +10,7 @@ from starlette.types import Scope as ASGIScope
 
 from serve.access.gate import Client, Gate
 from serve.access.keys import Scope
+from serve.api.dialect import Dialect, dialect_of
 from serve.errors import WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -45,23 +46,28 @@ class Guard:
         self._hosts = {host.lower() for host in allowed_hosts}
         self._open_metrics = open_metrics
 
-    def check(self, scope: ASGIScope, headers: Headers) -> Client:
+    def check(self, scope: ASGIScope, headers: Headers, dialects: Sequence[Dialect] = ()) -> Client:
         """Return who sends the request.
+
+        Args:
+            scope: of the request.
+            headers: of the request.
+            dialects: they tell which key their paths need.
 
         Raises:
             WrongHost: the Host header is not one that this server has.
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope.
         """
-        path = _route_path(scope)
-        needed = required_scope(scope["method"], path, self._open_metrics)
+        path = route_path(scope)
+        needed = required_scope(scope["method"], path, self._open_metrics, dialects)
         # Probes name the address that they ask; what they learn is no secret.
-        if not path.startswith("/health/"):
+        if needed is not None or not _is_probe(path, dialects):
             self._check_host(headers, scope["http_version"])
         address = scope["client"][0] if scope.get("client") else ""
         if needed is None:
             return Client(address)
-        client = self.gate.identify(_secret(headers), address)
+        client = self.gate.identify(secret_of(headers), address)
         self.gate.check(client, needed)
         return client
 
@@ -85,22 +91,25 @@ class Guard:
             )
 
 
-def required_scope(method: str, path: str, open_metrics: bool = False) -> Scope | None:
-    """Return the scope that a request needs, None for open routes.
-
-    What is not named here needs `read` to look at and `admin` to change.
-    """
+def required_scope(
+    method: str, path: str, open_metrics: bool = False, dialects: Sequence[Dialect] = ()
+) -> Scope | None:
+    """Return the scope that a request needs, None for open routes."""
     if path.startswith("/health/") or (path == "/metrics" and open_metrics):
         return None
     # They describe the software, not this server, and browsers cannot send a key with a page.
     if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
         return None
-    if path == "/v1/classify":
-        return "classify"
-    return "read" if method in ("GET", "HEAD") else "admin"
+    return dialect_of(path, dialects).scope(method, path)
 
 
-def _route_path(scope: ASGIScope) -> str:
+def _is_probe(path: str, dialects: Sequence[Dialect]) -> bool:
+    if path.startswith("/health/"):
+        return True
+    return dialect_of(path, dialects).probes.fullmatch(path) is not None
+
+
+def route_path(scope: ASGIScope) -> str:
     """Return the path that the app routes by: without the prefix that a proxy has added."""
     path: str = scope["path"]
     prefix: str = scope.get("root_path", "")
@@ -109,7 +118,7 @@ def _route_path(scope: ASGIScope) -> str:
     return path
 
 
-def describe_access(app: FastAPI) -> None:
+def describe_access(app: FastAPI, dialects: Sequence[Dialect]) -> None:
     """Say in the app's OpenAPI document which key each route needs."""
     make: Callable[[], dict[str, Any]] = app.openapi
 
@@ -120,7 +129,7 @@ def describe_access(app: FastAPI) -> None:
             schemes |= _SCHEMES
             for path, operations in document["paths"].items():
                 for method, operation in operations.items():
-                    if scope := required_scope(method.upper(), path):
+                    if scope := required_scope(method.upper(), path, dialects=dialects):
                         _add_security(operation, scope)
                         _add_answer(operation, "400", "The Host header is not one of this server.")
         return document
@@ -148,8 +157,8 @@ def _add_answer(operation: dict[str, Any], status: str, reason: str) -> None:
     }
 
 
-def _secret(headers: Headers) -> str | None:
-    """Return the key that came with a request."""
+def secret_of(headers: Mapping[str, str]) -> str | None:
+    """Return the key that came with a request, from its headers by names in lower case."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return secret.strip()

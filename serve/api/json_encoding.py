@@ -41,8 +41,8 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def encode_by_element(fields: dict[str, Any]) -> bytes:
-    """Return an object as JSON; lists among its fields are encoded element by element.
+def encode_by_element(value: Any) -> bytes:
+    """Return a list, or an object whose fields may be lists, as JSON, element by element.
 
     Python's encoder holds the interpreter lock during a whole call, half a second for 14 MB. Many
     short calls on a thread let the event loop run between them.
@@ -50,11 +50,13 @@ def encode_by_element(fields: dict[str, Any]) -> bytes:
     Raises:
         ValueError: a number is not finite.
     """
-    encoded = [
-        f"[{','.join([_encode(element) for element in value])}]"
-        if isinstance(value, list)
-        else _encode(value)
-        for value in fields.values()
-    ]
-    named = zip(map(_encode, fields), encoded, strict=True)
-    return f"{{{','.join([f'{name}:{value}' for name, value in named])}}}".encode()
+    if not isinstance(value, dict):
+        return _encoded(value).encode()
+    named = zip(map(_encode, value), map(_encoded, value.values()), strict=True)
+    return f"{{{','.join([f'{name}:{encoded}' for name, encoded in named])}}}".encode()
+
+
+def _encoded(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join([_encode(element) for element in value])}]"
+    return _encode(value)

@@ -15,11 +15,15 @@ from serve.validation import explain
 
 Body = TypeVar("Body", bound=BaseModel)
 
-BODY_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorBody, "description": "The body is not JSON."},
-    413: {"model": ErrorBody, "description": "The body is too large."},
-    415: {"model": ErrorBody, "description": "The body is not declared as JSON, or is compressed."},
-}
+
+def body_errors(model: type[BaseModel] = ErrorBody) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a body, in a dialect's shape."""
+    return {
+        400: {"model": model, "description": "The body is not JSON."},
+        413: {"model": model, "description": "The body is too large."},
+        415: {"model": model, "description": "The body is not declared as JSON, or is compressed."},
+    }
+
 
 # No schema has as many. Naming each of 200,000 unknown fields would block the event loop for
 # seconds.
@@ -27,7 +31,7 @@ MAX_FIELDS = 128
 
 
 class JsonRoute(APIRoute):
-    """A route whose JSON body is read by `read_body`, which is stricter than FastAPI.
+    """A route whose JSON body is read by `read`, which is stricter than FastAPI.
 
     An endpoint with a body has the parameters `request`, `body` and those of the path, as texts,
     and returns a `Response`. FastAPI documents its signature, but does not call it: dependencies
@@ -42,12 +46,16 @@ class JsonRoute(APIRoute):
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
-            body = await read_body(request, model)
+            body = await self.read(request, model)
             response = await endpoint(request=request, body=body, **request.path_params)
             await response(scope, receive, send)
 
         if model is not None:
             self.app = answer
+
+    async def read(self, request: Request, model: type[Body]) -> Body:
+        """Return the body; other kinds of routes read it otherwise."""
+        return await read_body(request, model)
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:
@@ -58,18 +66,27 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     """
     _check_media_type(request.headers.get("content-type", ""))
     _check_encoding(request.headers.get("content-encoding", "identity"))
-    _check_query(request)
-    try:
-        # Unlike `request.body`, this does not keep the bytes for as long as the request lives.
-        body = b"".join([chunk async for chunk in request.stream()])
-    except ClientDisconnect:
-        raise Cancelled("the client has left") from None
+    check_query(request)
+    body = await read_bytes(request)
     if not body:
         raise MalformedBody("the body is empty; send a JSON object")
     try:
-        return model.model_validate(_parse(body), from_attributes=True)
+        return model.model_validate(parse_json(body), from_attributes=True)
     except ValidationError as error:
         raise InvalidRequest(explain(error)) from None
+
+
+async def read_bytes(request: Request) -> bytes:
+    """Return the body as it came.
+
+    Raises:
+        OfframpError: the body is too large, or the client has left before sending it whole.
+    """
+    try:
+        # Unlike `request.body`, this does not keep the bytes for as long as the request lives.
+        return b"".join([chunk async for chunk in request.stream()])
+    except ClientDisconnect:
+        raise Cancelled("the client has left") from None
 
 
 def _check_media_type(content_type: str) -> None:
@@ -83,7 +100,8 @@ def _check_encoding(encoding: str) -> None:
         raise UnsupportedMediaType("send the body as it is, without a Content-Encoding")
 
 
-def _check_query(request: Request) -> None:
+def check_query(request: Request) -> None:
+    """Refuse query parameters, which no route with a body has."""
     if not request.scope["query_string"]:
         return
     # Ignoring a misplaced `dry_run=true` would do the opposite of what was meant.
@@ -91,8 +109,12 @@ def _check_query(request: Request) -> None:
         raise InvalidRequest(f"{names}: no query parameters here; everything goes into the body")
 
 
-def _parse(body: bytes) -> Any:
-    """Return parsed JSON; encodings and repeated fields on which parsers differ are refused."""
+def parse_json(body: bytes) -> Any:
+    """Return parsed JSON; encodings and repeated fields on which parsers differ are refused.
+
+    Raises:
+        MalformedBody: it is no such JSON.
+    """
     try:
         return json.loads(body.decode(), object_pairs_hook=_object)
     except json.JSONDecodeError as error:

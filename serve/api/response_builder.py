@@ -29,21 +29,39 @@ def build_response(
         classified: the answers.
         total_s: time from the request's arrival to the answers.
     """
-    manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
     answers = classified.answers
     return {
         "model": classifier.name,
         "policy_version": classified.policy_version,
-        "results": [
-            _result(manifest, output, answer, tokens, body.returned)
-            for answer, tokens in zip(answers, classified.tokens, strict=True)
-        ],
+        "results": build_results(classifier, body, classified),
         "timing": {
             "queue_ms": milliseconds(max(answer.queue_s for answer in answers)),
             "compute_ms": milliseconds(max(answer.compute_s for answer in answers)),
             "total_ms": milliseconds(total_s),
         },
         **(classified.resolution.report if classified.resolution else {}),
+    }
+
+
+def build_results(
+    classifier: Classifier, body: ClassifyRequest, classified: Classified
+) -> list[Json]:
+    """Return the results of a response, one per input; see `build_response`."""
+    manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
+    return [
+        _result(manifest, output, answer, tokens, body.returned)
+        for answer, tokens in zip(classified.answers, classified.tokens, strict=True)
+    ]
+
+
+def exit_report(manifest: Manifest, answer: Answer) -> Json:
+    """Return where and why an input left."""
+    return {
+        "layer": manifest.exits[answer.exit_index].layer,
+        "answered_by": manifest.exits[answer.head_index].layer,
+        "layers": manifest.num_layers,
+        "reason": answer.reason.label,
+        "signal": short(answer.signal),
     }
 
 
@@ -70,13 +88,7 @@ def _result(
     manifest: Manifest, output: TaskOutput, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
 ) -> Json:
     result = output.result(answer.logits, answer.label, tokens)
-    result["exit"] = {
-        "layer": manifest.exits[answer.exit_index].layer,
-        "answered_by": manifest.exits[answer.head_index].layer,
-        "layers": manifest.num_layers,
-        "reason": answer.reason.label,
-        "signal": short(answer.signal),
-    }
+    result["exit"] = exit_report(manifest, answer)
     with_logits = "logits" in extras
     if "exits" in extras:
         result["exits"] = [

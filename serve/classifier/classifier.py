@@ -9,6 +9,8 @@ from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
+from tokenizers import Encoding
+
 from serve.bundle.loader import Bundle
 from serve.classifier.ladder import serve_ladder
 from serve.classifier.options import EngineOptions
@@ -58,12 +60,14 @@ class Classified(NamedTuple):
         tokens: what each input was tokenized to.
         policy_version: version of the policy that the answers were made under.
         resolution: of the target that the exit rule came from; None where a rule was chosen.
+        tokenize_s: what tokenization took.
     """
 
     answers: list[Answer]
     tokens: list[Tokens]
     policy_version: int
     resolution: Resolution | None = None
+    tokenize_s: float = 0.0
 
 
 class Classifier:
@@ -72,6 +76,7 @@ class Classifier:
     Attributes:
         name: what the model is served as.
         bundle: what it was loaded from.
+        options: how it is run.
         device: where it runs.
         precision: the variant in use.
         temperatures: one per exit.
@@ -103,6 +108,7 @@ class Classifier:
         manifest = bundle.manifest
         self.name = bundle.name
         self.bundle = bundle
+        self.options = options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
         self._observer = observer
@@ -145,7 +151,7 @@ class Classifier:
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        tokens = await self._tokenize(request)
+        tokens, tokenize_s = await self._tokenize(request)
         if request.take_tokens:
             request.take_tokens(sum(len(each.input_ids) for each in tokens))
         pending = Pending(len(tokens), asyncio.get_running_loop())
@@ -154,13 +160,28 @@ class Classifier:
             request.trace.rows = rows
         self.engine.submit(rows)
         try:
-            return Classified(await pending.answers(), tokens, entry.version, resolution)
+            answers = await pending.answers()
+            return Classified(answers, tokens, entry.version, resolution, tokenize_s)
         except (asyncio.CancelledError, OfframpError):
             for row in rows:
                 row.cancelled = True
             raise
 
-    async def _tokenize(self, request: ModelRequest) -> list[Tokens]:
+    async def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
+        """Return the tokenizer's encodings of texts that may be longer than the model takes.
+
+        Args:
+            texts: of a few ten thousand characters together, which are tokenized at once.
+            special_tokens: whether those that the model needs are added.
+
+        Raises:
+            InvalidRequest: a text cannot be tokenized.
+        """
+        task = partial(self.inputs.encode, texts, special_tokens)
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizer_pool, task)
+
+    async def _tokenize(self, request: ModelRequest) -> tuple[list[Tokens], float]:
+        """Return the inputs' tokens and the time that they took."""
         began_s = self.engine.clock()
         if request.size <= MAX_INLINE_SIZE:
             tokens = self.inputs.read(request.inputs, request.truncate)
@@ -170,7 +191,7 @@ class Classifier:
         self._observer.tokenized(ended_s - began_s)
         if request.trace:
             request.trace.tokenized = began_s, ended_s
-        return tokens
+        return tokens, ended_s - began_s
 
     async def _tokenize_in_pieces(self, request: ModelRequest) -> list[Tokens]:
         """Tokenize on the pool; other requests take turns with the pieces of this one.

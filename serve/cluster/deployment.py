@@ -15,8 +15,14 @@ def build(config: ServerConfig) -> Application:
     """Return the application over the configured bundles, for Ray Serve's proxies.
 
     Raises:
-        InvalidRequest: the config has neither keys nor says that none are wanted, or wants TLS.
+        InvalidRequest: the config has neither keys nor says that none are wanted, or wants TLS
+            or gRPC.
     """
+    if config.grpc_port is not None:
+        raise InvalidRequest(
+            "Ray Serve's proxies do not pass our gRPC on: leave out grpc_port; `offramp serve`, "
+            "whose replicas listen themselves, has it"
+        )
     if config.tls_cert or config.tls_key or config.tls_client_ca:
         raise InvalidRequest(
             "Ray Serve's proxies speak plain HTTP: leave out tls_cert, tls_key "

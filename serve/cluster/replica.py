@@ -16,8 +16,8 @@ from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
 from serve.http.listener import listen_shared
-from serve.http.loading import app_context, assemble, tls_files
-from serve.http.server import HttpServer
+from serve.http.loading import app_context, assemble
+from serve.http.servers import Servers
 from serve.logs import configure_logs
 from serve.metrics.connections import ConnectionState
 from serve.runtime.process_memory import keep_objects
@@ -52,10 +52,10 @@ class Classifiers:
         replicas, connections = RayReplicas(context, own=self), ConnectionState()
         parts = app_context(config, assembly, replicas, connections)
         self._app = build_http_app(parts, self.stop_listening)
-        self._address, self._http = address, None
+        self._address, self._servers = address, None
         if address:
             self._metrics.watch_connections(connections)
-            self._http = HttpServer(self._app, config.connections, connections, tls_files(config))
+            self._servers = Servers(self._app, parts, config)
         self._poll: asyncio.Task[None] | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -75,13 +75,13 @@ class Classifiers:
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
             keep_objects()
-            if self._http and self._address:
-                await self._http.start(listen_shared(*self._address))
+            if self._servers and self._address:
+                await self._servers.start(listen_shared(*self._address))
 
     async def stop_listening(self) -> None:
-        """Stop the HTTP server of this replica; return when accepted requests are answered."""
-        if self._http:
-            await self._http.stop()
+        """Stop the servers of this replica; return when accepted requests are answered."""
+        if self._servers:
+            await self._servers.stop()
 
     def check_health(self) -> None:
         """Raise if an engine has died, so that Serve replaces the replica."""

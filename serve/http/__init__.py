@@ -1,1 +1,1 @@
-"""HTTP without Ray: uvicorn, sockets, and the server that is one process."""
+"""The servers of one process, without Ray: uvicorn for HTTP, grpc.aio, and their sockets."""

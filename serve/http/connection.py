@@ -29,11 +29,17 @@ class _Phase(Enum):
     ANSWER = auto()  # the client takes its answer, or the connection is being closed
 
 
-class _OneFraming(h11.Connection):
-    """Refuses a request with two lengths, of which another server may heed the other.
+class _StrictConnection(h11.Connection):
+    """Refuses heads that h11 would take.
 
-    RFC 9112, section 6.3, lets a server choose; h11 would go by the chunks and keep the connection.
+    * A request with two lengths, of which another server may heed the other. RFC 9112, section 6.3,
+      lets a server choose; h11 would go by the chunks and keep the connection.
+    * A head that is too large and comes at once. h11 bounds only what it has to wait for.
     """
+
+    def __init__(self, max_head_bytes: int) -> None:
+        super().__init__(h11.SERVER, max_head_bytes)
+        self._max_head_bytes = max_head_bytes
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -41,7 +47,15 @@ class _OneFraming(h11.Connection):
             names = {name for name, _ in event.headers}
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+            if _size(event) > self._max_head_bytes:
+                raise h11.RemoteProtocolError("too large", HeadTooLarge.status)
         return event
+
+
+def _size(head: h11.Request) -> int:
+    """Return the bytes of a head without optional whitespace."""
+    first = len(head.method) + len(head.target) + len("  HTTP/1.1\r\n")
+    return first + sum(len(name) + len(value) + 3 for name, value in head.headers) + 2
 
 
 # uvicorn's keep-alive timer ends a connection that was idle from its answer on, but runs no more
@@ -61,7 +75,7 @@ class GuardedConnection(H11Protocol):
     def __init__(self, guard: ConnectionGuard, **options: Any) -> None:
         """Make a connection, as uvicorn does with these options."""
         super().__init__(**options)
-        self.conn = _OneFraming(h11.SERVER, guard.limits.max_head_bytes)
+        self.conn = _StrictConnection(guard.limits.max_head_bytes)
         self._guard = guard
         self._made = False
         self._num_bytes = 0

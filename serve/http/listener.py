@@ -92,5 +92,5 @@ def _bound(host: str, port: int, *options: int) -> socket.socket:
 
 def _port_taken(host: str, port: int, error: OSError) -> PortTaken:
     return PortTaken(
-        f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+        f"cannot listen on {host}:{port}: {error.strerror}; choose another port or host"
     )

@@ -80,6 +80,7 @@ def app_context(
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),
+        tuple(config.dialects),
         connections,
     )
 

@@ -9,20 +9,21 @@ from fastapi import FastAPI
 from uvicorn.loops.auto import auto_loop_factory
 
 from serve.api.app import build_http_app
+from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.config import ServerConfig
 from serve.http.listener import listen
-from serve.http.loading import app_context, assemble, tls_files
-from serve.http.server import HttpServer
+from serve.http.loading import app_context, assemble
+from serve.http.servers import Servers
 from serve.metrics.connections import ConnectionState
 from serve.policy.live import MemoryStore
 from serve.runtime.process_memory import keep_objects
 
 
-def build_standalone_app(
+def standalone_context(
     config: ServerConfig, connections: ConnectionState | None = None
-) -> FastAPI:
-    """Return the app over bundles; the app's lifespan starts and stops the engines.
+) -> AppContext:
+    """Return the models of bundles, loaded, and what goes with them.
 
     Args:
         config: of the server.
@@ -40,7 +41,14 @@ def build_standalone_app(
     state = connections or ConnectionState()
     assembly.metrics.watch_connections(state)
     replicas = OnlyReplica(catalog, assembly.metrics)
-    return build_http_app(app_context(config, assembly, replicas, state))
+    return app_context(config, assembly, replicas, state)
+
+
+def build_standalone_app(
+    config: ServerConfig, connections: ConnectionState | None = None
+) -> FastAPI:
+    """Return the app over `standalone_context`; its lifespan starts and stops the engines."""
+    return build_http_app(standalone_context(config, connections))
 
 
 def serve_standalone(
@@ -58,33 +66,33 @@ def serve_standalone(
         DeviceUnavailable: a bundle lacks the wanted precision.
         PortTaken: another process listens there already.
     """
-    state = ConnectionState()
-    app = build_standalone_app(config, state)
-    server = HttpServer(app, config.connections, state, tls_files(config))
+    context = standalone_context(config)
+    app = build_http_app(context)
+    servers = Servers(app, context, config)
     listen(address)
     # Those of the loop end with it. A signal after that must not end the process before it has
     # printed its last line.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
-        runner.run(_serve(app, server, address, on_ready))
+        runner.run(_serve(app, servers, address, on_ready))
 
 
 async def _serve(
-    app: FastAPI, server: HttpServer, listening: socket.socket, on_ready: Callable[[], None]
+    app: FastAPI, servers: Servers, listening: socket.socket, on_ready: Callable[[], None]
 ) -> None:
     stop = asyncio.Event()
 
     def signalled(number: signal.Signals) -> None:
         if stop.is_set() and number is signal.SIGINT:
-            server.hurry()
+            servers.hurry()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, signalled, number)
     async with app.router.lifespan_context(app):
         keep_objects()
-        await server.start(listening)
+        await servers.start(listening)
         on_ready()
         await stop.wait()
-        await server.stop()
+        await servers.stop()

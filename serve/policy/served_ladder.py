@@ -94,7 +94,7 @@ class ServedLadder:
         return ServedRung(
             rule=rule.rule,
             full_depth=full_depth,
-            expected_layers=_mean(shares, self.traits.exits),
+            expected_layers=round(_mean(shares, self.traits.exits), 4),
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
             disagreement=rung.disagreement if same else None,

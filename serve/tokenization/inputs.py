@@ -11,7 +11,7 @@ from tokenizers import Encoding, Tokenizer
 from serve.bundle.manifest import Manifest
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.length_bounds import PIECE_CHARS, Text, in_pieces
-from serve.tokenization.tokenizer import TextEncoder, Tokens
+from serve.tokenization.tokenizer import TextEncoder, Tokens, encode_batch
 from serve.tokenization.word_spans import WordSpanFinder
 
 
@@ -93,6 +93,14 @@ class InputReader:
             else self._of_text(given.text, encodings[place])
             for place, given in enumerate(inputs, first)
         ]
+
+    def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
+        """Return the library's encodings of texts of any length.
+
+        Raises:
+            InvalidRequest: a text cannot be tokenized.
+        """
+        return encode_batch(self._texts.tokenizer, texts, special_tokens)
 
     def _of_text(self, text: str, encoding: Encoding) -> Tokens:
         tokens = Tokens.of(encoding)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,10 +87,7 @@ class TextEncoder:
                 self._bounds.check(place, text)
             tokenizer, inputs = self.tokenizer, list(texts.values())
         pairs = [text.text if text.text_pair is None else tuple(text) for text in inputs]
-        try:
-            encodings = dict(zip(texts, tokenizer.encode_batch(pairs), strict=True))
-        except Exception as error:
-            raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
+        encodings = dict(zip(texts, encode_batch(tokenizer, pairs), strict=True))
         for place, encoding in encodings.items():
             self._check_length(place, encoding)
         return encodings
@@ -103,6 +100,20 @@ class TextEncoder:
                 f"inputs[{place}] has {len(encoding)} tokens, the model takes {self.max_tokens}; "
                 'shorten it or send "truncate": true'
             )
+
+
+def encode_batch(
+    tokenizer: Tokenizer, inputs: Sequence[Any], special_tokens: bool = True
+) -> list[Encoding]:
+    """Return the library's encodings of texts and pairs of texts.
+
+    Raises:
+        InvalidRequest: an input cannot be tokenized.
+    """
+    try:
+        return tokenizer.encode_batch(inputs, add_special_tokens=special_tokens)
+    except Exception as error:
+        raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
 
 
 def _load(path: Path) -> Tokenizer:

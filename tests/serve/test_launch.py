@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import serve.launch
+from serve.api.guard import LOOPBACK_HOSTS
+from serve.cli import app
+from serve.config import ConnectionLimits, ServerConfig
 from serve.errors import InvalidRequest, OfframpError
 from serve.launch import AccessOptions, Launch, launch
 
@@ -91,3 +95,49 @@ def test_free_port_is_held_while_the_server_starts(
     monkeypatch.setattr(serve.launch, run, start)
     launch(replace(wanted, port=0), standalone=run == "_run_standalone")
     assert capsys.readouterr().out == "stopped\n"
+
+
+@pytest.fixture
+def started_with(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return what the command would start a server with, for some options."""
+    configs: list[ServerConfig] = []
+    monkeypatch.setattr(serve.launch, "_run_standalone", lambda config, *_: configs.append(config))
+
+    def start(*options: str) -> ServerConfig:
+        arguments = ["serve", str(bundle_folder), "--standalone", "--port", "0", *options]
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return configs[-1]
+
+    return start
+
+
+def test_bounds_that_the_command_is_given_reach_the_server(
+    started_with: Callable[..., ServerConfig],
+) -> None:
+    config = started_with(
+        *("--tokenizer-threads", "7", "--head-timeout", "1.5", "--idle-timeout", "2.5"),
+        *("--body-timeout", "3.5", "--min-body-rate", "4", "--max-head-bytes", "5000"),
+        *("--max-connections", "6"),
+    )
+    assert config.connections == ConnectionLimits(1.5, 2.5, 3.5, 4, 5000, 6)
+    assert config.engine_options.tokenizer_threads == 7
+    assert started_with().connections == ConnectionLimits()
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts"),
+    [
+        ((), LOOPBACK_HOSTS),
+        (("--host", "127.1.2.3"), LOOPBACK_HOSTS),
+        (("--host", "0.0.0.0", "--no-auth"), ("*",)),
+        (
+            ("--allowed-host", "a.example", "--allowed-host", "*.b.example"),
+            ("a.example", "*.b.example"),
+        ),
+    ],
+)
+def test_server_on_loopback_has_loopback_names_unless_told_others(
+    started_with: Callable[..., ServerConfig], options: tuple[str, ...], hosts: tuple[str, ...]
+) -> None:
+    assert started_with(*options).allowed_hosts == list(hosts)

@@ -39,6 +39,7 @@ policies, is applied in place.
 {{- $_ := set $args "log_format" $server.logFormat -}}
 {{- $_ := set $args "log_level" $server.logLevel -}}
 {{- $_ := set $args "access_log" $server.accessLog -}}
+{{- $_ := set $args "dialects" $server.dialects -}}
 {{- with include "offramp.allowedHosts" . | fromJsonArray }}{{ $_ := set $args "allowed_hosts" . }}{{ end -}}
 {{- with $server.corsOrigins }}{{ $_ := set $args "cors_origins" . }}{{ end -}}
 {{- if .Values.auth.enabled -}}

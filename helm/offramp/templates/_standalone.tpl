@@ -27,7 +27,8 @@
 {{- end -}}
 {{- $logs := list "--log-format" $server.logFormat "--log-level" $server.logLevel -}}
 {{- if $server.accessLog }}{{ $logs = append $logs "--access-log" }}{{ end -}}
-{{- toYaml (concat $arguments $access $logs) -}}
+{{- $dialects := list "--dialects" (join "," $server.dialects) -}}
+{{- toYaml (concat $arguments $access $logs $dialects) -}}
 {{- end -}}
 
 {{/* The command line has no option for policies, so this container sends them to the HTTP API of its pod. */}}

@@ -9,11 +9,13 @@ from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.models import (
     ExitInfo,
     LadderInfo,
+    ModelCard,
     ModelInfo,
     ModelList,
     RungInfo,
     SegmentCostInfo,
 )
+from serve.bundle.loader import MANIFEST
 from serve.classifier.classifier import Classifier
 from serve.policy.limits import Limits
 from serve.policy.served_ladder import ServedLadder
@@ -26,11 +28,16 @@ UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
 
 def add_model_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes that describe models."""
+    cards = [_card(classifier) for classifier in context.catalog]
 
     @app.get("/v1/models", tags=["models"])
     async def list_models() -> ModelList:
         """List what is served."""
-        return ModelList(models=[_describe(classifier) for classifier in context.catalog])
+        return ModelList(
+            object="list",
+            data=cards,
+            models=[_describe(classifier) for classifier in context.catalog],
+        )
 
     @app.get("/v1/models/{model}", tags=["models"], responses=UNKNOWN_MODEL)
     async def show_model(model: str, request: Request) -> ModelInfo:
@@ -40,12 +47,18 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
         return _describe(classifier)
 
 
+def _card(classifier: Classifier) -> ModelCard:
+    written_s = (classifier.bundle.folder / MANIFEST).stat().st_mtime
+    return ModelCard(id=classifier.name, object="model", created=int(written_s), owned_by="offramp")
+
+
 def _describe(classifier: Classifier) -> ModelInfo:
     manifest = classifier.bundle.manifest
     calibration = classifier.bundle.calibration
     calibrated_on = calibration.nearest(classifier.precision)
     return ModelInfo(
         name=classifier.name,
+        ready=classifier.engine.alive,
         task=manifest.task,
         labels=list(manifest.labels),
         pairs=classifier.inputs.takes_pairs,

@@ -16,6 +16,19 @@ class Health(ResponseModel):
     status: str
 
 
+def check_ready(context: AppContext) -> None:
+    """Check that every model's engine runs, and that no stop is near.
+
+    Raises:
+        Unavailable: one does not, or the server is stopping.
+    """
+    if context.connections.stopping:
+        raise Unavailable("the server is stopping; send new requests to another one")
+    faults = context.catalog.faults()
+    if faults:
+        raise Unavailable(f"no engine runs for {', '.join(faults)}")
+
+
 def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes for probes and for Prometheus."""
 
@@ -31,11 +44,7 @@ def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     )
     async def ready() -> Health:
         """Tell whether every model is loaded and warmed, its engine runs, and no stop is near."""
-        if context.connections.stopping:
-            raise Unavailable("the server is stopping; send new requests to another one")
-        faults = context.catalog.faults()
-        if faults:
-            raise Unavailable(f"no engine runs for {', '.join(faults)}")
+        check_ready(context)
         return Health(status="ok")
 
     @app.get(

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from serve.api.context import AppContext
-from serve.api.request_body import BODY_ERRORS
+from serve.api.request_body import body_errors
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
@@ -48,7 +48,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         tags=["policy"],
         response_model=PolicyChange,
         responses={
-            **BODY_ERRORS,
+            **body_errors(),
             **UNKNOWN_MODEL,
             409: {"model": ErrorBody, "description": "Another version is current."},
             422: {"model": ErrorBody, "description": "The model cannot follow this policy."},

@@ -1,5 +1,7 @@
 """The JSON that describes the served models."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from serve.api.schemas.base import ResponseModel
@@ -72,6 +74,7 @@ class ModelInfo(ResponseModel):
     """A served model."""
 
     name: str
+    ready: bool = Field(description="Whether its engine runs; KServe's clients look here.")
     task: Task = Field(
         description="The kind of answer: one label, any number of labels, a number, or a label "
         "for every token, grouped into entities. Each task has its own shape of result."
@@ -104,7 +107,18 @@ class ModelInfo(ResponseModel):
     )
 
 
-class ModelList(ResponseModel):
-    """All served models."""
+class ModelCard(ResponseModel):
+    """A served model as OpenAI's clients list it."""
 
+    id: str
+    object: Literal["model"]
+    created: int = Field(description="When the bundle was written, in seconds since 1970.")
+    owned_by: str
+
+
+class ModelList(ResponseModel):
+    """All served models; `object` and `data` are for OpenAI's clients."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
     models: list[ModelInfo]

@@ -11,15 +11,17 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
-from serve.access.gate import Gate
+from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
 from serve.api.guard import LOOPBACK_HOSTS, Guard, required_scope
 from serve.config import ServerConfig
-from serve.errors import Unauthorized
+from serve.engine.row import Priority
+from serve.errors import Unauthorized, WrongHost
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem, listening
+from tests.support.patience import until
 
 POLICY = "/v1/models/tiny/policy"
 ASK = {"inputs": "w1"}
@@ -35,6 +37,7 @@ class Keys:
         self._add("slow", "classify", rows_per_s=1, in_flight=1, max_text_chars=20)
         self._add("viewer", "read")
         self._add("ops", "admin", priority="high")
+        self._add("batch", "classify", priority="low")
 
     def _add(self, name: str, scope: Scope, priority: str = "normal", **limits: Any) -> None:
         fields = {"name": name, "sha256": "0" * 64, "scopes": [scope], "priority": priority}
@@ -68,7 +71,7 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/v1/classify", {"user", "slow", "ops"}),
+        ("POST", "/v1/classify", {"user", "slow", "ops", "batch"}),
         ("GET", "/v1/models", {"viewer", "ops"}),
         ("GET", "/v1/models/tiny", {"viewer", "ops"}),
         ("GET", POLICY, {"viewer", "ops"}),
@@ -137,6 +140,34 @@ def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> No
     assert server.http.get("/v1/models").status_code == 401
 
 
+def test_a_key_of_low_priority_asks_for_no_better_one(guarded: LiveServer, keys: Keys) -> None:
+    for asked, status in ((None, 200), ("low", 200), ("normal", 403), ("high", 403)):
+        body = ASK if asked is None else {**ASK, "priority": asked}
+        response = guarded.http.post("/v1/classify", json=body, headers=keys["batch"])
+        assert response.status_code == status
+    assert f"may not ask for `{asked}`" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("best", "asked", "given"),
+    [
+        ("low", None, "LOW"),
+        ("normal", None, "NORMAL"),
+        ("high", None, "NORMAL"),
+        ("", None, "NORMAL"),
+        ("high", "HIGH", "HIGH"),
+        ("normal", "LOW", "LOW"),
+        ("", "HIGH", "HIGH"),
+    ],
+)
+def test_a_request_has_the_priority_it_asks_for_or_its_key_s(
+    best: str, asked: str | None, given: str
+) -> None:
+    fields = {"name": "a", "sha256": "0" * 64, "scopes": ["classify"], "priority": best}
+    client = Client("a", Key.model_validate(fields) if best else None)
+    assert client.priority(Priority[asked] if asked else None) is Priority[given]
+
+
 def test_only_a_key_that_may_gets_a_high_priority(guarded: LiveServer, keys: Keys) -> None:
     body = {**ASK, "priority": "high"}
     refused = guarded.http.post("/v1/classify", json=body, headers=keys["user"])
@@ -187,6 +218,28 @@ def test_host_that_the_server_does_not_have_is_refused(
     assert guarded.http.get("/health/live", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("hosts", "version", "taken"),
+    [
+        (["localhost"], "1.1", True),
+        ([], "1.1", False),
+        ([], "2", False),
+        ([], "1.0", True),
+        (["localhost", "localhost"], "1.1", False),
+        (["localhost", "evil.example"], "1.1", False),
+    ],
+)
+def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
+    hosts: list[str], version: str, taken: bool
+) -> None:
+    """Ray Serve's proxies pass on what h11 would refuse."""
+    guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
+    headers = Headers(raw=[(b"host", host.encode()) for host in hosts])
+    asked = {"method": "GET", "path": "/v1/models", "http_version": version}
+    with nullcontext() if taken else pytest.raises(WrongHost):
+        guard.check(asked, headers)
+
+
 def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(
     start_server: StartServer,
 ) -> None:
@@ -222,13 +275,16 @@ def test_answers_may_not_be_sniffed_and_pages_not_framed(guarded: LiveServer) ->
 def test_every_request_has_a_line_that_holds_neither_text_nor_key(
     guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def lines() -> list[dict[str, Any]]:
+        return [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+
     with caplog.at_level(logging.INFO):
         body = {"inputs": ["w1 secretword", "w2"], "exit": {"rule": "layer", "layer": 2}}
         headers = {**keys["user"], "X-Request-Id": "mine"}
         guarded.http.post("/v1/classify", json=body, headers=headers)
         guarded.http.post("/v1/classify", json=body)
-    lines = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
-    good, refused = lines
+        until(lambda: len(lines()) == 2)  # a line may be written after the answer
+    good, refused = lines()
     assert good.pop("ms") > 0
     assert good == {
         "id": "mine",

@@ -1,6 +1,9 @@
 """Long texts on the pool: in pieces, by a few threads, in turns, and only while they matter."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
 from serve.engine.admission import QueueLimits
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
+from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
 from serve.tokenization.inputs import Input
 from serve.tokenization.length_bounds import PIECE_CHARS, Text
@@ -88,6 +92,28 @@ def test_few_pieces_are_tokenized_at_once_however_many_requests_come(
     assert max(gate.sizes) <= PIECE_CHARS
 
 
+def test_as_many_threads_tokenize_as_the_options_say(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = EngineOptions(precision="fp32", num_threads=1, tokenizer_threads=3)
+    catalog = assemble([bundle.folder], options, MemoryStore()).catalog
+    catalog.set_baselines({})
+    classifier = catalog.pick(None)
+    gate = Gate(classifier.inputs.read)
+    monkeypatch.setattr(classifier.inputs, "read", gate)
+
+    async def run() -> None:
+        tasks = [asyncio.ensure_future(classifier.classify(ModelRequest(LONG))) for _ in range(9)]
+        await until_entered(gate, 3)
+        gate.open.set()
+        await asyncio.gather(*tasks)
+
+    catalog.start()
+    asyncio.run(run())
+    catalog.stop(60)
+    assert gate.most == 3
+
+
 def test_a_cancelled_request_is_not_tokenized_further(classifier: Classifier, gate: Gate) -> None:
     async def run() -> None:
         tasks = [asyncio.ensure_future(classifier.classify(ModelRequest(LONG))) for _ in range(5)]
@@ -151,3 +177,27 @@ def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
     assert all(isinstance(result, Classified | Overloaded) for result in results)
     assert len(gate.sizes) < 20 * 4 / 2
     assert classifier._tokens_coming == 0
+
+
+_COUNT_THREADS = """
+import os, sys
+from serve.classifier.options import EngineOptions
+from serve.http.loading import assemble
+from serve.policy.live import MemoryStore
+from serve.tokenization.length_bounds import Text
+
+options = EngineOptions(precision="fp32", num_threads=1)
+[classifier] = assemble([sys.argv[1]], options, MemoryStore()).catalog
+before = len(os.listdir("/proc/self/task"))
+classifier.inputs.read([Text("w1 w2")] * 200, truncate=False)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="Linux lists threads there")
+def test_the_library_starts_no_threads_of_its_own(bundle: Bundle) -> None:
+    command = [sys.executable, "-c", _COUNT_THREADS, str(bundle.folder)]
+    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
+    environment["RAYON_NUM_THREADS"] = "4"  # it would start as many
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
+    assert int(done.stdout) == 0

@@ -243,3 +243,9 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
 def test_config_of_a_cluster_names_keys_or_renounces_them(bundle_folder: Path) -> None:
     with pytest.raises(InvalidRequest, match="set `keys` to a file of keys, or `no_auth: true`"):
         build(ServerConfig(bundles=[str(bundle_folder)]))
+
+
+def test_proxies_have_no_grpc_of_ours(bundle_folder: Path) -> None:
+    config = ServerConfig(bundles=[str(bundle_folder)], no_auth=True, grpc_port=8001)
+    with pytest.raises(InvalidRequest, match="leave out grpc_port"):
+        build(config)

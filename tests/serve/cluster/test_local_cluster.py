@@ -1,15 +1,21 @@
 """What the command's own process does; servers as real processes are in test_replica.py."""
 
 import logging
+import os
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from serve.cluster import node
 from serve.cluster.local_cluster import _stop_listening
+from serve.errors import Unavailable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports raise some
+    import ray
     from ray.exceptions import RayError
     from ray.serve.config import DeploymentID
     from ray.serve.exceptions import DeploymentUnavailableError
@@ -38,3 +44,16 @@ def test_dead_replica_does_not_end_the_wait_for_the_others_and_a_new_handle_is_a
         _stop_listening(cast("DeploymentHandle[Any]", handle))
     assert caplog.messages == ["a replica did not stop in order: it has died"]
     assert handle.num_asked == 3
+
+
+def test_disk_that_fills_up_while_ray_starts_is_named_instead_of_what_ray_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(**options: object) -> None:
+        full = SimpleNamespace(f_bavail=0, f_frsize=4096, f_files=1000, f_favail=10)
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+        raise TimeoutError("Timed out waiting for file")
+
+    monkeypatch.setattr(ray, "init", start)
+    with pytest.raises(Unavailable, match=f"^Ray does not start: the disk of {tmp_path} is full, "):
+        node._start(1, tmp_path)

@@ -21,9 +21,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.bundle.loader import sha256_of
+from serve.config import DRAIN_S
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, Problem
 from tests.serve.support.server_process import (
     START_S,
     ServerProcess,
@@ -60,7 +61,8 @@ def process(certified: Path, temporary: Path) -> Iterator[ServerProcess]:
         # What a caller's environment may have from the work with other clusters.
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_AUTH_TOKEN", "known to many")
-        with ServerProcess(certified, "--replicas", "2", "--port", "0") as process:
+        bounds = ("--max-head-bytes", "5000")
+        with ServerProcess(certified, "--replicas", "2", "--port", "0", *bounds) as process:
             yield process
 
 
@@ -115,6 +117,11 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
 def test_replicas_listen_themselves_and_no_proxy_runs(process: ServerProcess) -> None:
     assert len(process.replicas()) == 2
     assert not process.titled("Proxy")
+
+
+def test_bound_on_connections_holds_that_the_command_was_given(server: LiveServer) -> None:
+    answer = server.http.get("/health/live", headers={"X": "x" * 6000})
+    assert Problem.of(answer)[:2] == (431, "head_too_large")
 
 
 def status_of(port: int, method: str) -> grpc.StatusCode:
@@ -252,6 +259,7 @@ def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerP
         answered = [c for c in connections if c.getsockname()[1] not in elsewhere]
         assert 0 < len(answered) < 24
         hung.suspend()
+        suspended_s = time.monotonic()
         change = json.loads(ask(answered[0], "PUT", POLICY, {"policy": {}}))
         [ack] = change["replicas"]
         assert ack["version"] == change["version"]
@@ -260,8 +268,10 @@ def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerP
         page = ask(answered[1], "GET", "/metrics")
         assert "offramp_replicas_scraped 1.0" in page
         assert "offramp_replicas_unreachable 1.0" in page
-        # By Ray's defaults it would take 125 s.
-        until(lambda: process.replicas() - replicas, 60, every_s=0.2)
+        until(lambda: hung not in process.left(), every_s=0.2)
+        # With Ray's defaults it takes 125 s, and with a drain `DRAIN_S` more than it should.
+        assert time.monotonic() - suspended_s < DRAIN_S
+        until(lambda: process.replicas() - replicas, every_s=0.2)
     until(lambda: len(by_replica(server, "offramp_policy_version")) == 2, every_s=0.2)
     assert replicas - {hung} < process.replicas()
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serve.cluster.session_folder import check_space, session_folder
+from serve.cluster.session_folder import session_folder
 from serve.errors import Unavailable
 
 HOLD = """
@@ -92,8 +92,12 @@ def test_full_disk_is_named_in_one_sentence(
 ) -> None:
     full = SimpleNamespace(f_bavail=free, f_frsize=4096, f_files=1000, f_favail=inodes)
     monkeypatch.setattr(os, "statvfs", lambda _: full)
-    with pytest.raises(Unavailable, match=f"^Ray does not start: the disk of {parent} is full, "):
-        check_space(parent)
+    told = pytest.raises(
+        Unavailable, match=f"^Ray does not start: the disk of {parent} is full, and Ray's session "
+    )
+    with told, session_folder():
+        pass
+    assert not list(parent.iterdir())
 
 
 def test_parent_that_is_not_there_is_named(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,18 @@
 """How often the guard looks at connections, in simulated time."""
 
 import asyncio
+import resource
 import selectors
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 
+import pytest
+
 from serve.config import ConnectionLimits
-from serve.http.guard import SWEEP_EVERY_S, ConnectionGuard
+from serve.http.guard import RESERVED_DESCRIPTORS, SWEEP_EVERY_S, ConnectionGuard
 from serve.metrics.connections import ConnectionState
 
 
@@ -90,3 +96,52 @@ def test_few_connections_are_looked_at_as_often() -> None:
 
 def test_connection_that_ends_before_its_turn_is_not_looked_at() -> None:
     assert len(simulated(100, num_that_end=40)) == 60
+
+
+def test_pause_in_which_the_server_reads_nothing_counts_against_no_client() -> None:
+    async def paused_for(seconds: float) -> float:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
+        running = asyncio.create_task(guard.run())
+        await asyncio.sleep(0)
+        loop.jump(seconds)
+        await asyncio.sleep(SWEEP_EVERY_S)
+        running.cancel()
+        return guard.now_s
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        assert runner.run(paused_for(3600)) <= 3 * SWEEP_EVERY_S
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """Let this process have few file descriptors for now; return how many it may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    yield 10**6 if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_descriptors_are_asked_for_as_the_connections_need_them(few_descriptors: int) -> None:
+    wanted = min(4096, few_descriptors - RESERVED_DESCRIPTORS)
+    guard = ConnectionGuard(ConnectionLimits(max_connections=wanted), ConnectionState())
+    assert guard.limits.max_connections == wanted
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == wanted + RESERVED_DESCRIPTORS
+
+
+_FIT = """
+import resource, sys
+from serve.http.guard import connections_that_fit
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
+print(connections_that_fit(4096))
+"""
+
+
+@pytest.mark.parametrize(("descriptors", "connections"), [(1024, 768), (300, 150)])
+def test_connections_leave_descriptors_for_the_server_itself(
+    descriptors: int, connections: int
+) -> None:
+    command = [sys.executable, "-c", _FIT, str(descriptors)]
+    found = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    assert int(found) == connections

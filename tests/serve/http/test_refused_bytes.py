@@ -33,6 +33,20 @@ def test_head_that_is_too_large_is_refused(start_limited: StartLimited) -> None:
     assert served.state.closed == {Closed.BAD_REQUEST: 1}
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_head_that_is_too_large_is_refused_also_where_it_comes_at_once(
+    start_limited: StartLimited, first: bool
+) -> None:
+    served = start_limited(max_head_bytes=2000)
+    client, head = served.connect(), LIVE[:-2] + b"X: "
+    if not first:
+        client.send(head.ljust(1996, b"x") + b"\r\n\r\n")
+        assert client.answer().startswith(b"HTTP/1.1 200")
+    client.send(head.ljust(1999, b"x") + b"\r\n\r\n")  # two spaces are optional
+    assert refusal(client.rest())[:2] == (431, "head_too_large")
+    assert served.state.closed == {Closed.BAD_REQUEST: 1}
+
+
 def test_head_in_many_small_pieces_stalls_no_other_request(start_limited: StartLimited) -> None:
     served = start_limited()
     client = served.connect()
@@ -80,7 +94,7 @@ def test_tls_handshake_that_fails_or_never_ends_closes_the_connection(
             answer, asking = await asyncio.open_connection(*address.getsockname())
             asking.write(sent)
             with suppress(ConnectionResetError):
-                await answer.read()
+                await asyncio.wait_for(answer.read(), 30)
             asking.close()
             await server.stop(grace_s=0)
 

@@ -114,6 +114,48 @@ def test_connections_in_the_accept_queue_are_answered_before_the_end(
     serving(App(), scenario)
 
 
+def test_connections_that_come_just_before_the_listener_closes_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(server: HttpServer, port: int) -> None:
+        clients: list[socket.socket] = []
+        announce_end = server._announce_end
+
+        def announce_and_connect() -> None:
+            announce_end()
+            # With no grace, the event loop does not come to accept them.
+            clients.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(4))
+            for client in clients:
+                client.sendall(GET)
+
+        monkeypatch.setattr(server, "_announce_end", announce_and_connect)
+        await server.stop(grace_s=0)
+        for client in clients:
+            with client:
+                assert client.recv(15) == b"HTTP/1.1 200 OK"
+
+    serving(App(), scenario)
+
+
+def test_answer_that_is_being_made_when_the_end_is_announced_says_so() -> None:
+    app = App()
+
+    async def scenario(server: HttpServer, port: int) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        app.let.clear()
+        asking.write(GET)
+        await app.asked.wait()
+        stopping = asyncio.create_task(server.stop(grace_s=1))
+        while not server._guard.state.stopping:
+            await asyncio.sleep(0)
+        app.let.set()
+        assert b"\r\nconnection: close\r\n" in await answer.readuntil(b"\r\n\r\n")
+        await stopping
+        asking.close()
+
+    serving(app, scenario)
+
+
 def test_request_that_is_half_sent_at_the_end_is_answered() -> None:
     async def scenario(server: HttpServer, port: int) -> None:
         idle_answer, idle = await asyncio.open_connection("127.0.0.1", port)
@@ -201,6 +243,23 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
 
     serving(echo, scenario)
     assert not caplog.records
+
+
+def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
+    app = App()
+
+    async def scenario(server: HttpServer, port: int) -> None:
+        answer, asking = await asyncio.open_connection("127.0.0.1", port)
+        app.let.clear()
+        asking.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await app.asked.wait()
+        asking.write(GET)
+        await asyncio.sleep(0.02)
+        app.let.set()
+        assert (await answer.read()).startswith(b"HTTP/1.1 200")
+        asking.close()
+
+    serving(app, scenario)
 
 
 def test_answer_to_a_body_that_is_not_read_reaches_a_client_that_sends_all_first() -> None:

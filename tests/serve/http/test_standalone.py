@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.support.live_server import Problem
 from tests.serve.support.server_process import (
     ServerProcess,
     run_offramp,
@@ -37,7 +38,8 @@ def start_process() -> Iterator[StartProcess]:
 
 @pytest.fixture(scope="module")
 def started(bundle_folder: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(bundle_folder, "--standalone", "--port", "0") as process:
+    options = ("--standalone", "--port", "0", "--max-head-bytes", "5000")
+    with ServerProcess(bundle_folder, *options) as process:
         yield process
 
 
@@ -62,7 +64,7 @@ def test_taken_port_is_a_clear_error(started: ServerProcess, bundle_folder: Path
     assert status == 2
     assert error == (
         f"offramp: cannot listen on 127.0.0.1:{port}: Address already in use; "
-        "choose another --port or --host\n"
+        "choose another port or host\n"
     )
 
 
@@ -70,6 +72,11 @@ def test_nothing_else_listens(started: ServerProcess) -> None:
     port = started.client().port
     others = [address for address in ("127.0.0.2", "127.1.1.1") if _listens(address, port)]
     assert not others
+
+
+def test_bound_on_connections_holds_that_the_command_was_given(started: ServerProcess) -> None:
+    answer = started.client().http.get("/health/live", headers={"X": "x" * 6000})
+    assert Problem.of(answer)[:2] == (431, "head_too_large")
 
 
 _WHEN_READY = """

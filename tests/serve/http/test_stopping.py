@@ -1,7 +1,9 @@
 """Clients that go on asking while the server stops."""
 
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
@@ -11,11 +13,14 @@ from typing import NamedTuple
 import pytest
 
 import serve.http.server
+from serve.tokenization.inputs import Input, InputReader
+from serve.tokenization.tokenizer import Tokens
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.server_process import ServerProcess
 from tests.support.patience import until
 
 NUM_CLIENTS = 8
+THINKS_S = 0.3
 BODY = b'{"inputs": "w1"}'
 
 
@@ -35,8 +40,8 @@ class Client:
         lost: errors of requests that were sent on accepted connections.
     """
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, thinks_s: float) -> None:
+        self._port, self._thinks_s = port, thinks_s
         self.answers: list[Answer] = []
         self.lost: list[str] = []
 
@@ -53,7 +58,7 @@ class Client:
     def _ask_until_closed(self, connection: HTTPConnection) -> None:
         try:
             while not self._answer(connection).closes:
-                pass
+                time.sleep(self._thinks_s)
         except (OSError, HTTPException) as error:
             self.lost.append(repr(error))
 
@@ -74,11 +79,14 @@ class Client:
 
 @contextmanager
 def asking(server: LiveServer) -> Iterator[list[Client]]:
-    """Ask throughout a block, in the end of which the server must have stopped."""
-    clients = [Client(server.port) for _ in range(NUM_CLIENTS)]
+    """Ask throughout a block, in the end of which the server must have stopped.
+
+    Half of the clients wait between two requests, for less than the grace of a stop.
+    """
+    clients = [Client(server.port, (0.0, THINKS_S)[i % 2]) for i in range(NUM_CLIENTS)]
     with ThreadPoolExecutor(NUM_CLIENTS) as pool:
         asked = [pool.submit(client.ask_until_refused) for client in clients]
-        until(lambda: all(len(client.answers) > 10 or client.lost for client in clients))
+        until(lambda: all(len(client.answers) > 4 or client.lost for client in clients))
         yield clients
     for future in asked:
         future.result()
@@ -121,3 +129,29 @@ def test_no_request_is_lost_when_the_listener_closes_at_once(
         with asking(server) as clients:
             serving.close()
     assert not lost(clients)
+
+
+def test_stop_does_not_wait_for_texts_that_are_still_to_be_tokenized(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.http.server, "DRAIN_S", 1)
+    read, begun, released = InputReader.read, threading.Semaphore(0), threading.Event()
+
+    def held(
+        reader: InputReader, inputs: Sequence[Input], truncate: bool, first: int = 0
+    ) -> list[Tokens]:
+        begun.release()
+        assert released.wait(60)
+        return read(reader, inputs, truncate, first)
+
+    monkeypatch.setattr(InputReader, "read", held)
+    pieces = ["w1 " * 20 + " " * 3000] * 80  # four of them
+    with ExitStack() as serving, ThreadPoolExecutor(4) as pool:
+        server = serving.enter_context(serving_bundles(bundle_folder, tokenizer_threads=1))
+        asked = [pool.submit(server.classify, pieces) for _ in range(3)]
+        begun.acquire()
+        pool.submit(serving.close).result(30)
+        released.set()
+        for future in asked:
+            assert future.exception() or future.result().status_code >= 500
+    assert not begun.acquire(timeout=0.5)

@@ -16,9 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
 from serve.config import ConnectionLimits, ServerConfig
-from serve.http.listener import listen, take_port
+from serve.http.grpc.server import GrpcServer
+from serve.http.listener import listen, take_port, take_shared_port
+from serve.http.loading import tls_files
 from serve.http.server import HttpServer
-from serve.http.standalone import build_standalone_app
+from serve.http.standalone import build_standalone_app, standalone_context
 from serve.metrics.connections import ConnectionState
 from tests.support.patience import until
 
@@ -46,8 +48,9 @@ class Problem(NamedTuple):
 class LiveServer:
     """A listening server, seen from outside."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, grpc_port: int | None = None) -> None:
         self.port = port
+        self.grpc_address = f"127.0.0.1:{grpc_port}"
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{port}",
             timeout=TIMEOUT_S,
@@ -98,8 +101,9 @@ def listening(
     app: FastAPI,
     limits: ConnectionLimits = ConnectionLimits(),
     state: ConnectionState | None = None,
+    grpc_server: GrpcServer | None = None,
 ) -> Iterator[LiveServer]:
-    """Serve an app on a free port until the block is left."""
+    """Serve an app on a free port until the block is left, and gRPC on another one."""
     loop = asyncio.new_event_loop()
     started, ended = threading.Event(), asyncio.Event()
 
@@ -107,17 +111,25 @@ def listening(
         server = HttpServer(app, limits, state)
         async with app.router.lifespan_context(app):
             await server.start(address)
+            if grpc_server:
+                await grpc_server.start(*for_grpc.getsockname())
             started.set()
             await ended.wait()
+            if grpc_server:
+                await grpc_server.stop(grace_s=0)
             await server.stop(grace_s=0)
 
-    with take_port("127.0.0.1", 0) as address, ThreadPoolExecutor(1) as pool:
+    with (
+        take_port("127.0.0.1", 0) as address,
+        take_shared_port("127.0.0.1", 0) as for_grpc,
+        ThreadPoolExecutor(1) as pool,
+    ):
         listen(address)
         port = address.getsockname()[1]
         served = pool.submit(loop.run_until_complete, serve())
         try:
             until(lambda: started.is_set() or served.done())
-            live = LiveServer(port)
+            live = LiveServer(port, for_grpc.getsockname()[1])
             with live.http:
                 yield live
         finally:
@@ -131,6 +143,16 @@ def serving_bundles(*folders: Path, **config: Any) -> contextlib.AbstractContext
     fields = {"precision": "fp32", "num_threads": 1, **config}
     wanted, state = ServerConfig(bundles=list(map(str, folders)), **fields), ConnectionState()
     return listening(build_standalone_app(wanted, state), wanted.connections, state)
+
+
+def serving_grpc(*folders: Path, **config: Any) -> contextlib.AbstractContextManager[LiveServer]:
+    """Serve bundles as `serving_bundles` does, by gRPC too."""
+    fields = {"precision": "fp32", "num_threads": 1, **config}
+    wanted = ServerConfig(bundles=list(map(str, folders)), **fields)
+    context = standalone_context(wanted)
+    grpc_server = GrpcServer(context, wanted.connections, tls_files(wanted))
+    app, state = build_http_app(context), context.connections
+    return listening(app, wanted.connections, state, grpc_server)
 
 
 def serving(context: AppContext) -> contextlib.AbstractContextManager[LiveServer]:

@@ -1,0 +1,80 @@
+"""The tensors that every model takes and gives by the Open Inference Protocol."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from serve.bundle.manifest import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from serve.classifier.classifier import Classifier
+
+TEXT, TEXT_PAIR = "TEXT", "TEXT_PAIR"
+BYTES, INT64, INT32, FP32 = "BYTES", "INT64", "INT32", "FP32"
+# Models have no other one.
+VERSION: Final = "1"
+PLATFORM: Final = "offramp"
+
+
+class TensorSpec(NamedTuple):
+    """A tensor's declaration; -1 in the shape stands for any size, and the first axis is rows."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+_COLUMN = (-1, 1)
+# A request gives TEXT, with TEXT_PAIR or not, or else input_ids, with the two others or not.
+INPUTS: Final = {
+    spec.name: spec
+    for spec in (
+        TensorSpec(TEXT, BYTES, _COLUMN),
+        TensorSpec(TEXT_PAIR, BYTES, _COLUMN),
+        TensorSpec(INPUT_IDS, INT64, (-1, -1)),
+        TensorSpec(ATTENTION_MASK, INT64, (-1, -1)),
+        TensorSpec(TOKEN_TYPE_IDS, INT64, (-1, -1)),
+    )
+}
+
+
+def input_specs(classifier: Classifier) -> list[TensorSpec]:
+    """Return what a model takes; each of them may be left out, see `INPUTS`."""
+    left_out = set[str]()
+    if not classifier.inputs.takes_pairs:
+        left_out.add(TEXT_PAIR)
+    if classifier.inputs.num_types == 1:
+        left_out.add(TOKEN_TYPE_IDS)
+    return [spec for name, spec in INPUTS.items() if name not in left_out]
+
+
+def output_specs(classifier: Classifier) -> list[TensorSpec]:
+    """Return what a model gives."""
+    manifest = classifier.bundle.manifest
+    num_labels = len(manifest.labels)
+    exits = [TensorSpec("exit_layer", INT32, _COLUMN), TensorSpec("exit_reason", BYTES, _COLUMN)]
+    match manifest.task:
+        case "regression":
+            return [TensorSpec("value", FP32, _COLUMN), *exits]
+        case "token":  # shorter rows are padded with zeros
+            logits = TensorSpec("logits", FP32, (-1, -1, num_labels))
+            return [logits, TensorSpec("num_tokens", INT32, _COLUMN), *exits]
+    labels = [
+        TensorSpec("probabilities", FP32, (-1, num_labels)),
+        TensorSpec("label", BYTES, _COLUMN),
+        *exits,
+        TensorSpec("logits", FP32, (-1, num_labels)),
+        TensorSpec("confidence", FP32, _COLUMN),
+    ]
+    if manifest.task == "single_label":
+        labels.append(TensorSpec("entropy", FP32, _COLUMN))
+    return labels
+
+
+def default_outputs(classifier: Classifier) -> Sequence[str]:
+    """Return the names of the outputs that a request gets which names none."""
+    return _DEFAULT_OUTPUTS.get(classifier.bundle.manifest.task, _OF_LABELS)
+
+
+_OF_LABELS = ("probabilities", "label", "exit_layer", "exit_reason")
+_DEFAULT_OUTPUTS: Final = {
+    "regression": ("value", "exit_layer", "exit_reason"),
+    "token": ("logits", "num_tokens", "exit_layer", "exit_reason"),
+}

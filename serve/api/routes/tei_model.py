@@ -1,0 +1,146 @@
+"""What TEI's clients ask beside answers: what the model is, and a text's tokens."""
+
+import asyncio
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from tokenizers import Encoding
+
+from serve.access.gate import Client
+from serve.api.context import AppContext
+from serve.api.json_encoding import encode_by_element
+from serve.api.request_body import body_errors
+from serve.api.routes.classify import classify_errors
+from serve.api.schemas.tei import (
+    TeiError,
+    TeiInfo,
+    TeiLabels,
+    TeiModelType,
+    TeiToken,
+    TeiTokenizeRequest,
+)
+from serve.classifier.classifier import Classifier
+from serve.errors import InvalidRequest, TooManyInputs
+from serve.tokenization.length_bounds import PIECE_CHARS
+from serve.version import __version__
+
+
+def add_tei_model_routes(app: FastAPI, context: AppContext, tag: str) -> None:
+    """Add the routes for one and for several models."""
+    errors = classify_errors(TeiError)
+    about: dict[str, Any] = {
+        "tags": [tag],
+        "responses": {status: errors[status] for status in ("default", 404, 422)},
+    }
+    tokens: dict[str, Any] = {
+        "tags": [tag],
+        "response_model": list[list[TeiToken]],
+        "responses": {
+            **body_errors(TeiError),
+            **{status: errors[status] for status in ("default", 403, 404, 422, 429)},
+        },
+    }
+
+    @app.get("/info", **about)
+    async def info() -> TeiInfo:
+        """Describe the only model, in the form of TEI."""
+        return _info(context, None)
+
+    @app.get("/models/{model}/info", **about)
+    async def info_of_model(model: str) -> TeiInfo:
+        """Describe a model, in the form of TEI."""
+        return _info(context, model)
+
+    @app.post("/tokenize", **tokens)
+    async def tokenize(request: Request, body: TeiTokenizeRequest) -> Response:
+        """Tokenize texts with the only model's tokenizer, in the form of TEI."""
+        return await _tokenize(context, request, body, None)
+
+    @app.post("/models/{model}/tokenize", **tokens)
+    async def tokenize_with_model(
+        request: Request, body: TeiTokenizeRequest, model: str
+    ) -> Response:
+        """Tokenize texts with a model's tokenizer, in the form of TEI."""
+        return await _tokenize(context, request, body, model)
+
+
+def _info(context: AppContext, model: str | None) -> TeiInfo:
+    classifier = context.catalog.pick(model)
+    manifest, options = classifier.bundle.manifest, classifier.options
+    labels = TeiLabels(
+        id2label={str(i): label for i, label in enumerate(manifest.labels)},
+        label2id={label: i for i, label in enumerate(manifest.labels)},
+    )
+    return TeiInfo(
+        model_id=classifier.name,
+        model_sha=manifest.files[manifest.variants[classifier.precision].weights],
+        model_dtype=_DTYPES[classifier.precision],
+        served_model_name=classifier.name,
+        model_type=TeiModelType(classifier=labels),
+        max_concurrent_requests=options.queue_limits.max_rows,
+        max_input_length=manifest.max_tokens,
+        max_batch_tokens=options.batch_limits.max_tokens,
+        max_batch_requests=options.batch_limits.max_rows,
+        max_client_batch_size=context.limits.max_inputs,
+        auto_truncate=False,
+        tokenization_workers=options.tokenizer_threads,
+        version=__version__,
+        sha=None,
+        docker_label=None,
+    )
+
+
+_DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
+
+
+async def _tokenize(
+    context: AppContext, request: Request, body: TeiTokenizeRequest, model: str | None
+) -> Response:
+    classifier = context.catalog.pick(model)
+    client: Client = request.state.client
+    request.state.model = classifier.name
+    if body.prompt_name is not None:
+        raise InvalidRequest("prompt_name: the model has no prompts; leave it out")
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    _check_size(texts, context.limits.max_inputs)
+    with client.request(len(texts), max(map(len, texts))):
+        content = await _tokens(classifier, texts, body.add_special_tokens is not False)
+    return Response(content, media_type=JSONResponse.media_type)
+
+
+def _check_size(texts: list[str], max_inputs: int) -> None:
+    """Refuse more than is tokenized at once."""
+    if len(texts) > max_inputs:
+        raise TooManyInputs(f"inputs: {len(texts)} texts, at most {max_inputs} per request")
+    if (num_chars := sum(map(len, texts))) > PIECE_CHARS:
+        raise InvalidRequest(
+            f"inputs: {num_chars} characters, at most {PIECE_CHARS} per request; send more requests"
+        )
+
+
+async def _tokens(classifier: Classifier, texts: list[str], special_tokens: bool) -> bytes:
+    encodings = await classifier.encode(texts, special_tokens)
+    return await asyncio.to_thread(
+        lambda: encode_by_element(
+            [_shown(text, each) for text, each in zip(texts, encodings, strict=True)]
+        )
+    )
+
+
+def _shown(text: str, encoding: Encoding) -> list[dict[str, Any]]:
+    shown = []
+    for token, name, special, (start, stop) in zip(
+        encoding.ids,
+        encoding.tokens,
+        encoding.special_tokens_mask,
+        encoding.offsets,
+        strict=True,
+    ):
+        if special:
+            place = {"text": name, "special": True, "start": None, "stop": None}
+        else:
+            place = {"text": text[start:stop], "special": False, "start": start, "stop": stop}
+        shown.append({"id": token, **place})
+    return shown

@@ -1,0 +1,1 @@
+"""The Open Inference Protocol v2 over gRPC, with health checks and reflection."""

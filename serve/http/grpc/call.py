@@ -1,0 +1,177 @@
+"""What every call goes through: key, bounds, request id, metrics, log line, errors."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import grpc
+from google.protobuf.message import DecodeError
+from starlette.datastructures import State
+
+from serve.access.gate import Client
+from serve.access.keys import Scope
+from serve.api.body_limit import FREE_BYTES, RETRY_AFTER_S, BodyBudget
+from serve.api.context import AppContext
+from serve.api.guard import secret_of
+from serve.api.middleware import INTERNAL
+from serve.api.request_record import REQUEST_ID, Recorder, new_record
+from serve.config import ConnectionLimits
+from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
+from serve.http.grpc.messages import types_of
+from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
+
+log = logging.getLogger(__name__)
+
+_OK: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, once its message has been read.
+
+    Attributes:
+        metadata: of the call, by names in lower case; of a name that comes twice, the first.
+        state: what is noted of it, see `serve.api.request_record`.
+        rpc: of grpc.aio.
+    """
+
+    metadata: dict[str, str]
+    state: State
+    rpc: Any
+
+
+# From a call and its message to the answer.
+Answer = Callable[[Call, Any], Awaitable[Any]]
+
+
+class Calls:
+    """Answers calls. Belongs to the event loop.
+
+    Attributes:
+        num_running: calls that have no answer yet.
+    """
+
+    def __init__(self, context: AppContext, limits: ConnectionLimits) -> None:
+        """Prepare for calls to the models of a context."""
+        bounds = context.limits
+        self.num_running = 0
+        self._guard = context.guard
+        self._recorder = Recorder(context.metrics, context.access_log)
+        self._max_bytes = bounds.max_body_bytes
+        self._bodies = BodyBudget(max(bounds.max_buffered_bytes, bounds.max_body_bytes))
+        self._limits = limits
+
+    def handler(self, service: str, method: str, answer: Answer, scope: Scope | None = None) -> Any:
+        """Return grpc.aio's handler of a method.
+
+        Not as a method of one message: grpc.aio would read that before it calls us. So a call
+        without a key, or one too many, is refused unread.
+
+        Args:
+            service: with its package.
+            method: of the service.
+            answer: makes the answer.
+            scope: that a key needs; None where no key is needed.
+        """
+        request_type, _ = types_of(service, method)
+        route = f"/{service}/{method}"
+
+        async def handle(messages: Any, rpc: Any) -> bytes:
+            metadata = _metadata(rpc)
+            noted = new_record(metadata.get(REQUEST_ID, ""))
+            call, held = Call(metadata, State(noted), rpc), 0
+            self.num_running += 1
+            try:
+                noted["client"] = self._admit(call, scope)
+                data = await self._read(rpc)
+                held = self._hold(data)
+                made = await answer(call, _parse(request_type, data))
+                noted["code"] = _OK
+                rpc.set_trailing_metadata(((REQUEST_ID, noted["request_id"]),))
+                encoded: bytes = made.SerializeToString()
+                return encoded
+            except asyncio.CancelledError:  # the client has left, or the deadline has passed
+                noted["code"] = Cancelled.status
+                raise
+            except Exception as error:
+                return await _refuse(rpc, noted, error)
+            finally:
+                self.num_running -= 1
+                self._bodies.release(held)
+                self._recorder.publish(noted, "GRPC", route)
+
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    def _admit(self, call: Call, scope: Scope | None) -> Client:
+        """Return who calls.
+
+        There is no check of the host's name: pages in browsers, from which it protects, cannot
+        speak HTTP/2 without TLS, nor send a call of gRPC to another site unasked.
+        """
+        address = _address(call.rpc.peer())
+        if scope is None:
+            return Client(address)
+        client = self._guard.gate.identify(secret_of(call.metadata), address)
+        self._guard.gate.check(client, scope)
+        if self.num_running > self._limits.max_connections:
+            raise Overloaded("the server has as many calls as it may", RETRY_AFTER_S)
+        return client
+
+    async def _read(self, rpc: Any) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                data = await rpc.read()
+        except TimeoutError:
+            raise RequestTimeout("the message came too slowly") from None
+        if not isinstance(data, bytes):
+            raise MalformedMessage("the call has no message")
+        if len(data) > self._max_bytes:
+            raise BodyTooLarge(f"the message is larger than {self._max_bytes} bytes; send less")
+        return data
+
+    def _hold(self, data: bytes) -> int:
+        """Count a message among those that are held, and return what is counted of it."""
+        counted = max(0, len(data) - FREE_BYTES)
+        if not self._bodies.take(counted):
+            raise Overloaded("the server holds as many large messages as it may", RETRY_AFTER_S)
+        return counted
+
+
+def _parse(request_type: Any, data: bytes) -> Any:
+    try:
+        return request_type.FromString(data)
+    except DecodeError:
+        name = request_type.DESCRIPTOR.full_name
+        raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
+
+
+async def _refuse(rpc: Any, noted: dict[str, Any], error: Exception) -> bytes:
+    """End a call with an error."""
+    if isinstance(error, OfframpError):
+        refusal = error
+    else:
+        log.error("request %s failed", noted["request_id"], exc_info=error)
+        refusal = INTERNAL
+    noted["code"], noted["error_code"] = refusal.status, refusal.code
+    trailing = ((REQUEST_ID, noted["request_id"]), *error_metadata(refusal))
+    await rpc.abort(*status_of(refusal), trailing)
+    return b""  # never reached: `abort` raises
+
+
+def _metadata(rpc: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in rpc.invocation_metadata() or ():
+        if isinstance(value, str):
+            found.setdefault(name, value)
+    return found
+
+
+def _address(peer: str) -> str:
+    """Return the address in what gRPC says of a client: `ipv4:127.0.0.1:9`, `ipv6:%5B::1%5D:9`."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return ""
+    return rest.rpartition(":")[0].strip("[]")

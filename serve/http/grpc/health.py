@@ -1,0 +1,66 @@
+"""gRPC's health checks, as Kubernetes and load balancers ask them."""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from serve.api.context import AppContext
+from serve.errors import NotFound
+from serve.http.grpc.call import Call
+from serve.http.grpc.messages import HEALTH, INFERENCE, message_class, types_of
+
+_Response: Final = message_class("grpc.health.v1.HealthCheckResponse")
+# The empty name stands for the whole server.
+_SERVICES: Final = ("", INFERENCE)
+_LOOK_EVERY_S: Final = 1.0
+
+
+class Health:
+    """Tells whether the server takes calls: every engine runs, and no stop is near."""
+
+    def __init__(self, context: AppContext) -> None:
+        """Answer for the models of a context."""
+        self._context = context
+
+    @property
+    def ready(self) -> bool:
+        """Whether new calls are wanted."""
+        return not (self._context.connections.stopping or self._context.catalog.faults())
+
+    async def check(self, call: Call, request: Any) -> Any:
+        """Return the health of a service.
+
+        Raises:
+            NotFound: there is no such service.
+        """
+        if request.service not in _SERVICES:
+            raise NotFound(f"no service {request.service[:64]!r}; there is {INFERENCE}")
+        return self._status(self._name(request.service))
+
+    def watch_handler(self) -> Any:
+        """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop."""
+        request_type, _ = types_of(HEALTH, "Watch")
+
+        async def watch(request: Any, rpc: Any) -> None:
+            told = ""
+            while True:
+                now = self._name(request.service)
+                if now != told:
+                    await rpc.write(self._status(now))
+                    told = now
+                if self._context.connections.stopping:
+                    return
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+        return grpc.unary_stream_rpc_method_handler(
+            watch, request_type.FromString, lambda answer: answer.SerializeToString()
+        )
+
+    def _name(self, service: str) -> str:
+        if service not in _SERVICES:
+            return "SERVICE_UNKNOWN"
+        return "SERVING" if self.ready else "NOT_SERVING"
+
+    def _status(self, name: str) -> Any:
+        return _Response(status=_Response.ServingStatus.Value(name))

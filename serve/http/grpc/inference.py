@@ -1,0 +1,149 @@
+"""ModelInfer: classifies the rows of tensors."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Final
+
+from serve.api.classification import (
+    MAX_INLINE_LOGITS,
+    Classification,
+    classify_watched,
+    read_fields,
+)
+from serve.api.context import AppContext
+from serve.api.infer_request import check_known, class_count
+from serve.api.oip.inputs import inputs_of
+from serve.api.oip.outputs import Wanted, check_wanted, output_tensors
+from serve.api.oip.parameters import NAMES, answer_parameters, dial_of
+from serve.api.oip.signature import VERSION, default_outputs
+from serve.api.oip.tensors import Tensor, quoted, read_tensor, to_bytes
+from serve.api.response_builder import num_logits
+from serve.api.routes.oip_models import find_model
+from serve.api.schemas.request import ClassifyRequest
+from serve.errors import InvalidTensor
+from serve.http.grpc.call import Call
+from serve.http.grpc.messages import message_class
+
+_Response: Final = message_class("inference.ModelInferResponse")
+
+# The field of `InferTensorContents` for each datatype that our tensors have.
+_FIELDS: Final = {
+    "BYTES": "bytes_contents",
+    "INT64": "int64_contents",
+    "INT32": "int_contents",
+    "FP32": "fp32_contents",
+}
+# KServe's client says of raw contents what HTTP needs to find them.
+_SIZE: Final = "binary_data_size"
+# Rows leave with what they have this long before the deadline of the call: an answer that is only
+# made then would come too late. The share is for deadlines of a few milliseconds.
+_RESERVE_MS: Final = 20.0
+_RESERVE_SHARE: Final = 0.2
+
+
+async def infer(context: AppContext, call: Call, request: Any) -> Any:
+    """Return the answer to a `ModelInferRequest`.
+
+    Raises:
+        OfframpError: of the request, the policy, the queue or the model.
+    """
+    classifier = find_model(context, request.model_name, request.model_version or VERSION)
+    wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
+    check_wanted(classifier, wanted)
+    fields = {
+        "model": classifier.name,
+        "inputs": inputs_of(_tensors(request)),
+        **dial_of(_values(request.parameters)),
+    }
+    body = _in_time(read_fields(fields, call.metadata, NAMES), call.rpc.time_remaining())
+    answered = await classify_watched(context, call.state, body, _unwatched)
+    as_bytes = bool(request.raw_input_contents)
+    if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
+        return _answer(answered, wanted, request.id, as_bytes)
+    return await asyncio.to_thread(_answer, answered, wanted, request.id, as_bytes)
+
+
+def _unwatched(work: Awaitable[Any]) -> Awaitable[Any]:
+    """Leave it to grpc.aio to cancel the call when the client leaves or its deadline passes."""
+    return work
+
+
+def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyRequest:
+    """Return a request that is answered before the deadline of its call."""
+    if remaining_s is None:
+        return body
+    remaining_ms = max(remaining_s, 0.0) * 1000
+    left_ms = remaining_ms - min(_RESERVE_MS, remaining_ms * _RESERVE_SHARE)
+    if body.timeout_ms is not None and body.timeout_ms <= left_ms:
+        return body
+    return body.model_copy(update={"timeout_ms": left_ms})
+
+
+def _tensors(request: Any) -> list[Tensor]:
+    raw = request.raw_input_contents
+    if raw and len(raw) != len(request.inputs):
+        raise InvalidTensor(
+            f"raw_input_contents: has {len(raw)} elements for {len(request.inputs)} inputs; it "
+            "must have one for each"
+        )
+    return [
+        _tensor(given, raw[place] if raw else None) for place, given in enumerate(request.inputs)
+    ]
+
+
+def _tensor(given: Any, raw: bytes | None) -> Tensor:
+    parameters = _values(given.parameters)
+    known = ("content_type",) if raw is None else ("content_type", _SIZE)
+    check_known(parameters, known, given.name)
+    if raw is not None and parameters.get(_SIZE, len(raw)) != len(raw):
+        raise InvalidTensor(f"{quoted(given.name)}: {_SIZE} is not the number of its bytes")
+    if parameters.get("content_type", "str") != "str":  # MLServer's clients say so of texts
+        raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
+    if raw is None:
+        data: Any = getattr(given.contents, _FIELDS.get(given.datatype, "bytes_contents"))
+        return read_tensor(given.name, given.datatype, given.shape, list(data))
+    if given.HasField("contents"):
+        raise InvalidTensor(f"{quoted(given.name)}: is in contents and in raw_input_contents")
+    return read_tensor(given.name, given.datatype, given.shape, raw)
+
+
+def _wanted(outputs: Iterable[Any]) -> list[Wanted]:
+    found = []
+    for each in outputs:
+        parameters = _values(each.parameters)
+        check_known(parameters, ("classification",), each.name)
+        found.append(Wanted(each.name, class_count(parameters, each.name)))
+    return found
+
+
+def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters without protobuf around them; one without a value is None."""
+    found = {}
+    for name, parameter in parameters.items():
+        kind = parameter.WhichOneof("parameter_choice")
+        found[name] = getattr(parameter, kind) if kind else None
+    return found
+
+
+def _answer(answered: Classification, wanted: list[Wanted], request_id: str, as_bytes: bool) -> Any:
+    """Return the answer with the tensors as bytes, or typed as the request had them."""
+    response = _Response(model_name=answered.classifier.name, model_version=VERSION, id=request_id)
+    for name, value in answer_parameters(answered).items():
+        kind = "int64_param" if isinstance(value, int) else "string_param"
+        setattr(response.parameters[name], kind, value)
+    for tensor in output_tensors(answered, wanted):
+        output = response.outputs.add(
+            name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
+        )
+        if as_bytes:
+            response.raw_output_contents.append(to_bytes(tensor))
+        else:
+            getattr(output.contents, _FIELDS[tensor.datatype]).extend(_elements(tensor))
+    return response
+
+
+def _elements(tensor: Tensor) -> list[Any]:
+    if isinstance(tensor.values, list):
+        return [text.encode() for text in tensor.values]
+    elements: list[Any] = tensor.values.ravel().tolist()
+    return elements

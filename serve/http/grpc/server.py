@@ -1,0 +1,143 @@
+"""The gRPC server of one process: grpc.aio on the running event loop."""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+from grpc_reflection.v1alpha import _async as reflection_aio
+from grpc_reflection.v1alpha import reflection_pb2_grpc
+
+from serve.api.context import AppContext
+from serve.config import DRAIN_S, ConnectionLimits
+from serve.http.grpc.call import Calls
+from serve.http.grpc.credentials import server_credentials
+from serve.http.grpc.health import Health
+from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
+from serve.http.grpc.service import methods_of
+from serve.http.guard import connections_that_fit
+from serve.http.listener import PortTaken
+from serve.http.server import STOP_GRACE_S
+from serve.http.tls import TlsFiles
+
+# Calls of one connection at once; clients keep further ones back.
+_MAX_STREAMS: Final = 256
+# Probes, watches of health and reflection, beside the calls that are counted.
+_MAX_OTHER_CALLS: Final = 1024
+# What an answered call may take to be sent, once the server wants to end.
+_SEND_S: Final = 1.0
+# Clients may look so often whether the connection still stands.
+_MIN_PING_INTERVAL_S: Final = 10
+_POLL_EVERY_S: Final = 0.01
+
+
+class GrpcServer:
+    """Serves the models of a context; the caller handles signals and starts the engines."""
+
+    def __init__(
+        self, context: AppContext, limits: ConnectionLimits, tls: TlsFiles | None = None
+    ) -> None:
+        """Prepare to serve; nothing listens yet.
+
+        Args:
+            context: the HTTP app's.
+            limits: of the connections; where there is no limit like it in gRPC, it is left out.
+            tls: None for plain HTTP/2.
+
+        Raises:
+            InvalidCertificate: a file of `tls` cannot be used.
+        """
+        self._context = context
+        self._limits = limits
+        self._credentials = server_credentials(tls) if tls else None
+        self._calls = Calls(context, limits)
+        self._server: Any = None
+        self._ending: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen, also beside other processes on the same port.
+
+        Raises:
+            PortTaken: the address cannot be had.
+        """
+        server = grpc.aio.server(
+            options=_options(self._limits, self._context.limits.max_body_bytes),
+            maximum_concurrent_rpcs=self._limits.max_connections + _MAX_OTHER_CALLS,
+        )
+        self._add_services(server)
+        address = f"{host}:{port}"
+        try:
+            if self._credentials:
+                server.add_secure_port(address, self._credentials)
+            else:
+                server.add_insecure_port(address)
+        except RuntimeError:
+            raise PortTaken(f"cannot listen on {address} for gRPC; choose another port") from None
+        await server.start()
+        self._server = server
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Answer what still arrives for `grace_s`; return when all is answered.
+
+        From the first moment the server says that it is not ready. Calls that take longer than
+        `DRAIN_S` are cancelled.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(grace_s))
+        await asyncio.shield(self._ending)
+
+    def hurry(self) -> None:
+        """Let `stop` wait for no answer any more."""
+        if self._server:
+            self._hurrying = asyncio.create_task(self._server.stop(None))
+
+    async def _end(self, grace_s: float) -> None:
+        self._context.connections.stopping = True
+        if self._server is None:
+            return
+        await asyncio.sleep(grace_s)
+        ended = asyncio.create_task(self._server.stop(DRAIN_S))
+        while self._calls.num_running and not ended.done():
+            await asyncio.sleep(_POLL_EVERY_S)
+        # What is left are streams of health and reflection, which need not end by themselves.
+        await self._server.stop(_SEND_S)
+        await ended
+
+    def _add_services(self, server: Any) -> None:
+        health, handler = Health(self._context), self._calls.handler
+        inference = {
+            name: handler(INFERENCE, name, answer, scope)
+            for name, (answer, scope) in methods_of(self._context, health).items()
+        }
+        checks = {
+            "Check": handler(HEALTH, "Check", health.check),
+            "Watch": health.watch_handler(),
+        }
+        for service, handlers in ((INFERENCE, inference), (HEALTH, checks)):
+            generic = grpc.method_handlers_generic_handler(service, handlers)
+            server.add_generic_rpc_handlers((generic,))
+        reflection = reflection_aio.ReflectionServicer((INFERENCE, HEALTH, REFLECTION), POOL)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection, server)
+
+
+def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, int]]:
+    # HTTP's connections need as many descriptors.
+    num_connections = connections_that_fit(2 * limits.max_connections) // 2
+    idle_ms, head_ms = int(limits.idle_timeout_s * 1000), int(limits.head_timeout_s * 1000)
+    return [
+        ("grpc.so_reuseport", 1),
+        ("grpc.max_allowed_incoming_connections", num_connections),
+        ("grpc.max_concurrent_streams", _MAX_STREAMS),
+        ("grpc.max_receive_message_length", max_body_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", limits.max_head_bytes),
+        ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
+        ("grpc.server_handshake_timeout_ms", head_ms),
+        ("grpc.max_connection_idle_ms", idle_ms),
+        # A connection whose other end is gone is found so.
+        ("grpc.keepalive_time_ms", idle_ms),
+        ("grpc.keepalive_timeout_ms", head_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_INTERVAL_S * 1000),
+        # Identity alone: a small message could become a large one.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
+    ]

@@ -1,0 +1,200 @@
+"""TEI's client against a running server, and what of TEI's contract it does not call."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tei_client import HttpClient
+from tei_client.models import ClassificationResult
+
+from serve.access.keys import Key, new_key
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
+
+PAIR = ("w1", "w2 w3")
+
+
+@pytest.fixture(scope="module")
+def server(bundle_folder: Path) -> Iterator[LiveServer]:
+    with serving_bundles(bundle_folder) as live:
+        yield live
+
+
+@contextmanager
+def client(server: LiveServer, path: str = "", **headers: str) -> Iterator[HttpClient]:
+    address = f"http://127.0.0.1:{server.port}{path}"
+    tei = HttpClient(address, headers=headers, verify=False)  # reading certificates takes a while
+    with tei.client:
+        yield tei
+
+
+def classify(server: LiveServer, path: str, *given: Any, **options: Any) -> list[Any]:
+    with client(server, path) as tei:
+        found: list[Any] = tei.classify(*given, **options)
+    return found
+
+
+def scores(result: ClassificationResult) -> dict[str, float]:
+    return {each.label: each.score for each in result.scores}
+
+
+def refusal(response: Any) -> tuple[int, str, str]:
+    body = response.json()
+    assert set(body) == {"error", "error_type"}
+    return response.status_code, body["error_type"], body["error"]
+
+
+@pytest.mark.parametrize("path", ["", "/models/tiny"])
+def test_client_gets_the_scores_of_our_own_route(server: LiveServer, path: str) -> None:
+    own = server.answer(["w1", {"text": "w1", "text_pair": "w2 w3"}, "w4 w5"])["results"]
+    for asked, expected in (("w1", own[:1]), (PAIR, own[1:2]), (["w1", "w4 w5"], own[::2])):
+        found = classify(server, path, asked)
+        assert [scores(each) for each in found] == [result["scores"] for result in expected]
+        assert [each.scores[0].label for each in found] == [r["label"] for r in expected]
+
+
+def test_a_flat_list_is_one_input_and_a_nested_one_a_batch(server: LiveServer) -> None:
+    def ask(inputs: Any) -> Any:
+        return server.http.post("/predict", json={"inputs": inputs}).json()
+
+    alone, pair = ask("w1"), ask(["w1", "w2"])
+    assert ask(["w1"]) == alone
+    assert pair != alone
+    assert ask([["w1"]]) == [alone]
+    assert ask([["w1", "w2"], ["w1"]]) == [pair, alone]
+    assert sorted((each["score"] for each in alone), reverse=True) == [e["score"] for e in alone]
+    assert server.http.post("/invocations", json={"inputs": "w1"}).json() == alone
+
+
+def test_raw_scores_truncation_and_the_dial(server: LiveServer) -> None:
+    never = {"X-Offramp-Exit": '{"rule": "never"}'}
+    (own,) = server.answer("w1", exit={"rule": "never"}, **{"return": ["logits"]})["results"]
+    with client(server, **never) as tei:
+        (raw,) = tei.classify("w1", raw_scores=True)
+    assert [e.score for e in raw.scores] == pytest.approx(sorted(own["logits"])[::-1], abs=1e-6)
+    long = "w1 " * 2 * MAX_TOKENS
+    (own,) = server.answer(long, truncate=True)["results"]
+    assert [scores(e) for e in classify(server, "", long, truncate=True)] == [own["scores"]]
+    rule = {"rule": "layer", "layer": 2}
+    headers = {"X-Offramp-Exit": json.dumps(rule)}
+    answer = server.http.post("/predict", json={"inputs": [["w1"], ["w2"]]}, headers=headers)
+    assert answer.headers["x-offramp-exit-layer"] == "2,2"
+    assert answer.json()[0][0]["label"] == server.answer("w1", exit=rule)["results"][0]["label"]
+
+
+def test_headers_tell_times_and_sizes_as_tei_does(server: LiveServer) -> None:
+    headers = server.http.post("/predict", json={"inputs": ["w1", "w2 w3"]}).headers
+    assert headers["x-compute-type"] == "cpu"
+    assert headers["x-compute-characters"] == "7"
+    assert int(headers["x-compute-tokens"]) == len(tiny_tokenizer().encode("w1", "w2 w3").ids)
+    total = int(headers["x-total-time"])
+    assert total == int(headers["x-compute-time"])
+    for part in ("tokenization", "queue", "inference"):
+        assert 0 <= int(headers[f"x-{part}-time"]) <= total
+
+
+def test_client_reads_what_the_model_is_and_a_texts_tokens(server: LiveServer) -> None:
+    tokenizer = tiny_tokenizer()
+    with client(server) as tei:
+        assert tei.health()
+        info = tei.info()
+        found = tei.tokenize(["w1 w2", "w3"])
+        (bare,) = tei.tokenize("w1", add_special_tokens=False)
+        (long,) = tei.tokenize("w1 " * 3 * MAX_TOKENS)  # to measure texts before they are sent
+        assert tei.prompt_names() == []
+    assert (info.server_model_id, info.server_model_dtype) == ("tiny", "float32")
+    assert info.max_input_length == MAX_TOKENS
+    assert info.server_model_metadata.label2id == {"negative": 0, "neutral": 1, "positive": 2}
+    assert [each.get_ids() for each in found] == [
+        tokenizer.encode(text).ids for text in ("w1 w2", "w3")
+    ]
+    first = found[0].tokens
+    assert [token.special for token in first] == [True, False, False, True]
+    assert (first[0].start, first[2].text, first[2].start, first[2].stop) == (None, "w2", 3, 5)
+    assert len(bare.tokens) == 1
+    assert len(long.tokens) == 3 * MAX_TOKENS + 2
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"inputs": ["w1", "w2", "w3"]}, "inputs: a list of one or two texts is one input"),
+        ({"inputs": [["w1"], "w2"]}, "inputs: a list of one or two texts is one input"),
+        ({"inputs": []}, "inputs: must be a text"),
+        ({"inputs": {"text": "w1"}}, "inputs: must be a text"),
+        ({"inputs": [["w1", ""]]}, "inputs[0].text_pair: must not be empty"),
+        ({"inputs": [["w1"]] * 10_001}, "inputs: must have at most 10000 entries"),
+        ({"inputs": [["w1"]] * 257}, "inputs: 257 texts, at most 256"),
+        ({"inputs": "w1 " * 2 * MAX_TOKENS}, "inputs[0] has"),
+        ({"inputs": "w1", "top_k": 1}, "top_k: unknown field"),
+        (
+            {"inputs": "w1", "truncate": True, "truncation_direction": "Left"},
+            "truncation_direction: texts are cut at the end only",
+        ),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_teis_shape(
+    server: LiveServer, body: Any, said: str
+) -> None:
+    status, kind, message = refusal(server.http.post("/predict", json=body))
+    assert (status, kind, message[: len(said)]) == (422, "Validation", said)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"inputs": "w1", "prompt_name": "query"}, "prompt_name: the model has no prompts"),
+        ({"inputs": ["w1 " * 30_000]}, "inputs: 90000 characters, at most 65536"),
+        ({"inputs": ["w1"] * 257}, "inputs: 257 texts, at most 256"),
+        ({"inputs": []}, "inputs: must not be empty"),
+        ({"inputs": ["w1", 1]}, "inputs[1]: must be a valid string"),
+    ],
+)
+def test_tokenizing_is_bounded(server: LiveServer, body: Any, said: str) -> None:
+    status, _, message = refusal(server.http.post("/tokenize", json=body))
+    assert (status, message[: len(said)]) == (422, said)
+
+
+def test_keys_are_asked_for_everywhere_but_at_the_probe(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    limits = {"rows_per_s": 1}
+    key = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
+    secret = new_key(Key.model_validate(key), tmp_path / "keys.json")
+    server = start_server(keys=tmp_path / "keys.json")
+    assert server.http.get("/health").status_code == 200
+    for path in ("/predict", "/tokenize", "/models/tiny/predict"):
+        assert refusal(server.http.post(path, json={"inputs": "w1"}))[:2] == (401, "Validation")
+    assert server.http.get("/info").status_code == 401
+    headers = {"Authorization": f"Bearer {secret}"}
+    asks = [server.http.post("/predict", json={"inputs": "w1"}, headers=headers)]
+    while asks[-1].status_code == 200:
+        asks.append(server.http.post("/predict", json={"inputs": "w1"}, headers=headers))
+    assert len(asks) > 1
+    assert refusal(asks[-1])[:2] == (429, "Overloaded")
+    assert int(asks[-1].headers["retry-after"]) >= 1
+    assert refusal(server.http.get("/info", headers=headers))[:2] == (403, "Validation")
+
+
+def test_several_models_are_told_apart_by_the_address(tmp_path: Path) -> None:
+    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
+    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
+    with serving_bundles(*folders) as server:
+        (found,) = classify(server, "/models/multi_label", "w1")
+        (own,) = server.answer("w1", model="multi_label")["results"]
+        assert scores(found) == own["scores"]
+        (found,) = classify(server, "/models/regression", "w1")
+        (own,) = server.answer("w1", model="regression")["results"]
+        assert scores(found) == {LABELS["regression"][0]: own["value"]}
+        for path, status, said in (
+            ("/models/token/predict", 422, "token labels tokens, for which this route has no form"),
+            ("/models/none/predict", 404, "no model 'none'"),
+            ("/predict", 422, "model: required when several are served"),
+        ):
+            found_status, _, message = refusal(server.http.post(path, json={"inputs": "w1"}))
+            assert (found_status, message[: len(said)]) == (status, said)

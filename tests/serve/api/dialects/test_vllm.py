@@ -1,0 +1,209 @@
+"""OpenAI's client against vLLM's /classify and the list of models."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from serve.access.keys import Key, new_key
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import TIMEOUT_S, LiveServer, serving_bundles
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
+
+LABEL_IDS = ("negative", "neutral", "positive")
+
+
+@pytest.fixture(scope="module")
+def server(bundle_folder: Path) -> Iterator[LiveServer]:
+    with serving_bundles(bundle_folder) as live:
+        yield live
+
+
+# Reading certificates takes a while, so all clients share one connection pool.
+POOL = httpx2.Client(transport=httpx2.HTTPTransport(verify=False), timeout=TIMEOUT_S)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pool_is_closed() -> Iterator[None]:
+    with POOL:
+        yield
+
+
+class Client:
+    """OpenAI's client, whose low-level `post` asks /classify."""
+
+    def __init__(self, server: LiveServer, key: str = "none", **headers: str) -> None:
+        self._address = f"http://127.0.0.1:{server.port}"
+        self.openai = openai.OpenAI(
+            base_url=f"{self._address}/v1",
+            api_key=key,
+            max_retries=0,
+            default_headers=headers,
+            http_client=POOL,
+        )
+
+    def classify(self, given: Any, **fields: Any) -> httpx2.Response:
+        return self.openai.post(
+            f"{self._address}/classify",
+            cast_to=httpx2.Response,
+            body={"input": given, **fields},
+        )
+
+    def data(self, given: Any, **fields: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.classify(given, **fields).json()["data"]
+        return found
+
+    def refusal(self, given: Any, **fields: Any) -> str:
+        with pytest.raises(openai.BadRequestError) as caught:
+            self.classify(given, **fields)
+        return message_of(caught.value)
+
+
+def message_of(error: openai.APIStatusError) -> str:
+    assert isinstance(error.body, dict)
+    assert set(error.body) == {"message", "type", "param", "code"}
+    assert (error.body["type"], error.body["code"]) == (type(error).__name__, error.status_code)
+    return str(error.body["message"])
+
+
+def expected(result: dict[str, Any]) -> tuple[str, list[float]]:
+    return result["label"], [result["scores"][label] for label in LABEL_IDS]
+
+
+def test_client_lists_models(server: LiveServer) -> None:
+    (model,) = Client(server).openai.models.list().data
+    assert (model.id, model.object, model.owned_by) == ("tiny", "model", "offramp")
+    assert model.created > 1_500_000_000
+    assert Client(server).openai.models.retrieve("tiny").to_dict()["name"] == "tiny"
+
+
+def test_answers_are_those_of_our_own_route(server: LiveServer) -> None:
+    ids = tiny_tokenizer().encode("w3 w4").ids
+    ask, own = Client(server).classify, server.answer(["w1", "w2", {"input_ids": ids}])["results"]
+    for given, results in (
+        ("w1", own[:1]),
+        (["w1", "w2"], own[:2]),
+        (ids, own[2:]),
+        ([ids, ids], [own[2], own[2]]),
+        (["w1", ids], own[::2]),
+    ):
+        answer = ask(given, model="tiny").json()
+        assert (answer["object"], answer["model"]) == ("list", "tiny")
+        found = answer["data"]
+        assert [(e["label"], e["probs"]) for e in found] == [expected(r) for r in results]
+        assert [(e["index"], e["num_classes"]) for e in found] == [
+            (index, 3) for index in range(len(results))
+        ]
+        assert [e["exit"] for e in found] == [r["exit"] for r in results]
+    usage = ask(["w1", ids]).json()["usage"]
+    assert usage == {"prompt_tokens": 7, "total_tokens": 7, "completion_tokens": 0}
+
+
+def test_options_of_the_request_are_heeded(server: LiveServer) -> None:
+    rule = {"rule": "layer", "layer": 2}
+    (own,) = server.answer("w1", exit=rule, **{"return": ["logits"]})["results"]
+    for fields in ({"use_activation": False}, {"activation": False}):
+        (found,) = Client(server).data("w1", exit=rule, **fields)
+        assert found["probs"] == pytest.approx(own["logits"], abs=1e-6)
+        assert found["label"] == own["label"]
+    by_header = Client(server, **{"X-Offramp-Exit": json.dumps(rule)}).classify("w1")
+    assert by_header.headers["x-offramp-exit-layer"] == "2"
+    assert by_header.json()["data"] == Client(server).data("w1", exit=rule)
+    answer = Client(server).classify("w1", request_id="mine", user="me", priority=-1).json()
+    assert answer["id"] == "classify-mine"
+    long = "w1 " * 2 * MAX_TOKENS
+    (own,) = server.answer(long, truncate=True)["results"]
+    for length in (-1, MAX_TOKENS, 10**9):
+        (found,) = Client(server).data(long, truncate_prompt_tokens=length)
+        assert (found["label"], found["probs"]) == expected(own)
+
+
+def test_pairs_may_stand_in_the_place_of_texts(server: LiveServer) -> None:
+    pair = {"text": "w1", "text_pair": "w2"}
+    (own,) = server.answer(pair)["results"]
+    for given in (pair, [pair]):
+        (found,) = Client(server).data(given)
+        assert (found["label"], found["probs"]) == expected(own)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "said"),
+    [
+        ("", {}, "input: must not be empty"),
+        (["w1", ""], {}, "input[1]: must not be empty"),
+        ([], {}, "input: must not be empty"),
+        ([1, "w1"], {}, "input.input_ids[1]: must be a valid integer"),
+        ([[1], [99_999]], {}, "inputs[1].input_ids[0] is 99999"),
+        (3, {}, "input: must be a text"),
+        ([[1]] * 10_001, {}, "input: must have at most 10000 entries"),
+        (["w1"] * 257, {}, "inputs: 257 texts, at most 256"),
+        ("w1 " * 65, {}, "inputs[0] has more than"),
+        ("w1", {"truncate_prompt_tokens": 10}, "truncate_prompt_tokens: texts are cut to"),
+        (
+            "w1",
+            {"truncate_prompt_tokens": -1, "truncation_side": "left"},
+            "truncation_side: texts are cut at the end only",
+        ),
+        ("w1", {"add_special_tokens": False}, "add_special_tokens: the model needs them"),
+        ("w1", {"padding": "max_length"}, "padding: must be 'do_not_pad'"),
+        ("w1", {"activation": True, "use_activation": True}, "activation: is the older name"),
+        ("w1", {"messages": []}, "messages: unknown field"),
+        ("w1", {"exit": {"rule": "layer", "layer": 9}}, "layer 9 has no exit"),
+        ("w1", {"timeout_ms": 0}, "timeout_ms: must be greater than 0"),
+    ],
+)
+def test_what_cannot_be_had_is_a_bad_request(
+    server: LiveServer, given: Any, fields: dict[str, Any], said: str
+) -> None:
+    assert Client(server).refusal(given, **fields)[: len(said)] == said
+
+
+def test_a_text_that_is_too_long_is_told_of_vllms_field(server: LiveServer) -> None:
+    message = Client(server).refusal("w1 " * 65)
+    assert message.endswith('shorten it or send "truncate_prompt_tokens": -1')
+
+
+def test_client_raises_its_own_errors(start_server: StartServer, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    limits = {"rows_per_s": 1}
+    fields = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
+    secret = new_key(Key.model_validate(fields), keys)
+    server = start_server(keys=keys)
+    with pytest.raises(openai.AuthenticationError) as unknown:
+        Client(server).classify("w1")
+    assert message_of(unknown.value).startswith("the key is unknown")
+    known = Client(server, secret)
+    with pytest.raises(openai.NotFoundError) as missing:
+        known.classify("w1", model="none")
+    assert message_of(missing.value).startswith("no model 'none'")
+    with pytest.raises(openai.PermissionDeniedError) as forbidden:
+        known.classify("w1", priority=-1)
+    assert "may not ask for `high`" in message_of(forbidden.value)
+    with pytest.raises(openai.RateLimitError) as limited:
+        for _ in range(100):
+            known.classify("w1")
+    assert int(limited.value.response.headers["retry-after"]) >= 1
+    message_of(limited.value)
+    with pytest.raises(openai.PermissionDeniedError):  # the list needs scope `read`
+        known.openai.models.list()
+
+
+def test_other_tasks_are_answered_or_refused(tmp_path: Path) -> None:
+    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
+    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
+    with serving_bundles(*folders) as server:
+        client = Client(server)
+        (found,) = client.data("w1", model="multi_label")
+        (own,) = server.answer("w1", model="multi_label")["results"]
+        assert found["probs"] == [own["scores"][label] for label in LABELS["multi_label"]]
+        assert found["label"] == own["label"]
+        (found,) = client.data("w1", model="regression")
+        (own,) = server.answer("w1", model="regression")["results"]
+        assert (found["probs"], found["num_classes"]) == ([own["value"]], 1)
+        assert client.refusal("w1", model="token").startswith("token labels tokens")
+        assert client.refusal("w1").startswith("model: required when several are served")

@@ -1,0 +1,148 @@
+"""Keys, bounds, cancelling, metrics and log lines of calls."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from serve.access.keys import Key, KeyLimits, Scope, new_key
+from serve.logs import ACCESS_LOG
+from tests.serve.http.grpc.conftest import asked, failure, stub
+from tests.serve.support.live_server import LiveServer, serving_grpc
+from tests.support.patience import until
+from tests.support.tiny import WORDS
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+LONG = [" ".join(WORDS[:60])] * 64
+
+
+class Keys:
+    """A file of keys; each has the metadata that sends it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "keys.json"
+        self._secrets: dict[str, str] = {}
+
+    def add(self, name: str, scope: Scope, **limits: Any) -> None:
+        key = Key(name=name, sha256="0" * 64, scopes=(scope,), limits=KeyLimits(**limits))
+        self._secrets[name] = new_key(key, self.file)
+
+    def bearer(self, name: str) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._secrets[name]}"),)
+
+    def api_key(self, name: str) -> tuple[tuple[str, str], ...]:
+        return (("x-api-key", self._secrets[name]),)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    keys = Keys(tmp_path_factory.mktemp("keys"))
+    keys.add("user", "classify")
+    keys.add("viewer", "read")
+    keys.add("slow", "classify", rows_per_s=1)
+    return keys
+
+
+@pytest.fixture(scope="module")
+def guarded(bundle_folder: Path, keys: Keys) -> Iterator[Any]:
+    with (
+        serving_grpc(bundle_folder, keys=keys.file, open_metrics=True, access_log=True) as live,
+        stub(live.grpc_address) as calls,
+    ):
+        calls.live = live
+        yield calls
+
+
+def test_keys_are_needed_and_have_scopes(guarded: Any, keys: Keys) -> None:
+    code, _ = failure(guarded.ModelInfer, asked(["w1"]))
+    assert code is grpc.StatusCode.UNAUTHENTICATED
+    wrong = (("authorization", "Bearer wrong"),)
+    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=wrong)
+    assert (code, trailing["x-offramp-error"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
+    code, _ = failure(guarded.ModelInfer, asked(["w1"]), metadata=keys.bearer("viewer"))
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    for metadata in (keys.bearer("user"), keys.api_key("user")):
+        assert guarded.ModelInfer(asked(["w1"]), metadata=metadata).model_name == "tiny"
+
+
+def test_message_without_a_key_is_not_read(guarded: Any) -> None:
+    class Message:
+        def SerializeToString(self) -> bytes:
+            return b"\xff" * 1000
+
+    with grpc.insecure_channel(guarded.live.grpc_address) as channel:
+        call = channel.unary_unary(INFER, Message.SerializeToString)
+        assert failure(call, Message())[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_limits_of_a_key_say_when_to_come_again(guarded: Any, keys: Keys) -> None:
+    slow = keys.bearer("slow")
+    guarded.ModelInfer(asked(["w1"] * 9), metadata=slow)
+    code, trailing = failure(guarded.ModelInfer, asked(["w1"] * 9), metadata=slow)
+    assert (code, trailing["x-offramp-error"]) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "rate_limited",
+    )
+    assert 1 <= int(trailing["retry-after"]) <= 10
+    assert int(trailing["grpc-retry-pushback-ms"]) == 1000 * int(trailing["retry-after"])
+
+
+def test_every_call_is_counted_and_logged_by_its_id(
+    guarded: Any, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted = {"route": INFER, "model": "tiny", "code": "200"}
+    before = guarded.live.metric("offramp_requests_total", **counted)
+    with caplog.at_level(logging.INFO, ACCESS_LOG):
+        metadata = (*keys.bearer("user"), ("x-request-id", "mine"))
+        _, call = guarded.ModelInfer.with_call(asked(["w1", "w2"]), metadata=metadata)
+        assert ("x-request-id", "mine") in call.trailing_metadata()
+        until(lambda: guarded.live.metric("offramp_requests_total", **counted) == before + 1)
+    lines = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+    [line] = [line for line in lines if line["route"] == INFER]
+    assert (line["id"], line["key"], line["status"], line["rows"]) == ("mine", "user", 200, 2)
+    assert line["layers"] >= 2
+
+
+def test_bytes_that_are_no_message_are_refused(server: LiveServer) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        code, trailing = failure(channel.unary_unary(INFER), b"\xff\xff")
+    assert (code, trailing["x-offramp-error"]) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "malformed_body",
+    )
+
+
+def test_full_queue_is_said_with_a_time_to_wait(bundle_folder: Path) -> None:
+    with serving_grpc(bundle_folder, max_queue_rows=70) as live, stub(live.grpc_address) as calls:
+
+        def refused() -> Any:
+            futures = [calls.ModelInfer.future(asked(LONG)) for _ in range(16)]
+            errors = [error for future in futures if (error := future.exception())]
+            return errors and errors[0]
+
+        error = until(refused)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert int(dict(error.trailing_metadata())["retry-after"]) >= 1
+
+
+def test_cancelled_call_drops_its_rows(bundle_folder: Path) -> None:
+    with serving_grpc(bundle_folder) as live, stub(live.grpc_address) as calls:
+
+        def cancel_some() -> bool:
+            futures = [calls.ModelInfer.future(asked(LONG)) for _ in range(8)]
+            until(lambda: live.metric("offramp_queue_depth") or futures[-1].done())
+            for future in futures:
+                future.cancel()
+            until(lambda: live.metric("offramp_queue_depth") == 0)
+            return live.metric("offramp_client_disconnects_total", model="tiny") > 0
+
+        until(cancel_some)
+        assert live.metric("offramp_requests_total", route=INFER, code="499")
+        answered = live.metric("offramp_requests_total", route=INFER, code="200")
+        assert live.metric("offramp_exits_total") < 64 * (
+            answered + live.metric("offramp_client_disconnects_total")
+        )
+        assert calls.ModelInfer(asked(["w1"])).model_name == "tiny"

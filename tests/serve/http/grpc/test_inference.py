@@ -1,0 +1,173 @@
+"""Triton's own gRPC client against a running server."""
+
+import json
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput, service_pb2
+from tritonclient.utils import InferenceServerException
+
+from serve.api.json_encoding import short
+from tests.serve.http.grpc.conftest import asked, failure, stub, texts
+from tests.serve.support.live_server import LiveServer
+from tests.support.tiny import WORDS
+
+LABELS = ("negative", "neutral", "positive")
+
+
+def refusal(client: InferenceServerClient, *arguments: Any, **options: Any) -> tuple[str, str]:
+    with pytest.raises(InferenceServerException) as caught:
+        client.infer(*arguments, **options)
+    return caught.value.status().removeprefix("StatusCode."), caught.value.message()
+
+
+def check(found: Any, own: dict[str, Any]) -> None:
+    """Compare an answer with that of `/v1/classify`, every bit of it."""
+    scores = [[result["scores"][label] for label in LABELS] for result in own["results"]]
+    shown = [[short(value) for value in row] for row in found.as_numpy("probabilities")]
+    assert shown == scores
+    labels = [label.decode() for label in found.as_numpy("label").ravel()]
+    assert labels == [result["label"] for result in own["results"]]
+    layers = found.as_numpy("exit_layer").ravel().tolist()
+    assert layers == [result["exit"]["layer"] for result in own["results"]]
+
+
+@pytest.mark.parametrize("values", [["w1 w2 w3"], ["w1", "w2 w3", "w4 " * 40]])
+def test_answers_are_those_of_our_own_route(
+    server: LiveServer, client: InferenceServerClient, values: list[str]
+) -> None:
+    check(client.infer("tiny", [texts(values)], request_id="mine"), server.answer(values))
+    found = client.infer("tiny", [texts(values)], request_id="mine", model_version="1")
+    assert found.get_response().id == "mine"
+
+
+def test_pairs_and_token_ids_are_taken(server: LiveServer, client: InferenceServerClient) -> None:
+    pair = client.infer("tiny", [texts(["w1"]), texts(["w2"], "TEXT_PAIR")])
+    check(pair, server.answer([{"text": "w1", "text_pair": "w2"}]))
+    ids = InferInput("input_ids", [1, 4], "INT64")
+    ids.set_data_from_numpy(np.array([[2, 7, 9, 3]]))
+    check(client.infer("tiny", [ids]), server.answer([{"input_ids": [2, 7, 9, 3]}]))
+
+
+def test_typed_contents_are_answered_with_typed_contents(
+    server: LiveServer, client: InferenceServerClient
+) -> None:
+    raw = client.infer("tiny", [texts(["w1", "w2"])])
+    with stub(server.grpc_address) as typed:
+        answer = typed.ModelInfer(asked(["w1", "w2"]))
+    assert not answer.raw_output_contents
+    outputs = {output.name: output.contents for output in answer.outputs}
+    probabilities = np.array(outputs["probabilities"].fp32_contents, np.float32)
+    assert probabilities.tobytes() == raw.as_numpy("probabilities").tobytes()
+    assert list(outputs["label"].bytes_contents) == raw.as_numpy("label").ravel().tolist()
+    assert list(outputs["exit_layer"].int_contents) == raw.as_numpy("exit_layer").ravel().tolist()
+
+
+def test_size_of_raw_contents_may_be_said_as_kserve_says_it(server: LiveServer) -> None:
+    request = asked(["w1"])
+    request.inputs[0].ClearField("contents")
+    request.raw_input_contents.append(b"\x02\0\0\0w1")
+    size = request.inputs[0].parameters["binary_data_size"]
+    with stub(server.grpc_address) as typed:
+        size.int64_param = 6
+        assert typed.ModelInfer(request).raw_output_contents
+        size.int64_param = 7
+        code, found = failure(typed.ModelInfer, request)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert found["message"] == "'TEXT': binary_data_size is not the number of its bytes"
+
+
+@pytest.mark.parametrize("place", ["parameters", "headers"])
+def test_dial_is_in_parameters_or_metadata(
+    server: LiveServer, client: InferenceServerClient, place: str
+) -> None:
+    rule = {"rule": "layer", "layer": 2}
+    name = "exit" if place == "parameters" else "x-offramp-exit"
+    found = client.infer("tiny", [texts(["w1"])], **{place: {name: json.dumps(rule)}})
+    own = server.answer(["w1"], exit=rule)
+    check(found, own)
+    assert found.as_numpy("exit_reason").tolist() == [[b"layer"]]
+    version = found.get_response().parameters["policy_version"].int64_param
+    assert version == own["policy_version"]
+
+
+def test_classes_and_named_outputs_come_as_asked(client: InferenceServerClient) -> None:
+    wanted = [InferRequestedOutput("probabilities", class_count=2), InferRequestedOutput("logits")]
+    found = client.infer("tiny", [texts(["w1"])], outputs=wanted)
+    best = int(found.as_numpy("logits")[0].argmax())
+    first = found.as_numpy("probabilities")[0, 0].decode().split(":")
+    assert (int(first[1]), first[2]) == (best, LABELS[best])
+    assert found.as_numpy("label") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ({"model_name": "none"}, "NOT_FOUND", "no model 'none'; served are tiny"),
+        ({"model_version": "2"}, "NOT_FOUND", "tiny has no version '2'"),
+        ({"inputs": [texts([""])]}, "INVALID_ARGUMENT", "inputs"),
+        ({"inputs": [texts(["w1"], "OTHER")]}, "INVALID_ARGUMENT", "inputs: there is no 'OTHER'"),
+        ({"inputs": [texts(["w1"] * 9)]}, "INVALID_ARGUMENT", "inputs: 9 texts, at most 8"),
+        ({"inputs": [texts(["w1 " * 99])]}, "INVALID_ARGUMENT", "inputs[0] has "),
+        ({"parameters": {"other": 1}}, "INVALID_ARGUMENT", "parameters: there is no 'other'"),
+        ({"parameters": {"exit": "{"}}, "INVALID_ARGUMENT", "parameters.exit: must be"),
+        ({"parameters": {"exit": "none"}}, "INVALID_ARGUMENT", ""),
+        ({"headers": {"x-offramp-priority": "now"}}, "INVALID_ARGUMENT", "parameters.priority"),
+        ({"outputs": [InferRequestedOutput("none")]}, "INVALID_ARGUMENT", "outputs: there is no"),
+        ({"timeout": 1}, "DEADLINE_EXCEEDED", "timeout_ms passed"),
+        ({"compression_algorithm": "gzip"}, "UNIMPLEMENTED", ""),
+        ({"inputs": [texts(["w1 " * 1_000_000])]}, "RESOURCE_EXHAUSTED", ""),
+    ],
+)
+def test_what_is_wrong_is_said(
+    client: InferenceServerClient, options: dict[str, Any], code: str, said: str
+) -> None:
+    found = refusal(client, **{"model_name": "tiny", "inputs": [texts(["w1"])], **options})
+    assert (found[0], found[1][: len(said)]) == (code, said)
+    check_alive = client.infer("tiny", [texts(["w1"])])
+    assert check_alive.as_numpy("label").shape == (1, 1)
+
+
+def test_tensors_that_contradict_themselves_are_refused(server: LiveServer) -> None:
+    two, both, shared = asked(["w1"]), asked(["w1"]), asked(["w1"])
+    two.raw_input_contents.extend([b"", b""])
+    both.raw_input_contents.append(b"\x02\0\0\0w1")
+    shared.inputs[0].parameters["shared_memory_region"].string_param = "mine"
+    with stub(server.grpc_address) as typed:
+        for request, said in (
+            (two, "raw_input_contents: has 2 elements for 1 inputs"),
+            (both, "'TEXT': is in contents and in raw_input_contents"),
+            (shared, "'TEXT': there is no shared memory here"),
+            (service_pb2.ModelInferRequest(model_name="tiny"), "inputs: give TEXT or input_ids"),
+        ):
+            code, found = failure(typed.ModelInfer, request)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert found["message"].startswith(said)
+
+
+def test_deadline_of_the_call_is_that_of_the_request(
+    server: LiveServer, client: InferenceServerClient
+) -> None:
+    rows = [" ".join(WORDS[:60])] * 8
+    generous = client.infer("tiny", [texts(rows)], client_timeout=60)
+    check(generous, server.answer(rows))
+    with stub(server.grpc_address) as typed:
+        code, _ = failure(typed.ModelInfer, asked(rows), timeout=0.0001)
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_server_and_models_are_described(client: InferenceServerClient) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("tiny")
+    assert not client.is_model_ready("none")
+    assert client.get_server_metadata().name == "offramp"
+    metadata, config = client.get_model_metadata("tiny"), client.get_model_config("tiny").config
+    assert {tensor.name for tensor in config.input} == {tensor.name for tensor in metadata.inputs}
+    assert config.max_batch_size == 8
+    [statistics] = client.get_inference_statistics("tiny").model_stats
+    assert statistics.name == "tiny"
+    [entry] = client.get_model_repository_index().models
+    assert (entry.name, entry.version, entry.state) == ("tiny", "1", "READY")
