@@ -244,6 +244,8 @@ def test_an_interrupt_while_files_are_replaced_waits_until_they_fit_together(
     make_bundle: MakeBundle, make_data: MakeData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = with_card(make_bundle())
+    # A shell starts what runs in the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(
         bundle_files, "rename", at_first_rename(lambda: os.kill(os.getpid(), signal.SIGINT))
     )

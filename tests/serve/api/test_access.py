@@ -276,14 +276,16 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
     guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     def lines() -> list[dict[str, Any]]:
-        return [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+        # A line may be written after the answer, so those of earlier requests may come too.
+        found = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+        return [line for line in found if line["id"] in ("mine", "refused")]
 
     with caplog.at_level(logging.INFO):
         body = {"inputs": ["w1 secretword", "w2"], "exit": {"rule": "layer", "layer": 2}}
         headers = {**keys["user"], "X-Request-Id": "mine"}
         guarded.http.post("/v1/classify", json=body, headers=headers)
-        guarded.http.post("/v1/classify", json=body)
-        until(lambda: len(lines()) == 2)  # a line may be written after the answer
+        guarded.http.post("/v1/classify", json=body, headers={"X-Request-Id": "refused"})
+        until(lambda: len(lines()) == 2)
     good, refused = lines()
     assert good.pop("ms") > 0
     assert good == {
