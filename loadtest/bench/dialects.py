@@ -89,7 +89,6 @@ def lone_requests(model: str) -> list[Lone]:
         _json("hf", "/", {"inputs": TEXT}),
         _json("tei", "/predict", {"inputs": TEXT}),
         _json("vllm", "/classify", {"input": TEXT}),
-        _json("kserve", f"/v1/models/{model}:predict", {"instances": [TEXT]}),
         Lone("oip, binary", f"/v2/models/{model}/infer", head + tensor, binary),
     ]
 
