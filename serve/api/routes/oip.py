@@ -113,6 +113,7 @@ def _add_index(app: FastAPI, context: AppContext) -> None:
         tags=["Open Inference Protocol"],
         response_model=list[IndexEntry],
         responses=_errors_of_bodies(),
+        openapi_extra={"requestBody": {"required": False}},
         route_class_override=InferRoute,
     )
 
