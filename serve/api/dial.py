@@ -88,9 +88,9 @@ def exit_headers(classifier: Classifier, classified: Classified) -> dict[str, st
         "X-Offramp-Policy-Version": str(classified.policy_version),
     }
     if classified.resolution:
-        report = classified.resolution.report
-        for name, key in (("Exit-Rule", "exit_rule"), ("Certificate", "certificate")):
-            headers[f"X-Offramp-{name}"] = json.dumps(report[key], separators=(",", ":"))
+        texts = classified.resolution.texts
+        headers["X-Offramp-Exit-Rule"] = texts["exit_rule"]
+        headers["X-Offramp-Certificate"] = texts["certificate"]
     return headers
 
 

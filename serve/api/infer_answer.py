@@ -58,12 +58,11 @@ def _make(
         described.append(_describe(tensor, raw))
         if raw is not None:
             behind.append(raw)
-    head = {"model_name": answered.classifier.name, "model_version": VERSION}
+    head: dict[str, Any] = {"model_name": answered.classifier.name, "model_version": VERSION}
     if request_id is not None:
         head["id"] = request_id
-    parameters = _encode(answer_parameters(answered))
-    outputs = ",".join(described)
-    json = f'{_encode(head)[:-1]},"parameters":{parameters},"outputs":[{outputs}]}}'.encode()
+    head["parameters"] = answer_parameters(answered)
+    json = f'{_encode(head)[:-1]},"outputs":[{",".join(described)}]}}'.encode()
     body = b"".join((json, *behind))
     headers = {"content-type": "application/json"}
     if behind:

@@ -29,23 +29,23 @@ def tensors_in(body: InferRequest) -> list[Tensor]:
     Raises:
         InvalidTensor: one is not as its declaration says, or bytes are missing or left over.
     """
-    tensors, place = [], 0
+    tensors, place, binary = [], 0, body.binary
     for given in body.inputs:
         size = _binary_size(given)
         if size is None:
             data: Any = _flat(given)
         else:
-            if place + size > len(body.binary):
+            if place + size > len(binary):
                 raise InvalidTensor(
                     f"{quoted(given.name)}: binary_data_size is {str(size)[:64]}, but only "
-                    f"{len(body.binary) - place} bytes are left behind the JSON"
+                    f"{len(binary) - place} bytes are left behind the JSON"
                 )
-            data = body.binary[place : place + size]
+            data = binary[place : place + size]
             place += size
         tensors.append(read_tensor(given.name, given.datatype, given.shape, data))
-    if place < len(body.binary):
+    if place < len(binary):
         raise InvalidTensor(
-            f"{len(body.binary) - place} bytes behind the JSON belong to no input; the "
+            f"{len(binary) - place} bytes behind the JSON belong to no input; the "
             "binary_data_size of all inputs must add up to them"
         )
     return tensors

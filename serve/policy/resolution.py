@@ -5,6 +5,7 @@ that keeps all of its bounds; the choice is the same in every replica. A target 
 alone gets the safest rung that is fast enough.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,6 +70,13 @@ class Resolution:
             "exit_rule": self.rung.rule.model_dump(mode="json", exclude_none=True),
             "expected_layers": self.rung.expected_layers,
             "certificate": self.certificate and self.certificate.model_dump(mode="json"),
+        }
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The fields of `report` as JSON, for answers that have room for texts only."""
+        return {
+            name: json.dumps(value, separators=(",", ":")) for name, value in self.report.items()
         }
 
 

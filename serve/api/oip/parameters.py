@@ -1,6 +1,5 @@
 """The dial between speed and certainty in the parameters of a request, and what came of it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -49,8 +48,8 @@ def answer_parameters(answered: Classification) -> dict[str, Any]:
     """Return the parameters of an answer; what is an object is JSON in a text."""
     found: dict[str, Any] = {"policy_version": answered.classified.policy_version}
     if resolution := answered.classified.resolution:
-        for name in ("exit_rule", "certificate"):
-            found[name] = json.dumps(resolution.report[name], separators=(",", ":"))
+        found["exit_rule"] = resolution.texts["exit_rule"]
+        found["certificate"] = resolution.texts["certificate"]
     return found
 
 

@@ -7,192 +7,394 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput, InferResult
 from tritonclient.utils import InferenceServerException
 
-from serve.access.keys import Key, new_key
+from serve.access.keys import Scope
 from serve.api.json_encoding import short
+from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+from tests.support.tiny import tiny_tokenizer
 
-TEXTS = ["w1", "w2 w3 w4", "w5 w6"]
-NEVER = {"exit": '{"rule": "never"}'}
-INFER = "/v2/models/tiny/infer"
+TEXTS = ["w1 w2 w3", "w4", "w5 w6"]
+LAYER_2 = {"rule": "layer", "layer": 2}
+LABEL_OUTPUTS = ["probabilities", "logits", "label", "exit_layer", "exit_reason", "confidence"]
 
 
 @pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
+def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    folder = tmp_path_factory.mktemp("tasks")
+    kinds = [Kind("multi_label"), Kind("regression"), Kind("token")]
+    tasks = [write_task_bundle(folder, kind) for kind in kinds]
+    with serving_bundles(bundle_folder, *tasks) as live:
         yield live
 
 
 @pytest.fixture(scope="module")
-def client(server: LiveServer) -> Iterator[InferenceServerClient]:
-    client = InferenceServerClient(f"127.0.0.1:{server.port}")
-    yield client
-    client.close()
+def triton(server: LiveServer) -> Iterator[InferenceServerClient]:
+    with InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        yield client
 
 
-def texts(values: list[str], name: str = "TEXT", binary: bool = True) -> InferInput:
-    given = np.array([[value] for value in values], dtype=object)
-    tensor = InferInput(name, list(given.shape), "BYTES")
-    tensor.set_data_from_numpy(given, binary_data=binary)
-    return tensor
+def texts(values: list[str], name: str = "TEXT", binary: bool = True, flat: bool = False) -> Any:
+    array = (
+        np.array(values, np.object_).reshape(-1)
+        if flat
+        else np.array([[v] for v in values], np.object_)
+    )
+    return tensor(name, array, "BYTES", binary)
 
 
-def refusal(call: Any, *arguments: Any, **options: Any) -> tuple[str, str]:
-    with pytest.raises(InferenceServerException) as caught:
-        call(*arguments, **options)
-    return caught.value.status(), caught.value.message()
+def tensor(name: str, array: Any, datatype: str = "INT64", binary: bool = True) -> InferInput:
+    made = InferInput(name, list(array.shape), datatype)
+    made.set_data_from_numpy(array, binary_data=binary)
+    return made
 
 
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
-def test_scores_and_exits_are_those_of_our_own_route(
-    server: LiveServer, client: InferenceServerClient, binary: bool, compression: str | None
-) -> None:
-    wanted = [
-        InferRequestedOutput(name, binary_data=binary)
-        for name in ("probabilities", "label", "exit_layer")
+def outputs(names: list[str], binary: bool = True) -> list[InferRequestedOutput]:
+    return [InferRequestedOutput(name, binary_data=binary) for name in names]
+
+
+def own(server: LiveServer, inputs: Any, model: str = "tiny", **fields: Any) -> list[Any]:
+    fields["return"] = ["logits"]
+    results: list[Any] = server.answer(inputs, model=model, **fields)["results"]
+    return results
+
+
+def check_labels(found: InferResult, expected: list[Any]) -> None:
+    """Hold every number against /v1/classify's: it writes float32 in seven digits."""
+    names = ("negative", "neutral", "positive")
+    shown = [[short(p) for p in row] for row in found.as_numpy("probabilities")]
+    assert shown == [[result["scores"][name] for name in names] for result in expected]
+    assert [short(c) for c in found.as_numpy("confidence").ravel()] == [
+        result["score"] for result in expected
     ]
-    rule = {"rule": "entropy", "threshold": 1.05}
-    found = client.infer(
-        "tiny",
-        [texts(TEXTS, binary=binary)],
-        outputs=wanted,
-        parameters={"exit": json.dumps(rule)},
-        request_compression_algorithm=compression,
-        response_compression_algorithm=compression,
-        request_id="seven",
-    )
-    labels = server.http.get("/v1/models/tiny").json()["labels"]
-    own = server.answer(TEXTS, exit=rule)["results"]
-    scores = [[r["scores"][label] for label in labels] for r in own]
-    assert found.get_response()["id"] == "seven"
-    assert [[short(p) for p in row] for row in found.as_numpy("probabilities")] == scores
-    answered = [row[0] for row in found.as_numpy("label")]
-    assert [a.decode() if binary else a for a in answered] == [r["label"] for r in own]
-    assert found.as_numpy("exit_layer")[:, 0].tolist() == [r["exit"]["layer"] for r in own]
+    assert found.as_numpy("logits").astype(np.float64).round(6).tolist() == [
+        result["logits"] for result in expected
+    ]
+    as_texts = [
+        getattr(each, "decode", lambda each=each: each)()
+        for each in found.as_numpy("label").ravel()
+    ]
+    assert as_texts == [result["label"] for result in expected]
+    assert found.as_numpy("exit_layer").ravel().tolist() == [
+        result["exit"]["layer"] for result in expected
+    ]
 
 
-def test_pairs_ids_and_best_labels_can_be_asked_for(
-    server: LiveServer, client: InferenceServerClient
+@pytest.mark.parametrize("binary_in", [True, False])
+@pytest.mark.parametrize("binary_out", [True, False])
+@pytest.mark.parametrize("values", [TEXTS[:1], TEXTS])
+def test_texts_are_classified_as_by_our_own_route(
+    server: LiveServer,
+    triton: InferenceServerClient,
+    values: list[str],
+    binary_in: bool,
+    binary_out: bool,
 ) -> None:
-    best = InferRequestedOutput("probabilities", class_count=2)
-    pair = client.infer(
-        "tiny", [texts(["w1"]), texts(["w2"], "TEXT_PAIR")], outputs=[best], parameters=NEVER
+    expected = own(server, values, exit=LAYER_2)
+    for flat in (False, True):
+        found = triton.infer(
+            "tiny",
+            [texts(values, binary=binary_in, flat=flat)],
+            outputs=outputs(LABEL_OUTPUTS, binary_out),
+            request_id="mine",
+            parameters={"exit": json.dumps(LAYER_2)},
+        )
+        check_labels(found, expected)
+        assert found.get_response()["id"] == "mine"
+        assert found.get_response()["parameters"] == {"policy_version": 1}
+
+
+def test_outputs_that_are_not_named_are_the_usual_ones_in_binary(
+    server: LiveServer, triton: InferenceServerClient
+) -> None:
+    (expected,) = own(server, "w1")
+    found = triton.infer("tiny", [texts(["w1"], binary=False)], model_version="1")
+    described = found.get_response()["outputs"]
+    assert [o["name"] for o in described] == ["probabilities", "label", "exit_layer", "exit_reason"]
+    assert all("binary_data_size" in output["parameters"] for output in described)
+    assert found.as_numpy("label").tolist() == [[expected["label"].encode()]]
+    assert found.as_numpy("exit_reason").tolist() == [[expected["exit"]["reason"].encode()]]
+
+
+def test_pairs_and_ids_are_inputs_too(server: LiveServer, triton: InferenceServerClient) -> None:
+    pair = {"text": "w1 w2", "text_pair": "w3"}
+    encoding = tiny_tokenizer().encode("w1 w2", "w3")
+    by_text = triton.infer(
+        "tiny", [texts(["w1 w2"]), texts(["w3"], "TEXT_PAIR")], outputs=outputs(LABEL_OUTPUTS)
     )
-    own = server.answer({"text": "w1", "text_pair": "w2"}, exit={"rule": "never"})["results"][0]
-    first = pair.as_numpy("probabilities")[0][0].decode().split(":")
-    assert (float(first[0]), first[2]) == (pytest.approx(own["score"]), own["label"])
-    tensor = InferInput("input_ids", [1, 4], "INT64")
-    tensor.set_data_from_numpy(np.array([[2, 5, 6, 3]], np.int64))
-    by_ids = client.infer("tiny", [tensor], parameters=NEVER).as_numpy("label")[0][0].decode()
-    assert (
-        by_ids
-        == server.answer({"input_ids": [2, 5, 6, 3]}, exit={"rule": "never"})["results"][0]["label"]
+    check_labels(by_text, own(server, [pair]))
+    short_one = tiny_tokenizer().encode("w1")
+    padded, columns = 12, []
+    for name in ("ids", "attention_mask", "type_ids"):
+        rows = [getattr(each, name) for each in (encoding, short_one)]
+        columns.append(np.array([row + [0] * (padded - len(row)) for row in rows], np.int64))
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    for binary in (True, False):
+        given = [tensor(n, c, binary=binary) for n, c in zip(names, columns, strict=True)]
+        found = triton.infer("tiny", given, outputs=outputs(LABEL_OUTPUTS))
+        check_labels(found, own(server, [pair, "w1"]))
+
+
+def test_classes_come_as_score_index_and_label(
+    server: LiveServer, triton: InferenceServerClient
+) -> None:
+    expected = own(server, TEXTS)
+    for count in (2, 9):
+        wanted = InferRequestedOutput("probabilities", class_count=count)
+        found = triton.infer("tiny", [texts(TEXTS)], outputs=[wanted]).as_numpy("probabilities")
+        assert found.shape == (3, min(count, 3))
+        for row, result in zip(found, expected, strict=True):
+            for text, (label, score) in zip(row, result["scores"].items(), strict=False):
+                given, index, name = text.decode().split(":")
+                assert (float(given), name) == (score, label)
+                assert ("negative", "neutral", "positive")[int(index)] == label
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_bodies_may_be_compressed_both_ways(
+    server: LiveServer, triton: InferenceServerClient, algorithm: str
+) -> None:
+    many = TEXTS * 20
+    found = triton.infer(
+        "tiny",
+        [texts(many)],
+        outputs=outputs(LABEL_OUTPUTS),
+        request_compression_algorithm=algorithm,
+        response_compression_algorithm=algorithm,
     )
+    check_labels(found, own(server, many))
+    assert found._result["model_name"] == "tiny"
+    body = {"inputs": [{"name": "TEXT", "shape": [60], "datatype": "BYTES", "data": many}]}
+    plain = server.http.post("/v2/models/tiny/infer", json=body, headers={"Accept-Encoding": "x"})
+    packed = server.http.post(
+        "/v2/models/tiny/infer", json=body, headers={"Accept-Encoding": algorithm}
+    )
+    assert packed.headers["content-encoding"] == algorithm
+    assert "content-encoding" not in plain.headers
+    assert plain.content == packed.content
 
 
-def test_a_bare_text_is_a_request(server: LiveServer) -> None:
-    headers = {"Inference-Header-Content-Length": "0"}
-    response = server.http.post(INFER, content=b"w1 w2", headers=headers)
-    assert response.status_code == 200
-    assert int(response.headers["inference-header-content-length"]) > 0
+def test_other_tasks_have_outputs_of_their_own(
+    server: LiveServer, triton: InferenceServerClient
+) -> None:
+    (value,) = own(server, "w1 w2", "regression")
+    found = triton.infer("regression", [texts(["w1 w2"])])
+    assert short(found.as_numpy("value")[0, 0]) == value["value"]
+    (several,) = own(server, "w1 w2", "multi_label")
+    found = triton.infer("multi_label", [texts(["w1 w2"])])
+    assert {short(p) for p in found.as_numpy("probabilities")[0]} == {*several["scores"].values()}
+    tokens = own(server, ["w1 w2", "w1"], "token")
+    found = triton.infer("token", [texts(["w1 w2", "w1"])])
+    logits, lengths = found.as_numpy("logits"), found.as_numpy("num_tokens").ravel()
+    assert logits.shape == (2, max(lengths), 5)
+    for row, length, result in zip(logits, lengths, tokens, strict=True):
+        assert row[:length].astype(np.float64).round(6).tolist() == result["logits"]
+        assert not row[length:].any()
 
 
-def test_server_describes_itself_as_the_client_expects(client: InferenceServerClient) -> None:
-    assert client.is_server_live()
-    assert client.is_server_ready()
-    assert client.is_model_ready("tiny")
-    assert not client.is_model_ready("none")
-    assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
-    assert {"TEXT"} <= {each["name"] for each in client.get_model_metadata("tiny")["inputs"]}
-    assert client.get_model_config("tiny")["max_batch_size"] > 0
-    assert client.get_model_repository_index()[0]["name"] == "tiny"
-    client.infer("tiny", [texts(["w1"])])
-    assert client.get_inference_statistics("tiny")["model_stats"][0]["inference_count"] >= 1
+def test_raw_body_is_one_text(server: LiveServer, triton: InferenceServerClient) -> None:
+    response = server.http.post(
+        "/v2/models/tiny/infer",
+        content=b"w1 w2",
+        headers={
+            "Inference-Header-Content-Length": "0",
+            "Content-Type": "application/x-www-form-urlencoded",  # curl's
+        },
+    )
+    length = int(response.headers["inference-header-content-length"])
+    found = InferResult.from_response_body(response.content, header_length=length)
+    assert found.as_numpy("label").tolist() == [[own(server, "w1 w2")[0]["label"].encode()]]
+    assert response.headers["x-offramp-exit-layer"] == "4"
 
 
 @pytest.mark.parametrize(
-    ("body", "headers", "status"),
+    ("asked", "fields"),
     [
-        (b"", {}, 400),
-        (b"{", {}, 400),
-        (b"[]", {}, 400),
-        (b"{}", {"Inference-Header-Content-Length": "99"}, 400),
-        (b"{}", {"Inference-Header-Content-Length": "-1"}, 400),
-        (b"{}", {"Inference-Header-Content-Length": "x"}, 400),
-        (b'{"inputs": []}', {}, 422),
-        (b'{"inputs": [{"name": "X", "shape": [1], "datatype": "BYTES", "data": ["a"]}]}', {}, 422),
-        (
-            b'{"inputs": [{"name": "TEXT", "shape": [2], "datatype": "BYTES", "data": ["a"]}]}',
-            {},
-            422,
-        ),
-        (b"\x1f\x8b nothing", {"Content-Encoding": "gzip"}, 400),
-        (b"{}", {"Content-Encoding": "br"}, 415),
+        ({"parameters": {"exit": "fast"}}, {"exit": "fast"}),
+        ({"headers": {"X-Offramp-Exit": "fast"}}, {"exit": "fast"}),
+        ({"timeout": 500_000_000, "priority": 1}, {"timeout_ms": 500_000, "priority": "high"}),
+        ({"parameters": {"timeout_ms": 9000}, "priority": 3}, {"priority": "low"}),
+        ({"parameters": {"truncate": True}}, {"truncate": True}),
     ],
 )
-def test_body_that_cannot_be_read_is_refused_in_a_sentence(
-    server: LiveServer, body: bytes, headers: dict[str, str], status: int
+def test_dial_is_in_parameters_or_headers(
+    server: LiveServer, triton: InferenceServerClient, asked: Any, fields: Any
 ) -> None:
-    response = server.http.post(INFER, content=body, headers=headers)
-    assert set(response.json()) == {"error"}
-    assert response.json()["error"]
-    assert response.status_code in {400, status}
+    long = " ".join(["w1"] * (500 if "truncate" in fields else 3))
+    found = triton.infer("tiny", [texts([long])], outputs=outputs(LABEL_OUTPUTS), **asked)
+    check_labels(found, own(server, [long], **fields))
 
 
-_SIZES = st.integers(-1, 40) | st.sampled_from([2**31, 2**63, 10**30])
-
-
-@st.composite
-def framed(draw: st.DrawFn) -> tuple[bytes, str]:
-    """Return a head and bytes behind it, either of which may lie about the other."""
-    tensor = {
-        "name": draw(st.sampled_from(["TEXT", "TEXT_PAIR", "input_ids", "", "x"])),
-        "shape": draw(st.lists(_SIZES, max_size=3)),
-        "datatype": draw(st.sampled_from(["BYTES", "INT64", "FP32", "BOOL", "none"])),
-        "parameters": {"binary_data_size": draw(_SIZES)},
-    }
-    head = json.dumps({"inputs": [tensor] * draw(st.integers(0, 3))}).encode()
-    size = draw(st.just(len(head)) | st.integers(-2, 2 * len(head)))
-    return head + draw(st.binary(max_size=40)), str(size)
-
-
-@given(framed())
-def test_no_bytes_make_the_reader_of_tensors_fail(
-    server: LiveServer, message: tuple[bytes, str]
+def test_answer_to_a_target_tells_its_rule_and_certificate(
+    server: LiveServer, triton: InferenceServerClient
 ) -> None:
-    body, size = message
-    headers = {"Inference-Header-Content-Length": size}
-    response = server.http.post(INFER, content=body, headers=headers)
-    assert response.status_code in {200, 400, 415, 422}, response.text
-    if response.status_code != 200:
-        assert response.json()["error"]
+    target = {"target": {"max_disagreement": 0}}
+    expected = server.answer("w1", model="tiny", exit=target)
+    found = triton.infer("tiny", [texts(["w1"])], parameters={"exit": json.dumps(target)})
+    shown = found.get_response()["parameters"]
+    for name in ("exit_rule", "certificate"):
+        assert json.loads(shown[name]) == expected[name]
+    assert shown["policy_version"] == expected["policy_version"]
 
 
-def test_what_cannot_be_had_reaches_the_client_as_its_own_exception(
-    client: InferenceServerClient,
+def test_server_describes_itself_and_counts(
+    server: LiveServer, triton: InferenceServerClient
 ) -> None:
-    assert refusal(client.infer, "none", [texts(["w1"])])[0] == "404"
-    unknown = refusal(client.infer, "tiny", [texts(["w1"])], parameters={"speed": 3})
-    assert "speed" in unknown[1]
-    output = InferRequestedOutput("embedding")
-    assert "embedding" in refusal(client.infer, "tiny", [texts(["w1"])], outputs=[output])[1]
-    assert refusal(client.load_model, "tiny")[1]
-    assert refusal(client.infer, "tiny", [texts(["w1"] * 300)])[0] in {"400", "422"}
+    assert triton.is_server_live()
+    assert triton.is_server_ready()
+    assert triton.is_model_ready("tiny")
+    assert triton.is_model_ready("tiny", "1")
+    assert not triton.is_model_ready("tiny", "2")
+    assert "binary_tensor_data" in triton.get_server_metadata()["extensions"]
+    metadata, config = triton.get_model_metadata("tiny"), triton.get_model_config("tiny", "1")
+    assert metadata["inputs"][0] == {"name": "TEXT", "datatype": "BYTES", "shape": [-1, 1]}
+    for kind in ("input", "output"):
+        assert [each["name"] for each in metadata[f"{kind}s"]] == [
+            each["name"] for each in config[kind]
+        ]
+        for declared, configured in zip(metadata[f"{kind}s"], config[kind], strict=True):
+            assert declared["shape"][1:] == configured["dims"]
+    index = triton.get_model_repository_index()
+    assert [(each["name"], each["state"]) for each in index] == [
+        (name, "READY") for name in ("tiny", "multi_label", "regression", "token")
+    ]
+
+    def counted() -> tuple[int, int, int]:
+        (stats,) = triton.get_inference_statistics("tiny")["model_stats"]
+        kinds = stats["inference_stats"]
+        return stats["inference_count"], kinds["success"]["count"], kinds["fail"]["count"]
+
+    before = counted()
+    triton.infer("tiny", [texts(TEXTS)])
+    refusal(triton, [texts(["w1"])], parameters={"exit": json.dumps({"rule": "layer", "layer": 9})})
+    server.http.get("/v1/models/tiny")
+    assert [a - b for a, b in zip(counted(), before, strict=True)] == [3, 1, 1]
+    assert len(triton.get_inference_statistics()["model_stats"]) == 4
 
 
-def test_without_a_key_only_the_probes_answer(bundle_folder: Path, tmp_path: Path) -> None:
-    key = Key.model_validate({"name": "web", "sha256": "0" * 64, "scopes": ["classify"]})
-    secret = new_key(key, tmp_path / "keys.json")
-    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
-        asked = InferenceServerClient(f"127.0.0.1:{guarded.port}")
-        assert asked.is_server_ready()
-        assert refusal(asked.infer, "tiny", [texts(["w1"])])[0] == "401"
-        assert refusal(asked.get_model_metadata, "tiny")[0] == "401"
-        found = asked.infer("tiny", [texts(["w1"])], headers={"X-API-Key": secret})
-        assert found.as_numpy("label").shape == (1, 1)
-        asked.close()
+def refusal(
+    client: InferenceServerClient, given: list[InferInput], model: str = "tiny", **options: Any
+) -> tuple[int, str]:
+    with pytest.raises(InferenceServerException) as caught:
+        client.infer(model, given, **options)
+    return int(caught.value.status()), caught.value.message()
+
+
+def test_what_is_wrong_is_said_to_the_client(triton: InferenceServerClient) -> None:
+    one, ids = texts(["w1"]), np.array([[2, 5, 3]], np.int64)
+    mask = np.array([[1, 0, 1]], np.int64)
+    cases: list[tuple[list[InferInput], dict[str, Any], int, str]] = [
+        ([texts(["w1"], "WORDS")], {}, 400, "inputs: there is no 'WORDS'; there are TEXT,"),
+        ([tensor("TEXT", ids)], {}, 400, "TEXT: the datatype must be BYTES, not 'INT64'"),
+        ([tensor("input_ids", ids.ravel())], {}, 400, "input_ids: the shape must be [rows, tok"),
+        ([one, tensor("input_ids", ids)], {}, 400, "input_ids: does not go with TEXT"),
+        ([texts(["w1"], "TEXT_PAIR")], {}, 400, "inputs: give TEXT or input_ids"),
+        ([one, one], {}, 400, "inputs: an input is there twice"),
+        ([one, texts(TEXTS, "TEXT_PAIR")], {}, 400, "TEXT_PAIR: has the shape [3, 1], and TEXT"),
+        (
+            [tensor("input_ids", ids), tensor("attention_mask", mask)],
+            {},
+            400,
+            "attention_mask[0]: must be ones for tokens and then zeros",
+        ),
+        ([texts([""])], {}, 422, "inputs[0]: must not be empty"),
+        ([tensor("input_ids", ids * 10**6)], {}, 422, "inputs[0].input_ids[0] is 2000000, but"),
+        ([tensor("input_ids", -ids)], {}, 422, "inputs[0].input_ids[0]: must be greater"),
+        ([texts(["w1 " * 500])], {}, 422, "inputs[0] has"),
+        ([texts(["w1"] * 300)], {}, 422, "inputs: 300 texts, at most 256 per request"),
+        ([one], {"outputs": outputs(["scores"])}, 400, "outputs: there is no 'scores'; there"),
+        ([one], {"outputs": outputs(["label"] * 2)}, 400, "outputs: an output is there twice"),
+        (
+            [one],
+            {"outputs": [InferRequestedOutput("label", class_count=1)]},
+            400,
+            "label: classification is for scores of whole texts",
+        ),
+        ([one], {"parameters": {"speed": 9}}, 400, "parameters: there is no 'speed'; there are"),
+        ([one], {"sequence_id": 1}, 400, "parameters: there is no 'sequence_id'"),
+        ([one], {"priority": 4}, 400, "parameters.priority: must be 1 (high), 2 (normal)"),
+        ([one], {"timeout": -1}, 400, "parameters.timeout: must be a whole number"),
+        ([one], {"timeout": 1, "parameters": {"timeout_ms": 1}}, 400, "parameters: send timeout,"),
+        ([one], {"parameters": {"timeout_ms": 0}}, 422, "parameters.timeout (in microseconds)"),
+        ([one], {"parameters": {"truncate": "yes"}}, 422, "parameters.truncate: must be"),
+        ([one], {"parameters": {"exit": "{"}}, 422, "parameters.exit: must be the name of"),
+        ([one], {"parameters": {"exit": "none"}}, 422, "exit: no profile 'none'"),
+        ([one], {"query_params": {"exit": "fast"}}, 422, "exit: no query parameters here"),
+        ([one], {"model_version": "2"}, 404, "tiny has no version '2', only '1'"),
+        ([one], {"timeout": 1}, 504, "timeout_ms passed before every text"),
+    ]
+    for given, options, status, said in cases:
+        found = refusal(triton, given, **options)
+        assert (found[0], found[1][: len(said)]) == (status, said)
+    assert refusal(triton, [one], "none")[1].startswith("no model 'none'; served are tiny")
+    unknown = "parameters: there is no 'triton_x'"
+    assert refusal(triton, [one], parameters={"triton_x": 1})[1].startswith(unknown)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("load_model", ["tiny"]),
+        ("unload_model", ["tiny"]),
+        ("get_log_settings", []),
+        ("update_trace_settings", ["tiny"]),
+        ("get_system_shared_memory_status", []),
+        ("unregister_cuda_shared_memory", []),
+    ],
+)
+def test_what_this_server_lacks_is_a_501_with_a_sentence(
+    triton: InferenceServerClient, call: str, arguments: list[str]
+) -> None:
+    with pytest.raises(InferenceServerException) as caught:
+        getattr(triton, call)(*arguments)
+    assert caught.value.status() == "501"
+    assert len(caught.value.message().split()) > 5
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v2/nothing", 404),
+        ("GET", "/v2/models/none/stats", 404),
+        ("GET", "/v2/models/tiny/infer", 405),
+        ("DELETE", "/v2", 405),
+        ("POST", "/v2/models/tiny/infer", 400),
+        ("POST", "/v2/repository/index", 200),
+    ],
+)
+def test_every_error_is_an_object_with_a_sentence(
+    server: LiveServer, method: str, path: str, status: int
+) -> None:
+    response = server.http.request(method, path)
+    assert response.status_code == status
+    if status != 200:
+        assert list(response.json()) == ["error"]
+        assert isinstance(response.json()["error"], str)
+
+
+def test_keys_scopes_and_overload_reach_the_client(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    def header(scope: Scope, **limits: int) -> dict[str, str]:
+        return {"Authorization": f"Bearer {make_key(tmp_path, scope, **limits)}"}
+
+    user, viewer = header("classify", rows_per_s=1), header("read")
+    server = start_server(keys=tmp_path / "keys.json")
+    with InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        assert client.is_server_ready()
+        assert refusal(client, [texts(["w1"])])[0] == 401
+        assert refusal(client, [texts(["w1"])], headers=viewer)[0] == 403
+        assert client.infer("tiny", [texts(["w1"])], headers=user).as_numpy("label").size
+        assert client.get_model_metadata("tiny", headers=viewer)["name"] == "tiny"
+        assert client.get_model_repository_index(headers=viewer)[0]["name"] == "tiny"
+        client.infer("tiny", [texts(["w1"] * 9)], headers=user)  # all that ten seconds allow
+        assert refusal(client, [texts(TEXTS)], headers=user)[0] == 429
+    body = {"inputs": [{"name": "TEXT", "shape": [3], "datatype": "BYTES", "data": TEXTS}]}
+    key = {"Authorization": user["Authorization"]}  # the client has added headers of its own
+    response = server.http.post("/v2/models/tiny/infer", json=body, headers=key)
+    assert (response.status_code, list(response.json())) == (429, ["error"])
+    assert int(response.headers["retry-after"]) >= 1
