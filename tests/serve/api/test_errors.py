@@ -15,7 +15,7 @@ ROUTES = [
 
 UNKNOWN_PATHS = """
     /nowhere /v1 /healthy /v1/classify/ /v1/models/ /v1/models/tiny/
-    /v1/models/tiny/policy/ /v1/models/tiny/nothing /metrics/ /docs/ //v1/classify
+    /v1/models/tiny/policy/ /v1/models/tiny/nothing /metrics/ /docs/ /v1//classify
     /v1/../v1/nothing /v1/models/a%2Fb /%00 /%ff%fe
 """
 

@@ -19,6 +19,7 @@ def test_model_is_described_completely(server: LiveServer) -> None:
         assert min(cost.values()) >= 0 < cost["example_ms"]
     assert described == {
         "name": "tiny",
+        "ready": True,
         "task": "single_label",
         "labels": list(LABELS),
         "pairs": True,

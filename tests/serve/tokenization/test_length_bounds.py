@@ -119,9 +119,9 @@ def test_of_a_giant_text_the_tokenizer_sees_its_beginning(bundle: Bundle) -> Non
     encoder = TextEncoder(bundle.tokenizer_path, MAX_TOKENS)
     real, seen = encoder._truncating, []
 
-    def encode_batch(batch: list[str]) -> object:
+    def encode_batch(batch: list[str], **options: bool) -> object:
         seen.extend(map(len, batch))
-        return real.encode_batch(batch)
+        return real.encode_batch(batch, **options)
 
     encoder._truncating = Mock(encode_batch=encode_batch)
     giants = ["x" * 10**6, "!" * 10**6, "w1 " * 10**6]
