@@ -9,6 +9,7 @@ from serve.api.context import AppContext
 from serve.api.dialect import ALL, V1, Dialect
 from serve.api.routes.classify import add_classify_route
 from serve.api.routes.hugging_face import HUGGING_FACE, add_hugging_face_routes
+from serve.api.routes.kserve import KSERVE, add_kserve_route
 from serve.api.routes.oip import OIP, add_oip_routes
 from serve.api.routes.tei import TEI, add_tei_routes
 from serve.api.routes.vllm import VLLM, add_vllm_route
@@ -25,6 +26,7 @@ class Spoken(NamedTuple):
 _SPOKEN = (
     Spoken(HUGGING_FACE, add_hugging_face_routes),
     Spoken(OIP, add_oip_routes),
+    Spoken(KSERVE, add_kserve_route),
     Spoken(TEI, add_tei_routes),
     Spoken(VLLM, add_vllm_route),
     Spoken(V1, add_classify_route),  # the last one: its paths are all

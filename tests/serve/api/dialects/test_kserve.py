@@ -1,0 +1,139 @@
+"""KServe's protocol V1, and the requests that KServe's and NeMo's clients were seen to send."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from serve.access.keys import Key, new_key
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
+
+# What `tests/clients/test_clients.py` has recorded.
+RECORDED = Path(__file__).parent / "recorded"
+
+
+@pytest.fixture(scope="module")
+def server(bundle_folder: Path) -> Iterator[LiveServer]:
+    with serving_bundles(bundle_folder) as live:
+        yield live
+
+
+def predict(server: LiveServer, instances: Any, model: str = "tiny", **more: Any) -> httpx.Response:
+    body = {"instances": instances, **more}
+    return server.http.post(f"/v1/models/{model}:predict", json=body)
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    body = response.json()
+    assert set(body) == {"error"}
+    return response.status_code, body["error"]
+
+
+@pytest.mark.parametrize("client", ["kserve", "nemo"])
+def test_recorded_requests_get_what_the_client_reads(server: LiveServer, client: str) -> None:
+    recorded = json.loads((RECORDED / f"{client}.json").read_text())
+    assert len(recorded) > 5
+    for sent in recorded:
+        answer = server.http.request(
+            sent["method"], sent["path"], headers=sent["headers"], json=sent["body"]
+        )
+        assert answer.status_code == sent["status"]
+        if sent["status"] == 200:
+            _check_read(server, sent, answer.json())
+
+
+def _check_read(server: LiveServer, sent: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Check the fields that the clients read."""
+    if sent["method"] == "GET":
+        assert answer["ready"] is True
+        return
+    given = sent["body"].get("instances") or sent["body"]["input"]
+    own = server.answer(given, **(sent["body"].get("parameters") or {}))["results"]
+    if sent["path"] == "/classify":
+        assert [(e["label"], max(e["probs"])) for e in answer["data"]] == [
+            (result["label"], result["score"]) for result in own
+        ]
+    else:
+        assert answer["predictions"] == [result["scores"] for result in own]
+
+
+def test_pairs_ids_and_the_dial_go_through(server: LiveServer) -> None:
+    rule = {"rule": "layer", "layer": 2}
+    ids = {"input_ids": tiny_tokenizer().encode("w3").ids}
+    instances = ["w1", {"text": "w1", "text_pair": "w2"}, ids]
+    own = server.answer(instances, exit=rule)["results"]
+    by_field = predict(server, instances, parameters={"exit": rule, "timeout_ms": 60_000})
+    by_header = server.http.post(
+        "/v1/models/tiny:predict",
+        json={"instances": instances},
+        headers={"X-Offramp-Exit": json.dumps(rule)},
+    )
+    for answer in (by_field, by_header):
+        assert answer.json()["predictions"] == [result["scores"] for result in own]
+        assert answer.json()["exits"] == [result["exit"] for result in own]
+        assert answer.headers["x-offramp-exit-layer"] == "2,2,2"
+    long = "w1 " * 2 * MAX_TOKENS
+    (own_long,) = server.answer(long, truncate=True)["results"]
+    cut = predict(server, [long], parameters={"truncate": True}).json()
+    assert cut["predictions"] == [own_long["scores"]]
+
+
+@pytest.mark.parametrize(
+    ("instances", "parameters", "said"),
+    [
+        ([], {}, "instances: must not be empty"),
+        (["w1", ""], {}, "instances[1]: must not be empty"),
+        ([["w1"]], {}, "instances[0]: must be a text or an object"),
+        ("w1", {}, "instances: must be a valid list"),
+        (["w1"] * 10_001, {}, "instances: must have at most 10000 entries"),
+        (["w1"] * 257, {}, "inputs: 257 texts, at most 256"),
+        (["w1"], {"top_p": 1}, "parameters.top_p: unknown field"),
+        (["w1"], {"exit": {"rule": "nothing"}}, "parameters.exit: unknown rule 'nothing'"),
+        (["w1"], {"timeout_ms": 0}, "parameters.timeout_ms: must be greater than 0"),
+        (["w1"], {"priority": "now"}, "parameters.priority: must be"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(
+    server: LiveServer, instances: Any, parameters: Any, said: str
+) -> None:
+    status, message = refusal(predict(server, instances, parameters=parameters))
+    assert (status, message[: len(said)]) == (422, said)
+
+
+def test_missing_models_keys_and_room_are_told_in_kserves_shape(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.json"
+    limits = {"rows_per_s": 1}
+    fields = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
+    secret = new_key(Key.model_validate(fields), keys)
+    server = start_server(keys=keys)
+    assert refusal(predict(server, ["w1"]))[0] == 401
+    server.http.headers["Authorization"] = f"Bearer {secret}"
+    assert refusal(predict(server, ["w1"], "none")) == (404, "no model 'none'; served are tiny")
+    answers = [predict(server, ["w1"])]
+    while answers[-1].status_code == 200:
+        answers.append(predict(server, ["w1"]))
+    assert len(answers) > 1
+    assert refusal(answers[-1])[0] == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_other_tasks_are_answered_or_refused(tmp_path: Path) -> None:
+    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
+    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
+    with serving_bundles(*folders) as server:
+        (own,) = server.answer("w1", model="multi_label")["results"]
+        assert predict(server, ["w1"], "multi_label").json()["predictions"] == [own["scores"]]
+        (own,) = server.answer("w1", model="regression")["results"]
+        (name,) = LABELS["regression"]
+        answer = predict(server, ["w1"], "regression").json()
+        assert answer["predictions"] == [{name: own["value"]}]
+        status, message = refusal(predict(server, ["w1"], "token"))
+        assert (status, message[:19]) == (422, "token labels tokens")
