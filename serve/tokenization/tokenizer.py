@@ -86,23 +86,43 @@ class TextEncoder:
             for place, text in texts.items():
                 self._bounds.check(place, text)
             tokenizer, inputs = self.tokenizer, list(texts.values())
-        pairs = [text.text if text.text_pair is None else tuple(text) for text in inputs]
-        try:
-            encodings = dict(zip(texts, tokenizer.encode_batch(pairs), strict=True))
-        except Exception as error:
-            raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
+        encodings = dict(zip(texts, _encode(tokenizer, inputs), strict=True))
         for place, encoding in encodings.items():
             self._check_length(place, encoding)
         return encodings
 
+    def whole(self, texts: Mapping[int, Text]) -> dict[int, Encoding]:
+        """Return encodings of texts, however long; the caller has bounded them.
+
+        Raises:
+            InvalidRequest: a text cannot be tokenized, or has no tokens.
+        """
+        encodings = dict(zip(texts, _encode(self.tokenizer, list(texts.values())), strict=True))
+        for place, encoding in encodings.items():
+            _check_not_empty(place, encoding)
+        return encodings
+
     def _check_length(self, place: int, encoding: Encoding) -> None:
-        if not len(encoding):
-            raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
+        _check_not_empty(place, encoding)
         if len(encoding) > self.max_tokens:
             raise TextTooLong(
                 f"inputs[{place}] has {len(encoding)} tokens, the model takes {self.max_tokens}; "
                 'shorten it or send "truncate": true'
             )
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> list[Encoding]:
+    given = [text.text if text.text_pair is None else tuple(text) for text in texts]
+    try:
+        encodings: list[Encoding] = tokenizer.encode_batch(given)
+    except Exception as error:
+        raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
+    return encodings
+
+
+def _check_not_empty(place: int, encoding: Encoding) -> None:
+    if not len(encoding):
+        raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
 
 
 def _load(path: Path) -> Tokenizer:
