@@ -8,6 +8,7 @@ With `--litellm PROGRAM` the gateway is LiteLLM's proxy, else `gateway.py`.
 import argparse
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 HERE = Path(__file__).parent
-ASK = ("The film was a delight from start to finish.", "What a dull, lifeless mess of a film.")
+GOOD, BAD = "The film was a delight from start to finish.", "What a dull, lifeless mess of a film."
+ASK = (GOOD, BAD, " ".join([*[GOOD] * 40, *[BAD] * 40]))
 START_S = 180.0
 
 
@@ -38,18 +40,24 @@ def main() -> None:
         serve += ["--standalone", "--port", port_of(offramp)]
         stack.enter_context(started(serve, offramp))
         name = Path(chosen.bundle).name
-        send("PUT", f"{offramp}/v1/models/{name}/policy", json.loads(chosen.policy.read_text()))
+        policy = json.loads(chosen.policy.read_text())
+        status, answer = send("PUT", f"{offramp}/v1/models/{name}/policy", policy)
+        if status != 200:
+            raise SystemExit(answer["error"]["message"])
+        key = f"sk-{secrets.token_hex(16)}"
         if chosen.litellm:
             command = [chosen.litellm, "--config", HERE / "litellm.yaml", "--host", "127.0.0.1"]
             command += ["--port", port_of(gateway)]
         else:
             command = [*script("gateway.py", gateway), model, offramp]
-        stack.enter_context(started(command, gateway, FAKE_LLM=model, OFFRAMP=offramp))
+        settings = {"FAKE_LLM": model, "OFFRAMP": offramp, "LITELLM_MASTER_KEY": key}
+        stack.enter_context(started(command, gateway, **settings))
         for text in ASK:
             chat = {"model": "fake", "messages": [{"role": "user", "content": text}]}
-            status, answer = send("POST", f"{gateway}/chat/completions", chat)
+            status, answer = send("POST", f"{gateway}/chat/completions", chat, key)
             said = answer["error"] if status != 200 else answer["choices"][0]["message"]
-            print(status, said.get("message", said.get("content")), flush=True)
+            print(f"{text[:45]} ... ({len(text)} characters)")
+            print("   ", status, said.get("message", said.get("content"))[:70], flush=True)
 
 
 def script(name: str, url: str) -> list[Any]:
@@ -62,7 +70,7 @@ def started(command: list[Any], url: str, **environment: str) -> Iterator[None]:
     """Run a program until the block is left; begin once it listens."""
     process = subprocess.Popen(
         [str(part) for part in command],
-        env=os.environ | environment,
+        env=os.environ | environment | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -102,9 +110,11 @@ def port_of(url: str) -> str:
     return url.rpartition(":")[2]
 
 
-def send(method: str, url: str, body: Any) -> tuple[int, Any]:
+def send(method: str, url: str, body: Any, key: str = "") -> tuple[int, Any]:
     """Return the status and the JSON of an answer."""
     headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     request = Request(url, json.dumps(body).encode(), headers, method=method)
     try:
         with urlopen(request, timeout=60) as answer:
