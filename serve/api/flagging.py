@@ -1,11 +1,12 @@
 """What guardrails share: texts that a flag decides about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from serve.api.classification import Classification, classify, read_fields
+from serve.api.classification import Classification, classify, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import exit_headers
 from serve.api.schemas.guardrails import GuardrailParameters
@@ -16,17 +17,32 @@ from serve.errors import InvalidRequest
 
 
 class Flagged(NamedTuple):
-    """What flags each of the texts.
+    """Texts that have been classified under a flag.
 
     Attributes:
-        found: by place of the text; no text that is blank has anything.
+        places: of those texts that are not blank.
         kind: of the model, as detectors name it.
-        headers: for the answer.
+        answered: their answers; None if all are blank.
     """
 
-    found: dict[int, list[Found]]
+    places: Sequence[int]
     kind: str
-    headers: Mapping[str, str]
+    answered: Classification | None = None
+
+    async def respond(self, make: Callable[[dict[int, list[Found]]], Any]) -> Response:
+        """Return as JSON what `make` makes of what flags each text, by its place.
+
+        Many tokens are read on a thread.
+        """
+        answered = self.answered
+        if answered is None:
+            return JSONResponse(make({}))
+        headers = exit_headers(answered.classifier, answered.classified)
+
+        def made() -> Any:
+            return make(dict(zip(self.places, _found(answered), strict=True)))
+
+        return await respond(answered, made, headers)
 
 
 async def flag_texts(
@@ -36,7 +52,7 @@ async def flag_texts(
     asked: GuardrailParameters,
     place: str,
 ) -> Flagged:
-    """Classify texts and return what flags them. Texts without a character are not classified.
+    """Classify texts under the flag of the request or its profile; leave out blank ones.
 
     Args:
         context: of the routes.
@@ -58,10 +74,8 @@ async def flag_texts(
     body = read_fields(fields, request.headers, names)
     body = body.model_copy(update={"flag": _flag(classifier, body, asked.threshold, place)})
     if not said:
-        return Flagged({}, kind, {})
-    answered = await classify(context, request, body)
-    headers = exit_headers(classifier, answered.classified)
-    return Flagged(dict(zip(said, _found(answered), strict=True)), kind, headers)
+        return Flagged((), kind)
+    return Flagged(list(said), kind, await classify(context, request, body))
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.

@@ -1,15 +1,16 @@
 """Guardrails: the detectors of FMS and TrustyAI, and LiteLLM's generic guardrail."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect
-from serve.api.flagging import Flagged, flag_texts
+from serve.api.flagging import flag_texts
 from serve.api.json_encoding import short
 from serve.api.routes.classify import classify_errors
 from serve.api.schemas.guardrails import (
@@ -21,6 +22,7 @@ from serve.api.schemas.guardrails import (
     LiteLLMRequest,
     LiteLLMResponse,
 )
+from serve.classifier.flagger import Found
 from serve.errors import InvalidRequest, OfframpError, UnknownModel
 
 DETECTOR_ID = "detector-id"
@@ -46,8 +48,14 @@ def add_guardrail_routes(app: FastAPI, context: AppContext) -> None:
         """Return what flags each text, in the form of FMS and TrustyAI detectors."""
         asked = _detector(context, request, body.detector_params or GuardrailParameters())
         flagged = await flag_texts(context, request, body.contents, asked, "detector_params")
-        found = [_detections(flagged, place, text) for place, text in enumerate(body.contents)]
-        return JSONResponse(found, headers=flagged.headers)
+
+        def make(found: dict[int, list[Found]]) -> Any:
+            return [
+                _detections(found.get(place, []), text, flagged.kind)
+                for place, text in enumerate(body.contents)
+            ]
+
+        return await flagged.respond(make)
 
     @app.post(
         "/beta/litellm_basic_guardrail_api",
@@ -60,7 +68,7 @@ def add_guardrail_routes(app: FastAPI, context: AppContext) -> None:
         asked = body.additional_provider_specific_params or LiteLLMParameters()
         _check_content(body, asked)
         flagged = await flag_texts(context, request, body.texts or [], asked, _PARAMETERS)
-        return JSONResponse(_decision(flagged), headers=flagged.headers)
+        return await flagged.respond(_decision)
 
 
 _PARAMETERS = "additional_provider_specific_params"
@@ -92,21 +100,21 @@ def _detector(
     return asked.model_copy(update={name: detector})
 
 
-def _detections(flagged: Flagged, place: int, text: str) -> list[dict[str, Any]]:
-    found = []
-    for each in flagged.found.get(place, ()):
+def _detections(found: Sequence[Found], text: str, kind: str) -> list[dict[str, Any]]:
+    detections = []
+    for each in found:
         start, end = each.span or (0, len(text))
-        found.append(
+        detections.append(
             {
                 "start": start,
                 "end": end,
                 "text": text[start:end],
-                "detection": flagged.kind,
+                "detection": kind,
                 "detection_type": each.label,
                 "score": short(each.score),
             }
         )
-    return found
+    return detections
 
 
 def _check_content(body: LiteLLMRequest, asked: LiteLLMParameters) -> None:
@@ -119,10 +127,10 @@ def _check_content(body: LiteLLMRequest, asked: LiteLLMParameters) -> None:
             )
 
 
-def _decision(flagged: Flagged) -> dict[str, Any]:
+def _decision(flagged: dict[int, list[Found]]) -> dict[str, Any]:
     reasons = [
         f"text {place + 1}: {each.label} {short(each.score)}"
-        for place, found in flagged.found.items()
+        for place, found in flagged.items()
         for each in found
     ]
     if not reasons:

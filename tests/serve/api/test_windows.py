@@ -1,6 +1,7 @@
 """Long texts over HTTP: each window is what its token ids would be alone."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import MAX_TOKENS, WORDS, tiny_tokenizer
 
@@ -174,6 +176,15 @@ def test_windows_count_as_texts(start_server: StartServer) -> None:
     assert server.refusal([spaced] * 2, windows=windows).code == "too_many_inputs"
     results = server.answer(spaced, windows=windows)["results"]
     assert results[0]["scores"] == server.answer(LONG, windows=windows)["results"][0]["scores"]
+
+
+def test_windows_count_against_a_keys_texts(start_server: StartServer, tmp_path: Path) -> None:
+    secret = make_key(tmp_path, "classify", rows_per_s=1)  # ten texts in ten seconds
+    server = start_server(keys=tmp_path / "keys.json")
+    body = {"inputs": LONG, "windows": {"stride": STRIDE}}
+    headers = {"Authorization": f"Bearer {secret}"}
+    for status in (200, 200, 429):
+        assert server.http.post("/v1/classify", json=body, headers=headers).status_code == status
 
 
 def test_profiles_cut_texts_and_a_certificate_is_about_single_windows(

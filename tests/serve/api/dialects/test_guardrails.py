@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import WORDS
 
@@ -177,3 +178,14 @@ def test_what_the_clients_have_sent_is_answered(server: LiveServer, name: str) -
         assert len(response.json()) == len(sent["body"]["contents"])
     else:
         assert response.json()["action"] in ("BLOCKED", "NONE")
+
+
+@pytest.mark.parametrize("path", [CONTENTS, BASIC])
+def test_a_key_to_classify_is_needed(bundle_folder: Path, tmp_path: Path, path: str) -> None:
+    keys = {scope: make_key(tmp_path, scope) for scope in ("classify", "read")}
+    body = {"contents": []} if path == CONTENTS else {"input_type": "request"}
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        for secret, status in ((None, 401), (keys["read"], 403), (keys["classify"], 422)):
+            headers = {"X-API-Key": secret} if secret else {}  # where LiteLLM puts it
+            response = guarded.http.post(path, json=body, headers=headers)
+            assert response.status_code == response.json()["code"] == status
