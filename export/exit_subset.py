@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.policy.document import Policy, RuleOrTarget
+from serve.policy.document import Policy
 from serve.policy.limits import Limits
+from serve.policy.profile import ProfileEntry, Settings
 from serve.policy.target import TargetChoice
 from serve.rules import NeverRule, Rule, check_rule
 from serve.rules.traits import Traits
@@ -15,8 +16,9 @@ from serve.rules.traits import Traits
 def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
     """Return the policy without rules that do not fit these exits, and a note for each of them."""
 
-    def fits(wish: RuleOrTarget) -> bool:
-        return isinstance(wish, TargetChoice) or _fits(wish, traits)
+    def fits(entry: ProfileEntry) -> bool:
+        wish = entry.exit if isinstance(entry, Settings) else entry
+        return wish is None or isinstance(wish, TargetChoice) or _fits(wish, traits)
 
     notes = []
     limits, default = policy.limits, policy.default

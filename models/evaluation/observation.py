@@ -14,9 +14,9 @@ from models.evaluation.predictions import Predictions
 from models.evaluation.row_statistics import Metric, Statistics, metric_of
 from serve.bundle.calibration import Data
 from serve.bundle.manifest import Precision, TrainedFor
-from serve.policy.document import RuleOrTarget
 from serve.policy.ladder import Ladder
 from serve.policy.limits import Limits
+from serve.policy.profile import RuleOrTarget
 from serve.rules.compiled_rule import compile_rule
 from serve.rules.replay import Taken, answers_taken, signals
 from serve.rules.rule import Rule

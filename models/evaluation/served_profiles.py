@@ -6,8 +6,8 @@ import numpy as np
 
 from models.evaluation.costs import MS
 from models.evaluation.observation import Observation
-from serve.policy.document import RuleOrTarget
 from serve.policy.ladder import Certificate
+from serve.policy.profile import RuleOrTarget
 from serve.policy.resolution import ServedRung, nearest
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import TargetChoice

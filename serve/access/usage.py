@@ -69,6 +69,16 @@ class Usage:
             if not self._in_flight[key.name]:
                 del self._in_flight[key.name]
 
+    def rows(self, key: Key, num_rows: int) -> None:
+        """Count further rows of a request: windows of its texts beyond one for each.
+
+        Raises:
+            RateLimited: the key sends texts too fast.
+            InvalidRequest: the request has more than the key may send at any time.
+        """
+        if key.limits.rows_per_s:
+            self._take(key, "texts", key.limits.rows_per_s, num_rows)
+
     def tokens(self, key: Key, num_tokens: int) -> None:
         """Count the tokens of a request.
 

@@ -112,7 +112,9 @@ async def classify_watched(
         finally:
             if context.tracing and trace:
                 context.tracing.record(trace, classifier.bundle.manifest.exit_layers)
-    state.rows, state.layers = len(inputs), _layers_run(classifier, classified)
+    exits = classified.exit_indices
+    layers = classifier.bundle.manifest.exit_layers
+    state.rows, state.layers = len(exits), sum(layers[index] for index in exits)
     return Classification(classifier, body, classified, time.monotonic() - state.arrived_s)
 
 
@@ -124,11 +126,6 @@ async def respond(
         return JSONResponse(make(), headers=headers)
     encoded = await asyncio.to_thread(lambda: encode_by_element(make()))
     return Response(encoded, media_type=JSONResponse.media_type, headers=headers)
-
-
-def _layers_run(classifier: Classifier, classified: Classified) -> int:
-    exits = classifier.bundle.manifest.exit_layers
-    return sum(exits[answer.exit_index] for answer in classified.answers)
 
 
 def _model_request(
@@ -153,4 +150,9 @@ def _model_request(
         take_tokens=client.take_tokens,
         client=client.identity,
         trace=trace,
+        flag=body.flag,
+        windows=body.windows,
+        aggregation=body.aggregation or "simple",
+        max_rows=max_inputs,
+        take_rows=client.take_rows,
     )

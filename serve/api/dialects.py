@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from serve.api.context import AppContext
 from serve.api.dialect import ALL, V1, Dialect
 from serve.api.routes.classify import add_classify_route
+from serve.api.routes.guardrails import GUARDRAILS, add_guardrail_routes
 from serve.api.routes.hugging_face import HUGGING_FACE, add_hugging_face_routes
 from serve.api.routes.kserve import KSERVE, add_kserve_route
 from serve.api.routes.oip import OIP, add_oip_routes
@@ -29,6 +30,7 @@ _SPOKEN = (
     Spoken(KSERVE, add_kserve_route),
     Spoken(TEI, add_tei_routes),
     Spoken(VLLM, add_vllm_route),
+    Spoken(GUARDRAILS, add_guardrail_routes),
     Spoken(V1, add_classify_route),  # the last one: its paths are all
 )
 

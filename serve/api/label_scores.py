@@ -66,7 +66,7 @@ def scores_of(answer: Answer, function: Function) -> NDArray[np.float32]:
     """Return a score for every label."""
     match function:
         case "softmax":
-            return softmax(answer.logits)
+            return softmax(answer.logits) if answer.scores is None else answer.scores
         case "sigmoid":
             return sigmoid(answer.logits)
     return answer.logits

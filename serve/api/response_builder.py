@@ -48,9 +48,11 @@ def build_results(
 ) -> list[Json]:
     """Return the results of a response, one per input; see `build_response`."""
     manifest, output = classifier.bundle.manifest, _task_output(classifier, body)
+    inputs = zip(classified.answers, classified.tokens, strict=True)
     return [
         _result(manifest, output, answer, tokens, body.returned)
-        for answer, tokens in zip(classified.answers, classified.tokens, strict=True)
+        | _decision(classified, place, answer, tokens)
+        for place, (answer, tokens) in enumerate(inputs)
     ]
 
 
@@ -63,6 +65,23 @@ def exit_report(manifest: Manifest, answer: Answer) -> Json:
         "reason": answer.reason.label,
         "signal": short(answer.signal),
     }
+
+
+def _decision(classified: Classified, place: int, answer: Answer, tokens: Tokens) -> Json:
+    """Return what a flag and windows add to a result."""
+    added: Json = {}
+    if classified.flagger:
+        flags = classified.flagger.flags(answer, tokens)
+        added |= {"flagged": bool(flags), "flags": flags}
+    if report := classified.reports.get(place):
+        start, end = report.span
+        added["windows"] = {
+            "count": report.num_windows,
+            "answered": report.answered,
+            "start": start,
+            "end": end,
+        }
+    return added
 
 
 def num_logits(classified: Classified) -> int:
@@ -87,7 +106,7 @@ def _task_output(classifier: Classifier, body: ClassifyRequest) -> TaskOutput:
 def _result(
     manifest: Manifest, output: TaskOutput, answer: Answer, tokens: Tokens, extras: Sequence[Extra]
 ) -> Json:
-    result = output.result(answer.logits, answer.label, tokens)
+    result = output.result(answer.logits, answer.label, tokens, answer.scores)
     result["exit"] = exit_report(manifest, answer)
     with_logits = "logits" in extras
     if "exits" in extras:

@@ -20,13 +20,16 @@ LIKELY = 0.5
 class TaskOutput(Protocol):
     """Turns logits of one model into JSON, as one request asks for it."""
 
-    def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
+    def result(
+        self, logits: Logits, label: int, tokens: Tokens, scores: Logits | None = None
+    ) -> Json:
         """Return the result of one input.
 
         Args:
             logits: finite, or infinite where that means certain.
             label: the id of the label that the exit rule chose; -1 if it chose none.
             tokens: of the input.
+            scores: of the labels, where they are not those of the logits.
         """
         ...
 
@@ -41,8 +44,10 @@ class SingleLabelOutput:
     def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
         self._labels, self._top_k = labels, top_k
 
-    def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
-        p = softmax(logits)
+    def result(
+        self, logits: Logits, label: int, tokens: Tokens, scores: Logits | None = None
+    ) -> Json:
+        p = softmax(logits) if scores is None else scores
         best_first = (-p).argsort(kind="stable")
         chosen = label if label >= 0 else best_first[0]
         return {
@@ -62,7 +67,9 @@ class MultiLabelOutput:
     def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
         self._labels, self._top_k = labels, top_k
 
-    def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
+    def result(
+        self, logits: Logits, label: int, tokens: Tokens, scores: Logits | None = None
+    ) -> Json:
         p = sigmoid(logits)
         best_first = (-p).argsort(kind="stable")
         return {
@@ -78,7 +85,9 @@ class MultiLabelOutput:
 class RegressionOutput:
     """The one logit itself."""
 
-    def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
+    def result(
+        self, logits: Logits, label: int, tokens: Tokens, scores: Logits | None = None
+    ) -> Json:
         return {"value": short(logits[0])}
 
     def summary(self, logits: Logits, tokens: Tokens) -> Json:
@@ -91,7 +100,9 @@ class TokenOutput:
     def __init__(self, reader: EntityReader, aggregation: Aggregation) -> None:
         self._reader, self._aggregation = reader, aggregation
 
-    def result(self, logits: Logits, label: int, tokens: Tokens) -> Json:
+    def result(
+        self, logits: Logits, label: int, tokens: Tokens, scores: Logits | None = None
+    ) -> Json:
         return {"entities": [_entity(entity) for entity in self._entities(logits, tokens)]}
 
     def summary(self, logits: Logits, tokens: Tokens) -> Json:

@@ -180,7 +180,7 @@ class Manifest(_Frozen):
     @property
     def traits(self) -> Traits:
         """The model as its exit rules see it."""
-        return Traits(self.exit_layers, self.labels, self.task, self.learned)
+        return Traits(self.exit_layers, self.labels, self.task, self.learned, self.max_tokens)
 
     @property
     def num_layers(self) -> int:

@@ -7,28 +7,33 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tokenizers import Encoding
 
 from serve.bundle.loader import Bundle
+from serve.classifier.classified import Classified
 from serve.classifier.ladder import serve_ladder
 from serve.classifier.options import EngineOptions
 from serve.classifier.pending import Pending, settle_on_their_loops
+from serve.classifier.plan import Rows, num_windows, plan_for
 from serve.classifier.request import ModelRequest
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import measure
-from serve.errors import DeadlineExceeded, OfframpError
+from serve.errors import DeadlineExceeded, OfframpError, TooManyInputs
 from serve.policy.live import LivePolicy, PolicyStore
-from serve.policy.resolution import Resolution
+from serve.policy.windows import Windows
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.inputs import Input, InputReader, pieces_of
 from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.windows import Cut
+
+__all__ = ["Classified", "Classifier", "Observer"]
 
 log = logging.getLogger(__name__)
 
@@ -50,24 +55,6 @@ class Observer(Protocol):
     def tokenized(self, duration_s: float) -> None:
         """Count the tokenization of one request."""
         ...
-
-
-class Classified(NamedTuple):
-    """The answers to one request, in the order of its inputs.
-
-    Attributes:
-        answers: one per input.
-        tokens: what each input was tokenized to.
-        policy_version: version of the policy that the answers were made under.
-        resolution: of the target that the exit rule came from; None where a rule was chosen.
-        tokenize_s: what tokenization took.
-    """
-
-    answers: list[Answer]
-    tokens: list[Tokens]
-    policy_version: int
-    resolution: Resolution | None = None
-    tokenize_s: float = 0.0
 
 
 class Classifier:
@@ -147,25 +134,31 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         entry, applied = self.policy.live
-        rule, resolution = applied.exit_for(request.exit_choice)
+        chosen = applied.exit_for(request.exit_choice)
+        plan = plan_for(request, chosen, self.bundle.manifest.traits, self.entities)
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        tokens, tokenize_s = await self._tokenize(request)
-        if request.take_tokens:
-            request.take_tokens(sum(len(each.input_ids) for each in tokens))
-        pending = Pending(len(tokens), asyncio.get_running_loop())
-        rows = _rows(request, rule, tokens, pending)
+        texts, tokenize_s = await self._tokenize(request, plan.windows)
+        rows_of = Rows.of(texts)
+        request.count(len(rows_of.tokens), sum(len(t.input_ids) for t in rows_of.tokens))
+        race = plan.race(rows_of, len(texts))
+        pending = Pending(len(rows_of.tokens), asyncio.get_running_loop(), race)
+        rows = _rows(request, plan.rule, rows_of.tokens, pending)
+        if race:
+            race.start(rows)
         if request.trace:
             request.trace.rows = rows
         self.engine.submit(rows)
         try:
             answers = await pending.answers()
-            return Classified(answers, tokens, entry.version, resolution, tokenize_s)
         except (asyncio.CancelledError, OfframpError):
             for row in rows:
                 row.cancelled = True
             raise
+        winners = race.winners if race else {}
+        classified = plan.classified(texts, answers, winners, entry.version)
+        return classified._replace(tokenize_s=tokenize_s)
 
     async def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
         """Return the tokenizer's encodings of texts that may be longer than the model takes.
@@ -180,51 +173,85 @@ class Classifier:
         task = partial(self.inputs.encode, texts, special_tokens)
         return await asyncio.get_running_loop().run_in_executor(self._tokenizer_pool, task)
 
-    async def _tokenize(self, request: ModelRequest) -> tuple[list[Tokens], float]:
+    async def _tokenize(
+        self, request: ModelRequest, windows: Windows | None
+    ) -> tuple[Sequence[Tokens | Cut], float]:
         """Return the inputs' tokens and the time that they took."""
         began_s = self.engine.clock()
         if request.size <= MAX_INLINE_SIZE:
-            tokens = self.inputs.read(request.inputs, request.truncate)
+            texts = self._read(request, windows, request.inputs)
+            _check_rows(request, _num_rows(texts))
         else:
-            tokens = await self._tokenize_in_pieces(request)
+            texts = await self._tokenize_in_pieces(request, windows)
         ended_s = self.engine.clock()
         self._observer.tokenized(ended_s - began_s)
         if request.trace:
             request.trace.tokenized = began_s, ended_s
-        return tokens, ended_s - began_s
+        return texts, ended_s - began_s
 
-    async def _tokenize_in_pieces(self, request: ModelRequest) -> list[Tokens]:
+    async def _tokenize_in_pieces(
+        self, request: ModelRequest, windows: Windows | None
+    ) -> list[Tokens | Cut]:
         """Tokenize on the pool; other requests take turns with the pieces of this one.
 
         A request that is cancelled, expired or too large for the queue ends after a piece.
         """
-        loop, tokens, num_tokens = asyncio.get_running_loop(), list[Tokens](), 0
+        loop, texts, num_rows, num_tokens = asyncio.get_running_loop(), list[Tokens | Cut](), 0, 0
         try:
             for piece in pieces_of(request.inputs):
-                task = partial(self._read_in_time, request, piece, len(tokens))
+                task = partial(self._read_in_time, request, windows, piece, len(texts))
                 read = await loop.run_in_executor(self._tokenizer_pool, task)
-                tokens += read
-                read_tokens = sum(len(t.input_ids) for t in read)
+                texts += read
+                num_rows += _num_rows(read)
+                read_tokens = _num_tokens(read)
                 num_tokens += read_tokens
                 self._tokens_coming += read_tokens
                 others = self._tokens_coming - num_tokens
-                self.engine.check_room(len(request.inputs), num_tokens, request.client, others)
+                coming_rows = num_rows + len(request.inputs) - len(texts)
+                _check_rows(request, coming_rows)
+                self.engine.check_room(coming_rows, num_tokens, request.client, others)
         finally:
             self._tokens_coming -= num_tokens
-        return tokens
+        return texts
 
     def _read_in_time(
-        self, request: ModelRequest, piece: Sequence[Input], first: int
-    ) -> list[Tokens]:
+        self, request: ModelRequest, windows: Windows | None, piece: Sequence[Input], first: int
+    ) -> Sequence[Tokens | Cut]:
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        return self.inputs.read(piece, request.truncate, first)
+        return self._read(request, windows, piece, first)
+
+    def _read(
+        self,
+        request: ModelRequest,
+        windows: Windows | None,
+        inputs: Sequence[Input],
+        first: int = 0,
+    ) -> Sequence[Tokens | Cut]:
+        if windows is None:
+            return self.inputs.read(inputs, request.truncate, first)
+        return self.inputs.read_windows(inputs, windows.stride, first)
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome.result, Answer):
                 self._observer.answer(outcome.result, outcome.row.num_tokens)
         settle_on_their_loops(outcomes)
+
+
+def _num_rows(texts: Sequence[Tokens | Cut]) -> int:
+    return sum(map(num_windows, texts))
+
+
+def _num_tokens(texts: Sequence[Tokens | Cut]) -> int:
+    return sum(len(tokens.input_ids) for tokens in Rows.of(texts).tokens)
+
+
+def _check_rows(request: ModelRequest, num_rows: int) -> None:
+    if request.max_rows is not None and num_rows > request.max_rows:
+        raise TooManyInputs(
+            f"inputs: {num_rows} texts and windows of them, at most {request.max_rows} per request"
+        )
 
 
 def _rows(

@@ -1,11 +1,13 @@
 """A classification request as one model takes it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from serve.engine.row import Priority, Row
 from serve.policy.document import ExitChoice
+from serve.policy.windows import Windows
+from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input, size_of
 
 
@@ -37,6 +39,11 @@ class ModelRequest:
             raises refuses the request.
         client: who asks; clients share the queue and the machine evenly.
         trace: to be filled in; None where there is no tracing.
+        flag: thresholds by label; None for those of the profile, if it has any.
+        windows: how long texts are cut; None for what the profile says.
+        aggregation: how tokens become entities, which a flag looks at.
+        max_rows: most windows of all inputs together.
+        take_rows: called with the windows that go beyond one per input, as `take_tokens`.
     """
 
     inputs: Sequence[Input]
@@ -48,8 +55,24 @@ class ModelRequest:
     take_tokens: Callable[[int], None] | None = None
     client: str = ""
     trace: RequestTrace | None = None
+    flag: Mapping[str, float] | None = None
+    windows: Windows | None = None
+    aggregation: Aggregation = "simple"
+    max_rows: int | None = None
+    take_rows: Callable[[int], None] | None = None
 
     @property
     def size(self) -> int:
         """The characters and token ids of all inputs."""
         return sum(map(size_of, self.inputs))
+
+    def count(self, num_rows: int, num_tokens: int) -> None:
+        """Count what the client takes, windows beyond one per input included.
+
+        Raises:
+            OfframpError: the client has taken its share.
+        """
+        if self.take_rows and num_rows > len(self.inputs):
+            self.take_rows(num_rows - len(self.inputs))
+        if self.take_tokens:
+            self.take_tokens(num_tokens)

@@ -109,6 +109,8 @@ class Answer(NamedTuple):
         head_index: the exit whose head gave the logits; by most rules `exit_index`.
         label: the label, if the rule chose it by other means than the largest logit; else -1.
         exit_trace: what every exit gave that the row passed, if it was asked for.
+        scores: (labels,) of a text in several windows, where its scores are not the softmax of
+            its logits; None elsewhere.
     """
 
     logits: NDArray[np.float32]
@@ -120,6 +122,7 @@ class Answer(NamedTuple):
     head_index: int
     label: int = -1
     exit_trace: Sequence[ExitRecord] = ()
+    scores: NDArray[np.float32] | None = None
 
 
 class Outcome(NamedTuple):

@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from serve.errors import TargetOutOfReach
-from serve.policy.document import DEFAULT, ExitChoice, Policy, RuleOrTarget
+from serve.policy.document import DEFAULT, ExitChoice, Policy
+from serve.policy.profile import NO_SETTINGS, RuleOrTarget, Settings
 from serve.policy.resolution import Resolution, nearest, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
@@ -20,10 +21,12 @@ class ChosenExit(NamedTuple):
     Attributes:
         rule: within the policy's limits, worked out for the variant.
         resolution: of the target that it came from; None where a rule was chosen.
+        settings: what else the chosen profile says.
     """
 
     rule: CompiledRule
     resolution: Resolution | None = None
+    settings: Settings = NO_SETTINGS
 
 
 class AppliedPolicy:
@@ -65,12 +68,13 @@ class AppliedPolicy:
         return self._of_rule(wish)
 
     def _named(self, name: str, wish: RuleOrTarget) -> ChosenExit:
+        settings = self._policy.settings_for(None if name == DEFAULT else name)
         if not isinstance(wish, TargetChoice):
-            return self._of_rule(wish)
+            return self._of_rule(wish)._replace(settings=settings)
         found = nearest(wish.target, self._rungs)
         if found.problem is not None:
             log.warning("%s, target: %s", name, found.problem)
-        return self._of_rung(found)
+        return self._of_rung(found)._replace(settings=settings)
 
     def _resolve(self, target: Target) -> ChosenExit:
         try:

@@ -14,8 +14,18 @@ from pydantic import (
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
 from serve.policy.limits import Limits
+from serve.policy.profile import (
+    EXAMPLES,
+    NO_SETTINGS,
+    RULE_TAG,
+    TARGET_TAG,
+    ProfileEntry,
+    RuleOrTarget,
+    Settings,
+    kind_of_wish,
+)
 from serve.policy.target import TargetChoice
-from serve.rules import ExitRule, NeverRule, Rule, check_rule
+from serve.rules import ExitRule, NeverRule, check_rule
 from serve.rules.traits import Traits
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -23,32 +33,12 @@ ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-
 # Metrics use this name for the rule of requests without `exit`; no profile may have it.
 DEFAULT = "default"
 
-RULE_TAG, PROFILE_TAG, TARGET_TAG = "<rule>", "<profile>", "<target>"
-_EXAMPLES = (
-    'a target such as {"target": {"max_disagreement": 0.01}}, '
-    'a rule such as {"rule": "entropy", "threshold": 0.2}'
-)
+PROFILE_TAG = "<profile>"
 
 
 def _kind_of_choice(value: Any) -> str | None:
-    return PROFILE_TAG if isinstance(value, str) else _kind_of_wish(value)
+    return PROFILE_TAG if isinstance(value, str) else kind_of_wish(value)
 
-
-def _kind_of_wish(value: Any) -> str | None:
-    if isinstance(value, TargetChoice) or (isinstance(value, dict) and "target" in value):
-        return TARGET_TAG
-    return RULE_TAG if isinstance(value, dict | Rule) else None
-
-
-# A rule, or a target that resolves to one.
-RuleOrTarget = Annotated[
-    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[TargetChoice, Tag(TARGET_TAG)],
-    Discriminator(
-        _kind_of_wish,
-        custom_error_type="exit_wish",
-        custom_error_message=f"must be a JSON object: {_EXAMPLES}",
-    ),
-]
 
 ExitChoice = Annotated[
     Annotated[ExitRule, Tag(RULE_TAG)]
@@ -57,7 +47,7 @@ ExitChoice = Annotated[
     Discriminator(
         _kind_of_choice,
         custom_error_type="exit_choice",
-        custom_error_message=f"must be {_EXAMPLES}, or the name of a profile",
+        custom_error_message=f"must be {EXAMPLES}, or the name of a profile",
     ),
 ]
 
@@ -67,14 +57,14 @@ class Policy(BaseModel):
 
     Attributes:
         default: what requests without `exit` get: a rule, a target, or the name of a profile.
-        profiles: rules and targets that a request may choose by name.
+        profiles: rules, targets and settings that a request may choose by name.
         limits: what a request may choose.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     default: ExitChoice = Field(default_factory=NeverRule)
-    profiles: dict[ProfileName, RuleOrTarget] = Field(default_factory=dict, max_length=64)
+    profiles: dict[ProfileName, ProfileEntry] = Field(default_factory=dict, max_length=64)
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -91,7 +81,18 @@ class Policy(BaseModel):
     @property
     def wishes(self) -> dict[str, RuleOrTarget]:
         """What each profile asks for, and the default."""
-        return {DEFAULT: self.wish_for(None), **self.profiles}
+        return {DEFAULT: self.wish_for(None), **self.profile_wishes}
+
+    @property
+    def profile_wishes(self) -> dict[str, RuleOrTarget]:
+        """What each profile asks for, by its name."""
+        return {name: self._wish_of(entry) for name, entry in self.profiles.items()}
+
+    def settings_for(self, choice: ExitChoice | None) -> Settings:
+        """Return what the profile of a request says besides its exit; see `wish_for`."""
+        name = self.default if choice is None else choice
+        entry = self.profiles.get(name) if isinstance(name, str) else None
+        return entry if isinstance(entry, Settings) else NO_SETTINGS
 
     def wish_for(self, choice: ExitChoice | None) -> RuleOrTarget:
         """Return the rule or target that a request asks for, limits on layers not applied.
@@ -115,7 +116,16 @@ class Policy(BaseModel):
             return choice
         if choice not in self.profiles:
             raise UnknownProfile(f"exit: {self._no_profile(choice)}")
-        return self.profiles[choice]
+        return self._wish_of(self.profiles[choice])
+
+    def _wish_of(self, entry: ProfileEntry) -> RuleOrTarget:
+        """Return a profile's exit; without one, the default's."""
+        wish = entry.exit if isinstance(entry, Settings) else entry
+        if wish is not None:
+            return wish
+        default = self.profiles[self.default] if isinstance(self.default, str) else self.default
+        wish = default.exit if isinstance(default, Settings) else default
+        return NeverRule() if wish is None else wish
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy's rules.
@@ -134,12 +144,25 @@ class Policy(BaseModel):
                 check_rule(self.limits.applied_to(wish), traits)
             except (InvalidRule, OverrideForbidden) as error:
                 raise InvalidRule(f"{place}: {error}") from None
+        for name, entry in self.profiles.items():
+            if isinstance(entry, Settings):
+                try:
+                    entry.check(traits)
+                except InvalidRule as error:
+                    raise InvalidRule(f"profiles.{name}.{error}") from None
 
     @property
     def places(self) -> dict[str, RuleOrTarget]:
         """The rules and targets that are written in the document, by their place."""
-        own = {} if isinstance(self.default, str) else {DEFAULT: self.default}
-        return own | {f"profiles.{name}": wish for name, wish in self.profiles.items()}
+        own: dict[str, RuleOrTarget] = {}
+        if not isinstance(self.default, str):
+            own[DEFAULT] = self.default
+        for name, entry in self.profiles.items():
+            in_object = isinstance(entry, Settings)
+            wish = entry.exit if isinstance(entry, Settings) else entry
+            if wish is not None:
+                own[f"profiles.{name}.exit" if in_object else f"profiles.{name}"] = wish
+        return own
 
     @property
     def _profile_names(self) -> str:

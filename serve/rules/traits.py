@@ -18,12 +18,14 @@ class Traits:
             `regression`: the one logit is the value; `token`: softmax over the labels for
             every token.
         learned: whether the exit heads predict their own error (BERxiT).
+        max_tokens: longest input, special tokens included; 0 where that is not known.
     """
 
     exits: tuple[int, ...]
     labels: tuple[str, ...]
     task: Task = "single_label"
     learned: bool = False
+    max_tokens: int = 0
 
 
 def listed(values: Iterable[object]) -> str:

@@ -12,6 +12,7 @@ from serve.bundle.manifest import Manifest
 from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.length_bounds import PIECE_CHARS, Text, in_pieces
 from serve.tokenization.tokenizer import TextEncoder, Tokens, encode_batch
+from serve.tokenization.windows import Cut, WindowBounds, cut
 from serve.tokenization.word_spans import WordSpanFinder
 
 
@@ -67,6 +68,7 @@ class InputReader:
             )
         self.num_types = manifest.type_vocab_size if manifest.token_types else 1
         self._special = np.array([*_special_ids(tokenizer), manifest.pad_id])
+        self._num_special = tokenizer.num_special_tokens_to_add(False)
 
     def read(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
         """Return the inputs' tokens, in order.
@@ -101,6 +103,54 @@ class InputReader:
             InvalidRequest: a text cannot be tokenized.
         """
         return encode_batch(self._texts.tokenizer, texts, special_tokens)
+
+    def read_windows(
+        self, inputs: Sequence[Input], stride: int, first: int = 0
+    ) -> list[Tokens | Cut]:
+        """Return the inputs' tokens, in order; texts that are too long are cut into windows.
+
+        Args:
+            inputs: texts and token ids, in any mixture.
+            stride: tokens that two windows share.
+            first: place of the first input in the request.
+
+        Raises:
+            TextTooLong: a pair or token ids are longer than the model takes, or a text has too
+                many windows; the message names its place.
+            InvalidRequest: as in `read`, or the windows would share all of their tokens.
+        """
+        bounds = WindowBounds(self._texts.max_tokens, self._num_special, stride)
+        singles = {}
+        for place, given in enumerate(inputs, first):
+            if isinstance(given, Text) and given.text_pair is None:
+                bounds.check(place, given.text)
+                singles[place] = given
+        encodings = self._texts.whole(singles) if singles else {}
+        return [
+            self._in_windows(place, given, encodings.get(place), bounds)
+            for place, given in enumerate(inputs, first)
+        ]
+
+    def _in_windows(
+        self, place: int, given: Input, encoding: Encoding | None, bounds: WindowBounds
+    ) -> Tokens | Cut:
+        if isinstance(given, Ids):
+            return self._of_ids(place, given)
+        if encoding is None:
+            return self._pair(place, given)
+        whole = self._of_text(given.text, encoding)
+        if len(encoding) <= self._texts.max_tokens:
+            return whole
+        return cut(place, encoding, whole, bounds)
+
+    def _pair(self, place: int, pair: Text) -> Tokens:
+        try:
+            return self.read([pair], False, place)[0]
+        except TextTooLong:
+            raise TextTooLong(
+                f"inputs[{place}] is a pair of more than {self._texts.max_tokens} tokens, and "
+                "windows are cut of single texts only; shorten it"
+            ) from None
 
     def _of_text(self, text: str, encoding: Encoding) -> Tokens:
         tokens = Tokens.of(encoding)

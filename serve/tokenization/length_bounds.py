@@ -20,7 +20,7 @@ PIECE_CHARS = 65_536
 
 # Each of these has a token at least: tokenizers may drop spaces, control characters and accents
 # that stand alone, but neither letters nor digits.
-_WORD = re.compile(r"\w[^ \t\n\r]*")
+WORD = re.compile(r"\w[^ \t\n\r]*")
 
 Item = TypeVar("Item")
 
@@ -51,7 +51,7 @@ class LengthBounds:
             self._refuse(place, f"{num_chars} characters", f" and {self._max_chars} characters")
         if num_chars <= self._max_tokens:
             return
-        words = chain(*(_WORD.finditer(part) for part in text if part))
+        words = chain(*(WORD.finditer(part) for part in text if part))
         if next(islice(words, self._max_tokens, None), None):
             self._refuse(place, f"more than {self._max_tokens} words", "")
 
@@ -67,7 +67,7 @@ class LengthBounds:
         part = part[: self._max_chars]
         if len(part) <= self._max_tokens:
             return part
-        word = next(islice(_WORD.finditer(part), self._max_tokens, None), None)
+        word = next(islice(WORD.finditer(part), self._max_tokens, None), None)
         return part[: word.end()] if word else part
 
     def _refuse(self, place: int, found: str, also: str) -> None:

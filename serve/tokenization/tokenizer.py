@@ -86,15 +86,24 @@ class TextEncoder:
             for place, text in texts.items():
                 self._bounds.check(place, text)
             tokenizer, inputs = self.tokenizer, list(texts.values())
-        pairs = [text.text if text.text_pair is None else tuple(text) for text in inputs]
-        encodings = dict(zip(texts, encode_batch(tokenizer, pairs), strict=True))
+        encodings = dict(zip(texts, _encode(tokenizer, inputs), strict=True))
         for place, encoding in encodings.items():
             self._check_length(place, encoding)
         return encodings
 
+    def whole(self, texts: Mapping[int, Text]) -> dict[int, Encoding]:
+        """Return encodings of texts, however long; the caller has bounded them.
+
+        Raises:
+            InvalidRequest: a text cannot be tokenized, or has no tokens.
+        """
+        encodings = dict(zip(texts, _encode(self.tokenizer, list(texts.values())), strict=True))
+        for place, encoding in encodings.items():
+            _check_not_empty(place, encoding)
+        return encodings
+
     def _check_length(self, place: int, encoding: Encoding) -> None:
-        if not len(encoding):
-            raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
+        _check_not_empty(place, encoding)
         if len(encoding) > self.max_tokens:
             raise TextTooLong(
                 f"inputs[{place}] has {len(encoding)} tokens, the model takes {self.max_tokens}; "
@@ -114,6 +123,16 @@ def encode_batch(
         return tokenizer.encode_batch(inputs, add_special_tokens=special_tokens)
     except Exception as error:
         raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> list[Encoding]:
+    pairs = [text.text if text.text_pair is None else tuple(text) for text in texts]
+    return encode_batch(tokenizer, pairs)
+
+
+def _check_not_empty(place: int, encoding: Encoding) -> None:
+    if not len(encoding):
+        raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
 
 
 def _load(path: Path) -> Tokenizer:

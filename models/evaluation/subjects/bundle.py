@@ -59,7 +59,7 @@ class BundleVariant:
             origin="bundle",
             precision=self._placement.precision,
             trained_for=manifest.trained_for,
-            profiles=policy.profiles,
+            profiles=policy.profile_wishes,
             limits=policy.limits,
             ladder=self._bundle.ladder(self._placement.precision),
             num_parameters=None if model is None else num_parameters(model.model),

@@ -53,7 +53,7 @@ class Checkpoint:
             origin=f"{loaded.info.format} checkpoint",
             precision="fp32",
             trained_for=loaded.trained_for,
-            profiles=policy.profiles,
+            profiles=policy.profile_wishes,
             limits=policy.limits,
             num_parameters=num_parameters(loaded.model),
             unknown={MS: _NOT_TIMED},

@@ -9,6 +9,8 @@ from serve.api.schemas.base import RequestModel
 from serve.api.schemas.inputs import Inputs, read_inputs
 from serve.errors import InvalidRequest
 from serve.policy.document import ExitChoice, ProfileName
+from serve.policy.flag import Flag
+from serve.policy.windows import Windows
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
 from serve.tokenization.inputs import Ids, Input
@@ -94,6 +96,17 @@ class ClassifyRequest(RequestModel):
         "`deadline`); if any text has no answer yet, the request fails with 504.",
     )
     truncate: bool = Field(default=False, description="Cut texts that are too long.")
+    flag: Flag | None = Field(
+        default=None,
+        description="By label, the probability from which on it flags a text: results then have "
+        "`flagged` and `flags`. Of tokens, the score of any entity of the label. Default: what "
+        "the profile says.",
+    )
+    windows: Windows | None = Field(
+        default=None,
+        description="Cut texts that are too long into windows, each of which leaves by itself. "
+        "Default: what the profile says.",
+    )
     priority: Literal["high", "normal", "low"] = Field(
         default="normal",
         description="Order among the waiting texts; a text that has waited long goes first.",

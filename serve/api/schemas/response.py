@@ -67,10 +67,31 @@ class EntitiesExitOutput(_ExitOutput):
     logits: list[list[float | None]] | None = None
 
 
+class WindowsFound(ResponseModel):
+    """The windows that a text was cut into."""
+
+    count: int
+    answered: int = Field(
+        description="The window that decided, counted from 0: the first to be flagged with `any`; "
+        "else the one that gave the answer's label its highest score; of entities, the deepest."
+    )
+    start: int = Field(description="That window's first character.")
+    end: int = Field(description="The character after its last.")
+
+
 class _Result(ResponseModel):
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     exit: ExitReport
+    flagged: bool | None = Field(
+        default=None, description="Only with a flag: whether any label reaches its threshold."
+    )
+    flags: list[str] | None = Field(
+        default=None, description="Only with a flag: the labels that reach their thresholds."
+    )
+    windows: WindowsFound | None = Field(
+        default=None, description="Only of a text that was cut into several windows."
+    )
 
 
 class _Labelled(_Result):
@@ -83,7 +104,10 @@ class SingleLabelResult(_Labelled):
 
     label: str
     score: float = Field(description="The label's probability.")
-    scores: dict[str, float] = Field(description="Probability by label, best first; they sum to 1.")
+    scores: dict[str, float] = Field(
+        description="Probability by label, best first. They sum to 1, unless they are the "
+        "largest of several windows."
+    )
 
 
 class MultiLabelResult(_Labelled):
@@ -199,5 +223,6 @@ class ClassifyResponse(ResponseModel):
         default=None,
         description=f"{_OF_TARGET}With probability 1 - delta, the mean loss on texts like the n "
         "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
-        "never, at which nothing can be lost.",
+        "never, at which nothing can be lost. It is about single windows: null if a text had "
+        "several.",
     )

@@ -103,6 +103,11 @@ def test_a_choice_outside_the_limits_is_refused_with_those_they_allow(
         {"profiles": {"not a name": {"rule": "never"}}},
         {"profiles": {"one": "fast"}},
         {"profiles": {"one": {"profile": "fast"}}},
+        {"profiles": {"one": {"rule": "never", "flag": {"yes": 0.5}}}},
+        {"profiles": {"one": {"flag": {}}}},
+        {"profiles": {"one": {"flag": {"yes": 1.5}}}},
+        {"profiles": {"one": {"exit": "fast", "flag": {"yes": 0.5}}}},
+        {"profiles": {"one": {"windows": {"stride": -1}}}},
         {"limits": {"overrides": "some"}},
         {"limits": {"min_layer": 4, "max_layer": 2}},
         {"thresholds": [0.1]},
@@ -124,6 +129,9 @@ def test_a_document_that_contradicts_itself_is_refused(fields: dict[str, Any]) -
             "profiles.one: layer 2",
         ),
         ({"limits": {"min_layer": 3, "max_layer": 3}}, "limits: there is no exit"),
+        ({"profiles": {"one": {"exit": {"rule": "layer", "layer": 5}}}}, "one.exit: layer 5"),
+        ({"profiles": {"one": {"flag": {"maybe": 0.5}}}}, "one.flag: no label 'maybe'; .* no, yes"),
+        ({"profiles": {"one": {"windows": {"combine": "any"}}}}, "one.windows.combine: any needs"),
     ],
 )
 def test_a_policy_is_checked_against_the_model_and_the_place_is_named(
@@ -139,3 +147,24 @@ def test_profiles_and_the_default_may_be_targets() -> None:
     assert Policy.model_validate_json(wanted.model_dump_json()) == wanted
     wanted.check(two_labels((1, 2)))
     assert wanted.wish_for(None) == wanted.wish_for("balanced") == wanted.default
+
+
+def test_a_profile_without_an_exit_leaves_as_the_default_does() -> None:
+    flag = {"flag": {"yes": 0.5}}
+    assert policy(default="fast", profiles=PROFILES | {"one": flag}).wish_for("one") == FAST
+    assert policy(default="one", profiles={"one": flag}).wish_for(None) == NeverRule()
+    with_exit = {"exit": PROFILES["fast"], **flag}
+    own = policy(profiles={"one": with_exit})
+    assert own.wish_for("one") == own.wishes["one"] == own.places["profiles.one.exit"] == FAST
+    assert own.settings_for("one").flag == {"yes": 0.5}
+    assert policy(default="one", profiles={"one": flag}).settings_for(None).flag == {"yes": 0.5}
+    assert own.settings_for(None).flag is own.settings_for(NeverRule()).flag is None
+    assert Policy.model_validate_json(own.model_dump_json()) == own
+    assert own.model_dump(exclude_none=True)["profiles"]["one"] == with_exit
+
+
+def test_documents_that_were_stored_before_are_written_as_they_were() -> None:
+    """Replicas compare hashes of the document, so not a byte may differ."""
+    written = policy(default="fast").model_dump_json()
+    assert "flag" not in written
+    assert "windows" not in written

@@ -1,0 +1,99 @@
+"""Which labels of a flag an answer fulfils."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.engine.row import Answer
+from serve.policy.flag import kind_of
+from serve.rules.signals import sigmoid, softmax
+from serve.rules.traits import Traits
+from serve.tokenization.entities import Aggregation, EntityReader
+from serve.tokenization.tokenizer import Tokens
+
+
+class Found(NamedTuple):
+    """A label that reaches its threshold, or an entity of such a label.
+
+    Attributes:
+        label: of entities without B- or I-.
+        score: its probability.
+        span: of an entity: its first character, and the one after its last.
+    """
+
+    label: str
+    score: float
+    span: tuple[int, int] | None = None
+
+
+class Flagger:
+    """Tells by which labels an answer is flagged, as one request asks for it."""
+
+    def __init__(
+        self,
+        flag: Mapping[str, float],
+        traits: Traits,
+        entities: EntityReader | None,
+        aggregation: Aggregation = "simple",
+    ) -> None:
+        """Take a flag that fits the model.
+
+        Args:
+            flag: thresholds by label, compared with scores as answers show them.
+            traits: of the model.
+            entities: reads the answers of a token classifier; None for other tasks.
+            aggregation: how tokens become entities.
+        """
+        self.flag = flag
+        self._traits, self._entities, self._aggregation = traits, entities, aggregation
+
+    def flags(self, answer: Answer, tokens: Tokens) -> list[str]:
+        """Return the labels that flag an answer, in the order of the flag.
+
+        Args:
+            answer: of one input or window.
+            tokens: of the same.
+        """
+        found = {each.label for each in self.found(answer, tokens)}
+        return [label for label in self.flag if label in found]
+
+    def found(self, answer: Answer, tokens: Tokens) -> list[Found]:
+        """Return what flags an answer: labels in the order of the flag, or entities of the text."""
+        if self._entities is None:
+            p = probabilities(answer, self._traits.task == "multi_label").tolist()
+            scores = dict(zip(self._traits.labels, p, strict=True))
+            return [
+                Found(label, scores[label])
+                for label, least in self.flag.items()
+                if _shown(scores[label]) >= least
+            ]
+        assert tokens.counted is not None
+        assert tokens.word_spans is not None
+        entities = self._entities.read(
+            answer.logits, tokens.counted, tokens.word_spans, self._aggregation
+        )
+        return [
+            Found(kind, entity.score, entity.span)
+            for entity in entities
+            if (kind := kind_of(entity.label)) in self.flag
+            and _shown(entity.score) >= self.flag[kind]
+        ]
+
+
+def _shown(score: float) -> float:
+    """Return a float32 to seven digits, so that a score flags at the threshold that it reads."""
+    return float(f"{score:.7g}")
+
+
+def probabilities(answer: Answer, of_many: bool) -> NDArray[np.float32]:
+    """Return (labels,) the probability of each label.
+
+    Args:
+        answer: of a model that labels whole inputs.
+        of_many: whether any number of labels may apply.
+    """
+    if of_many:
+        return sigmoid(answer.logits)
+    return softmax(answer.logits) if answer.scores is None else answer.scores

@@ -1,0 +1,87 @@
+"""A profile that says more than when texts may leave."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, model_validator
+
+from serve.policy.flag import Flag, check_flag
+from serve.policy.target import TargetChoice
+from serve.policy.windows import Windows, check_windows
+from serve.rules import ExitRule, Rule
+from serve.rules.traits import Traits
+
+RULE_TAG, TARGET_TAG, PROFILE_OBJECT_TAG = "<rule>", "<target>", "<settings>"
+EXAMPLES = (
+    'a target such as {"target": {"max_disagreement": 0.01}}, '
+    'a rule such as {"rule": "entropy", "threshold": 0.2}'
+)
+
+
+def kind_of_wish(value: Any) -> str | None:
+    """Return the tag of a rule or a target; None for anything else."""
+    if isinstance(value, TargetChoice) or (isinstance(value, dict) and "target" in value):
+        return TARGET_TAG
+    return RULE_TAG if isinstance(value, dict | Rule) else None
+
+
+# A rule, or a target that resolves to one.
+RuleOrTarget = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)] | Annotated[TargetChoice, Tag(TARGET_TAG)],
+    Discriminator(
+        kind_of_wish,
+        custom_error_type="exit_wish",
+        custom_error_message=f"must be a JSON object: {EXAMPLES}",
+    ),
+]
+
+
+class Settings(BaseModel):
+    """A profile as an object: when texts leave, what flags them, how long ones are cut.
+
+    Attributes:
+        exit: a rule or a target; None for the policy's default.
+        flag: the probability from which on a label flags a text.
+        windows: how long texts are cut.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    exit: RuleOrTarget | None = None
+    flag: Flag | None = None
+    windows: Windows | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_place(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (outside := value.keys() & {"rule", "target"}):
+            name = min(outside)
+            raise ValueError(f'the {name} of a profile with flag or windows goes into "exit"')
+        return value
+
+    def check(self, traits: Traits) -> None:
+        """Raise `InvalidRule` if the model cannot flag by these labels, or be windowed so."""
+        if self.flag is not None:
+            check_flag(self.flag, traits)
+        if self.windows is not None:
+            check_windows(self.windows, self.flag is not None, traits)
+
+
+NO_SETTINGS = Settings()
+
+
+def _kind_of_profile(value: Any) -> str | None:
+    own = isinstance(value, dict) and not value.keys().isdisjoint(Settings.model_fields)
+    return PROFILE_OBJECT_TAG if own or isinstance(value, Settings) else kind_of_wish(value)
+
+
+ProfileEntry = Annotated[
+    Annotated[ExitRule, Tag(RULE_TAG)]
+    | Annotated[TargetChoice, Tag(TARGET_TAG)]
+    | Annotated[Settings, Tag(PROFILE_OBJECT_TAG)],
+    Discriminator(
+        _kind_of_profile,
+        custom_error_type="profile",
+        custom_error_message=f"must be a JSON object: {EXAMPLES}, or an object with exit, flag or "
+        "windows",
+    ),
+]

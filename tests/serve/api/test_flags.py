@@ -1,0 +1,105 @@
+"""From scores to a yes or no: thresholds by label, of a request or of its profile."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.support.tiny import WORDS
+
+TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 40, 4)]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """Serve a model of every task."""
+    folder = tmp_path_factory.mktemp("tasks")
+    with serving_bundles(*(write_task_bundle(folder, Kind(task)) for task in LABELS)) as live:
+        yield live
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_a_label_flags_from_its_threshold_on(servers: LiveServer, task: str) -> None:
+    first, second = LABELS[task][:2]  # type: ignore[index]
+    plain = servers.answer(TEXTS, model=task)["results"]
+    middle = sorted(result["scores"][first] for result in plain)[len(TEXTS) // 2]
+    flag = {second: 0.9, first: middle}
+    found = servers.answer(TEXTS, model=task, flag=flag)["results"]
+    for before, result in zip(plain, found, strict=True):
+        expected = [label for label in flag if before["scores"][label] >= flag[label]]
+        assert result.pop("flags") == expected
+        assert result.pop("flagged") == bool(expected)
+        assert result == before
+    assert sum(first in r["flags"] for r in servers.answer(TEXTS, model=task, flag=flag)["results"])
+
+
+@pytest.mark.parametrize("aggregation", ["none", "simple", "max"])
+def test_tokens_flag_if_any_entity_of_the_label_reaches_it(
+    servers: LiveServer, aggregation: str
+) -> None:
+    flag = {"PER": 0.9, "LOC": 0.99}
+    ask = {"model": "token", "aggregation": aggregation}
+    results = servers.answer(TEXTS, flag=flag, **ask)["results"]
+    for result in results:
+        reached = {
+            kind
+            for entity in result["entities"]
+            if entity["score"]
+            >= flag[kind := entity["entity"].removeprefix("B-").removeprefix("I-")]
+        }
+        assert result["flags"] == [kind for kind in flag if kind in reached]
+        assert result["flagged"] == bool(reached)
+    assert len({tuple(result["flags"]) for result in results}) > 1
+
+
+def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    profiles = {"guard": {"flag": {"negative": 0.0}}, "plain": {"rule": "never"}}
+    policy = {"default": "guard", "profiles": profiles}
+    put = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+    assert put.status_code == 200
+    assert put.json()["policy"] == policy | {"limits": {"overrides": "any"}}
+    assert put.json()["resolved"]["guard"] == {"rule": {"rule": "never"}}
+
+    def flags(**fields: Any) -> Any:
+        return server.answer("w1", **fields)["results"][0].get("flags")
+
+    assert flags() == flags(exit="guard") == flags(exit={"profile": "guard"}) == ["negative"]
+    assert flags(exit="plain") is flags(exit={"rule": "never"}) is None
+    assert flags(flag={"positive": 0.0, "neutral": 0.0}) == ["positive", "neutral"]
+    assert flags(exit="plain", flag={"positive": 0.0}) == ["positive"]
+    assert server.metric("offramp_policy_version") == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ({"angry": 0.5}, "flag: no label 'angry'; the model has negative, neutral, positive"),
+        ({}, "flag: must not be empty"),
+        ({"negative": 1.5}, "flag.negative: must be less than or equal to 1"),
+        ({"negative": True}, "flag.negative: must be a valid number"),
+        (["negative"], "flag: must be a JSON object"),
+    ],
+)
+def test_a_flag_that_means_nothing_is_refused(servers: LiveServer, flag: Any, said: str) -> None:
+    problem = servers.refusal("w1", model="single_label", flag=flag)
+    assert problem.status == 422
+    assert problem.message.startswith(said)
+    if flag == {"angry": 0.5}:
+        policy = {"profiles": {"guard": {"flag": flag}}}
+        put = servers.http.put("/v1/models/single_label/policy", json={"policy": policy})
+        assert put.status_code == 422
+        assert put.json()["error"]["message"] == f"profiles.guard.{said}"
+
+
+def test_values_are_not_flagged_and_tokens_by_kinds_of_entities(servers: LiveServer) -> None:
+    problem = servers.refusal("w1", model="regression", flag={"stars": 0.5})
+    assert problem.message.startswith("flag: this model gives a value, not labels")
+    for label in ("B-PER", "O"):
+        problem = servers.refusal("w1", model="token", flag={label: 0.5})
+        assert problem.message == f"flag: no label {label!r}; the model has PER, LOC"
