@@ -33,12 +33,13 @@ TRAIN := $(OFFRAMP_TRAIN) --encoder $(dir $(ENCODER))
 SST2 := build/zoo/sst2/train.tsv
 # AG News without 1,500 texts.
 AGNEWS := build/zoo/agnews/train.tsv
+CLIENTS := kserve nemo litellm
 TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test lint format bench soak loadtest compare chaos reports zoo $(ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
+.PHONY: help install bundle demo serve test clients lint format bench soak loadtest compare chaos reports zoo $(ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -73,6 +74,16 @@ serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 test: $(INSTALLED) ## run all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# Clients with many dependencies of their own, which must not meet ours.
+build/clients/%/.installed: tests/clients/%.txt | $(INSTALLED)
+	@echo "installing $$(cat $<)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $<
+	@touch $@
+
+clients: $(CLIENTS:%=build/clients/%/.installed) ## run kserve, NeMo Guardrails and LiteLLM against a server
+	$(BIN)/pytest -v tests/clients $(ARGS)
+
 lint: $(INSTALLED) ## style, types and the directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -96,6 +107,8 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 soak: $(INSTALLED) ## thousands of random schedules and of random requests
 	$(BIN)/pytest --hypothesis-profile soak -o faulthandler_timeout=0 tests/serve/engine/test_schedules.py \
 	  tests/serve/api/test_openapi_fuzz.py tests/serve/api/test_raw_bytes.py \
+	  tests/serve/api/dialects/test_bodies.py tests/serve/api/dialects/test_oip_bodies.py \
+	  tests/serve/http/grpc/test_fuzz.py \
 	  tests/serve/cluster/test_openapi_fuzz.py $(ARGS)
 
 loadtest: $(MANIFEST) ## start the server, load it for 60 s, stop it; report in build/loadtest

@@ -2,27 +2,44 @@
 
 import http.client
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from serve.http.tls import TlsFiles
+
 # Others tell of the machine or of the connection.
 KEPT = ("accept", "content-type")
+FOR_THE_KEY = (401, 403, 429)
 
 
 class Recorder(ThreadingHTTPServer):
     """Passes requests on to a server.
 
     Attributes:
-        requests: what came, with the status of its answer.
+        address: where it is asked.
+        requests: what came, with the status of its answer; each once, and none that was refused
+            for its key, which is not written down.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, certificate: TlsFiles | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate.cert, certificate.key)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+        scheme = "https" if certificate else "http"
+        self.address = f"{scheme}://127.0.0.1:{self.server_port}"
         self.target = port
         self.requests: list[dict[str, Any]] = []
+
+    def record(self, request: dict[str, Any]) -> None:
+        """Write down a request."""
+        if request["status"] not in FOR_THE_KEY and request not in self.requests:
+            self.requests.append(request)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -44,12 +61,11 @@ class _Handler(BaseHTTPRequestHandler):
         answer = upstream.getresponse()
         content = answer.read()
         upstream.close()
-        sent = {name: self.headers[name] for name in KEPT if name in self.headers}
-        self.server.requests.append(
+        self.server.record(
             {
                 "method": self.command,
                 "path": self.path,
-                "headers": sent,
+                "headers": {name: self.headers[name] for name in KEPT if name in self.headers},
                 "body": json.loads(body) if body else None,
                 "status": answer.status,
             }
@@ -63,9 +79,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def recording(port: int) -> Iterator[Recorder]:
-    """Record what comes for the server on this port while the block runs."""
-    with Recorder(port) as recorder:
+def recording(port: int, certificate: TlsFiles | None) -> Iterator[Recorder]:
+    """Record what comes for the server on this port while the block runs.
+
+    Args:
+        port: of the server.
+        certificate: to be asked by TLS; None for plain HTTP.
+    """
+    with Recorder(port, certificate) as recorder:
         thread = threading.Thread(target=recorder.serve_forever)
         thread.start()
         try:

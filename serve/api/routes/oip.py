@@ -22,7 +22,7 @@ from serve.api.routes.hugging_face import error_text
 from serve.api.routes.oip_models import add_model_routes, find_model
 from serve.api.schemas.hugging_face import ErrorText
 from serve.api.schemas.oip import IndexEntry, IndexRequest, InferRequest, InferResponse
-from serve.errors import NotSupported
+from serve.errors import InvalidRequest, NotSupported
 
 OIP = Dialect(
     "oip",
@@ -82,6 +82,8 @@ async def _infer(
     context: AppContext, request: Request, body: InferRequest, model: str, version: str = VERSION
 ) -> Response:
     classifier = find_model(context, model, version)
+    if body.model_name not in (None, model):
+        raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
     asked = asked_outputs(body, classifier)
     parameters = dict(body.parameters or {})
     parameters.pop("binary_data_output", None)

@@ -57,6 +57,9 @@ class InferRequest(RequestModel):
     )
 
     id: str | None = Field(default=None, max_length=1000, description="Comes back as it is.")
+    model_name: str | None = Field(
+        default=None, description="As KServe's client says it; must be the model of the path."
+    )
     parameters: Parameters | None = Field(
         default=None,
         description="`exit`: a target, rule or profile as in /v1/classify, an object as JSON in a "

@@ -1,4 +1,4 @@
-"""KServe's protocol V1, and the requests that KServe's and NeMo's clients were seen to send."""
+"""KServe's protocol V1 against a running server."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,6 @@ from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
-
-# What `tests/clients/test_clients.py` has recorded.
-RECORDED = Path(__file__).parent / "recorded"
 
 
 @pytest.fixture(scope="module")
@@ -33,34 +30,6 @@ def refusal(response: httpx.Response) -> tuple[int, str]:
     body = response.json()
     assert set(body) == {"error"}
     return response.status_code, body["error"]
-
-
-@pytest.mark.parametrize("client", ["kserve", "nemo"])
-def test_recorded_requests_get_what_the_client_reads(server: LiveServer, client: str) -> None:
-    recorded = json.loads((RECORDED / f"{client}.json").read_text())
-    assert len(recorded) > 5
-    for sent in recorded:
-        answer = server.http.request(
-            sent["method"], sent["path"], headers=sent["headers"], json=sent["body"]
-        )
-        assert answer.status_code == sent["status"]
-        if sent["status"] == 200:
-            _check_read(server, sent, answer.json())
-
-
-def _check_read(server: LiveServer, sent: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Check the fields that the clients read."""
-    if sent["method"] == "GET":
-        assert answer["ready"] is True
-        return
-    given = sent["body"].get("instances") or sent["body"]["input"]
-    own = server.answer(given, **(sent["body"].get("parameters") or {}))["results"]
-    if sent["path"] == "/classify":
-        assert [(e["label"], max(e["probs"])) for e in answer["data"]] == [
-            (result["label"], result["score"]) for result in own
-        ]
-    else:
-        assert answer["predictions"] == [result["scores"] for result in own]
 
 
 def test_pairs_ids_and_the_dial_go_through(server: LiveServer) -> None:
