@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from starlette.datastructures import Headers
+
 from serve.classifier.classifier import Classified, Classifier
 from serve.errors import InvalidRequest
 
@@ -35,6 +37,10 @@ def dial_fields(headers: Mapping[str, str]) -> dict[str, Any]:
         InvalidRequest: a header cannot be read.
     """
     found: dict[str, Any] = {}
+    if isinstance(headers, Headers) and has_dial(headers):
+        for name in DIAL:
+            if len(headers.getlist(name)) > 1:
+                raise InvalidRequest(f"{name}: comes more than once; send one")
     if (text := headers.get(EXIT)) is not None:
         found["exit"] = read_exit(text, EXIT)
     if (text := headers.get(TIMEOUT_MS)) is not None:

@@ -11,6 +11,9 @@ from serve.errors import OfframpError
 # Messages quote the request, which may be long.
 MAX_MESSAGE_CHARS = 1000
 
+# How messages name an input, and the way to have long ones cut; see `Dialect.words`.
+INPUT, TRUNCATE = "inputs[", '"truncate": true'
+
 # In the place of names: every dialect.
 ALL = "all"
 
@@ -31,6 +34,7 @@ class Dialect:
         reads: paths that are asked by POST and need scope `read`.
         probes: paths that need no key.
         statuses: what its clients expect in the place of a status of ours.
+        words: what the dialect calls what messages of ours name, by our word.
     """
 
     name: str
@@ -40,6 +44,16 @@ class Dialect:
     reads: re.Pattern[str] = _NO_PATH
     probes: re.Pattern[str] = _NO_PATH
     statuses: Mapping[int, int] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def message(self, error: OfframpError) -> str:
+        """Return an error's message in the dialect's words, cut to a sane length."""
+        message = str(error)
+        for ours, theirs in self.words.items():
+            message = message.replace(ours, theirs)
+        if len(message) > MAX_MESSAGE_CHARS:
+            return message[:MAX_MESSAGE_CHARS] + " ..."
+        return message
 
     def scope(self, method: str, path: str) -> Scope | None:
         """Return the scope that a request needs; None where no key is needed.
@@ -64,11 +78,3 @@ V1 = Dialect("v1", re.compile(r".*", re.DOTALL), _own_error, re.compile(r"/v1/cl
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
     """Return the dialect that answers a path."""
     return next((dialect for dialect in dialects if dialect.paths.fullmatch(path)), V1)
-
-
-def message_of(error: OfframpError) -> str:
-    """Return an error's message, cut to a sane length."""
-    message = str(error)
-    if len(message) > MAX_MESSAGE_CHARS:
-        return message[:MAX_MESSAGE_CHARS] + " ..."
-    return message

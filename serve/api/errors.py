@@ -6,14 +6,14 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from serve.api.dialect import V1, Dialect, dialect_of, message_of
+from serve.api.dialect import V1, Dialect, dialect_of
 from serve.api.guard import route_path
 from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
 
 
 def error_response(error: OfframpError, dialect: Dialect = V1) -> Response:
     """Return the response for an expected error, as a dialect's clients read it."""
-    body = dialect.error_body(error, message_of(error))
+    body = dialect.error_body(error, dialect.message(error))
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)

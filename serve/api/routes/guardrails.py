@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serve.api.context import AppContext
-from serve.api.dialect import Dialect
+from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.flagging import flag_texts
 from serve.api.json_encoding import short
 from serve.api.routes.classify import classify_errors
@@ -33,7 +33,8 @@ def _error(error: OfframpError, message: str) -> Any:
 
 
 _PATHS = re.compile(r"/api/v1/text/contents|/beta/litellm_basic_guardrail_api")
-GUARDRAILS = Dialect("guardrails", _PATHS, _error, classifies=_PATHS)
+_WORDS = {INPUT: "texts[", TRUNCATE: '"windows": {"stride": 64, "combine": "any"}'}
+GUARDRAILS = Dialect("guardrails", _PATHS, _error, classifies=_PATHS, words=_WORDS)
 
 
 def add_guardrail_routes(app: FastAPI, context: AppContext) -> None:

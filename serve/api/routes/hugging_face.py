@@ -14,7 +14,7 @@ from starlette.responses import Response
 from serve.api.classification import Classification, classify, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import exit_headers
-from serve.api.dialect import Dialect
+from serve.api.dialect import TRUNCATE, Dialect
 from serve.api.label_scores import label_scores
 from serve.api.response_builder import build_results
 from serve.api.routes.classify import classify_errors
@@ -34,7 +34,8 @@ def error_text(error: OfframpError, message: str) -> Any:
 
 
 _PATHS = re.compile(r"/|/models/[^/]*")
-HUGGING_FACE = Dialect("hf", _PATHS, error_text, classifies=_PATHS)
+_WORDS = {TRUNCATE: '"parameters": {"truncation": true}'}
+HUGGING_FACE = Dialect("hf", _PATHS, error_text, classifies=_PATHS, words=_WORDS)
 
 Answer = list[list[HuggingFaceLabel]] | list[HuggingFaceEntity] | list[list[HuggingFaceEntity]]
 

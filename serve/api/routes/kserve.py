@@ -13,7 +13,7 @@ from starlette.responses import Response
 from serve.api.classification import classify, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import exit_headers
-from serve.api.dialect import Dialect
+from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.label_scores import check_labels_texts, label_scores
 from serve.api.response_builder import exit_report
 from serve.api.routes.classify import classify_errors
@@ -22,7 +22,8 @@ from serve.api.schemas.hugging_face import ErrorText
 from serve.api.schemas.kserve import KServeParameters, KServeRequest, KServeResponse
 
 _PATHS = re.compile(r"/v1/models/[^/]*:predict")
-KSERVE = Dialect("kserve", _PATHS, error_text, classifies=_PATHS)
+_WORDS = {INPUT: "instances[", TRUNCATE: '"parameters": {"truncate": true}'}
+KSERVE = Dialect("kserve", _PATHS, error_text, classifies=_PATHS, words=_WORDS)
 
 # What the request calls fields of ours.
 _NAMES = {

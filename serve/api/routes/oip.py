@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from serve.api.classification import classify, read_fields
 from serve.api.context import AppContext
-from serve.api.dialect import Dialect
+from serve.api.dialect import TRUNCATE, Dialect
 from serve.api.infer_answer import infer_response
 from serve.api.infer_body import InferRoute
 from serve.api.infer_request import asked_outputs, tensors_in
@@ -31,6 +31,7 @@ OIP = Dialect(
     classifies=re.compile(r"/v2/models/[^/]+(/versions/[^/]+)?/infer"),
     reads=re.compile(r"/v2/repository/index"),
     probes=re.compile(r"/v2/health/(live|ready)"),
+    words={TRUNCATE: '"parameters": {"truncate": true}'},
 )
 
 _INFER = "/v2/models/{model}/infer"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from serve.api.classification import Classification, classify, read_fields, respond
 from serve.api.context import AppContext
 from serve.api.dial import exit_headers
-from serve.api.dialect import Dialect
+from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.label_scores import check_labels_texts, label_scores
 from serve.api.response_builder import exit_report
 from serve.api.routes.classify import classify_errors
@@ -34,8 +34,7 @@ def _error(error: OfframpError, message: str) -> Any:
     kind = "InternalServerError" if status >= 500 else "BadRequestError"
     return {
         "error": {
-            # The tokenizer's messages name our own field.
-            "message": message.replace('"truncate": true', '"truncate_prompt_tokens": -1'),
+            "message": message,
             "type": _TYPES.get(status, kind),
             "param": None,
             "code": status,
@@ -44,7 +43,8 @@ def _error(error: OfframpError, message: str) -> Any:
 
 
 _PATHS = re.compile(r"/classify")
-VLLM = Dialect("vllm", _PATHS, _error, classifies=_PATHS, statuses=_STATUSES)
+_WORDS = {INPUT: "input[", TRUNCATE: '"truncate_prompt_tokens": -1'}
+VLLM = Dialect("vllm", _PATHS, _error, classifies=_PATHS, statuses=_STATUSES, words=_WORDS)
 
 # What the request calls fields of ours.
 _NAMES = {"inputs": "input"}

@@ -15,6 +15,7 @@ from serve.access.gate import Client
 from serve.access.keys import Scope
 from serve.api.body_limit import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.api.context import AppContext
+from serve.api.dial import DIAL
 from serve.api.guard import secret_of
 from serve.api.middleware import INTERNAL
 from serve.api.request_record import REQUEST_ID, Recorder, new_record
@@ -33,7 +34,8 @@ class Call:
     """One call, once its message has been read.
 
     Attributes:
-        metadata: of the call, by names in lower case; of a name that comes twice, the first.
+        metadata: of the call, by names in lower case; of a name that comes twice, the first, but
+            all values of the dial's names.
         state: what is noted of it, see `serve.api.request_record`.
         rpc: of grpc.aio.
     """
@@ -165,6 +167,8 @@ def _metadata(rpc: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in rpc.invocation_metadata() or ():
         if isinstance(value, str):
+            if name in found and name in DIAL:
+                found[name] += f", {value}"  # nothing that the dial can say
             found.setdefault(name, value)
     return found
 

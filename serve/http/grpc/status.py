@@ -4,7 +4,7 @@ from typing import Final
 
 import grpc
 
-from serve.api.dialect import message_of
+from serve.api.routes.oip import OIP
 from serve.errors import MalformedBody, OfframpError, Overloaded
 
 # Of the errors' HTTP statuses; others are INVALID_ARGUMENT below 500, and INTERNAL from there on.
@@ -36,7 +36,7 @@ class MalformedMessage(MalformedBody):
 def status_of(error: OfframpError) -> tuple[grpc.StatusCode, str]:
     """Return code and message of an error."""
     other = grpc.StatusCode.INTERNAL if error.status >= 500 else grpc.StatusCode.INVALID_ARGUMENT
-    message = message_of(error).encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
+    message = OIP.message(error).encode()[:_MAX_MESSAGE_BYTES].decode(errors="ignore")
     return _CODES.get(error.status, other), message
 
 

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serve.api.dialects import choose_dialects
 from serve.errors import InvalidRequest
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+
+LONG = "w1 " * 200
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +66,45 @@ def test_headers_that_cannot_be_read_are_refused(
     response = server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers)
     problem = Problem.of(response)
     assert (problem.status, problem.message[: len(said)]) == (422, said)
+
+
+def test_a_dial_that_comes_twice_is_refused(server: LiveServer) -> None:
+    headers = [("X-Offramp-Exit", "fast"), ("X-Offramp-Exit", "exact")]
+    problem = Problem.of(server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers))
+    assert problem.status == 422
+    assert problem.message == "x-offramp-exit: comes more than once; send one"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/v1/classify", {"inputs": [LONG]}, 'inputs[0] has*"truncate": true'),
+        ("/", {"inputs": [LONG]}, 'inputs[0] has*"parameters": {"truncation": true}'),
+        ("/predict", {"inputs": [[LONG]]}, 'inputs[0] has*"truncate": true'),
+        ("/classify", {"input": [LONG]}, 'input[0] has*"truncate_prompt_tokens": -1'),
+        (
+            "/v1/models/tiny:predict",
+            {"instances": [LONG]},
+            'instances[0] has*"parameters": {"truncate": true}',
+        ),
+        (
+            "/v2/models/tiny/infer",
+            {"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [LONG]}]},
+            'inputs[0] has*"parameters": {"truncate": true}',
+        ),
+        (
+            "/api/v1/text/contents",
+            {"contents": [LONG], "detector_params": {"flag": {"negative": 0.5}}},
+            'texts[0] has*"windows": {"stride": 64, "combine": "any"}',
+        ),
+    ],
+)
+def test_messages_name_what_the_dialect_calls_it(
+    server: LiveServer, path: str, body: Any, said: str
+) -> None:
+    response = server.http.post(path, json=body)
+    first, last = said.split("*")
+    text = response.text.replace("\\", "")
+    assert response.status_code in (400, 413, 422)
+    assert first in text, text
+    assert last in text, text

@@ -138,11 +138,11 @@ def test_pairs_may_stand_in_the_place_of_texts(server: LiveServer) -> None:
         (["w1", ""], {}, "input[1]: must not be empty"),
         ([], {}, "input: must not be empty"),
         ([1, "w1"], {}, "input.input_ids[1]: must be a valid integer"),
-        ([[1], [99_999]], {}, "inputs[1].input_ids[0] is 99999"),
+        ([[1], [99_999]], {}, "input[1].input_ids[0] is 99999"),
         (3, {}, "input: must be a text"),
         ([[1]] * 10_001, {}, "input: must have at most 10000 entries"),
         (["w1"] * 257, {}, "inputs: 257 texts, at most 256"),
-        ("w1 " * 65, {}, "inputs[0] has more than"),
+        ("w1 " * 65, {}, "input[0] has more than"),
         ("w1", {"truncate_prompt_tokens": 10}, "truncate_prompt_tokens: texts are cut to"),
         (
             "w1",
