@@ -84,11 +84,14 @@ def lone_requests(model: str) -> list[Lone]:
         "Content-Type": "application/octet-stream",
         "Inference-Header-Content-Length": str(len(head)),
     }
+    detected = {"contents": [TEXT], "detector_params": {"flag": {"negative": 0.5}}}
     return [
         _json("v1", "/v1/classify", {"inputs": TEXT}),
         _json("hf", "/", {"inputs": TEXT}),
         _json("tei", "/predict", {"inputs": TEXT}),
         _json("vllm", "/classify", {"input": TEXT}),
+        _json("kserve", f"/v1/models/{model}:predict", {"instances": [TEXT]}),
+        _json("guardrails", "/api/v1/text/contents", detected),
         Lone("oip, binary", f"/v2/models/{model}/infer", head + tensor, binary),
     ]
 
