@@ -72,6 +72,8 @@ class Launch:
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
+    max_batch_rows: int | None = None
+    max_batch_tokens: int | None = None
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
     dialects: str = ALL
@@ -134,6 +136,8 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         device=wanted.device,
         precision=wanted.precision,
         gpu_memory_gb=wanted.gpu_memory_gb,
+        max_batch_rows=wanted.max_batch_rows,
+        max_batch_tokens=wanted.max_batch_tokens,
         active_exits=active,
         num_threads=num_threads,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},

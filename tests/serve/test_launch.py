@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import serve.launch
 from serve.api.guard import LOOPBACK_HOSTS
 from serve.cli import app
 from serve.config import ConnectionLimits, ServerConfig
+from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError
 from serve.launch import AccessOptions, Launch, launch
 
@@ -118,11 +120,18 @@ def test_bounds_that_the_command_is_given_reach_the_server(
     config = started_with(
         *("--tokenizer-threads", "7", "--head-timeout", "1.5", "--idle-timeout", "2.5"),
         *("--body-timeout", "3.5", "--min-body-rate", "4", "--max-head-bytes", "5000"),
-        *("--max-connections", "6"),
+        *("--max-connections", "6", "--max-batch-rows", "48", "--max-batch-tokens", "900"),
     )
     assert config.connections == ConnectionLimits(1.5, 2.5, 3.5, 4, 5000, 6)
     assert config.engine_options.tokenizer_threads == 7
+    assert config.engine_options.batch_limits("cuda") == BatchLimits(48, 900)
     assert started_with().connections == ConnectionLimits()
+
+
+def test_a_batch_larger_than_the_queue_is_refused() -> None:
+    message = "max_batch_tokens: 2000, but the queue holds 1000 at most .max_queue_tokens."
+    with pytest.raises(ValidationError, match=message):
+        ServerConfig(bundles=["tiny"], max_batch_tokens=2000, max_queue_tokens=1000)
 
 
 @pytest.mark.parametrize(
