@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from serve.engine.cost_model import CostModel
-from serve.engine.out_of_memory import out_of_memory
+from serve.engine.device_errors import out_of_memory
 from serve.engine.runner import Ids, ModelRunner, StepOutput
 from serve.engine.scheduler import BatchLimits
 
