@@ -77,6 +77,12 @@ def serve(
         float | None,
         typer.Option(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
     ] = None,
+    gpus_per_replica: Annotated[
+        float | None,
+        typer.Option(
+            help="Of a GPU, 0.5 for two replicas on each. One each if absent.", min=0.01, max=1
+        ),
+    ] = None,
     max_batch_rows: Annotated[
         int | None,
         typer.Option(
@@ -181,6 +187,7 @@ def serve(
         active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
+        gpus_per_replica=gpus_per_replica,
         max_batch_rows=max_batch_rows,
         max_batch_tokens=max_batch_tokens,
         access=AccessOptions(

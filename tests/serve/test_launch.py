@@ -47,6 +47,7 @@ def wanted(bundle_folder: Path, taken_port: int) -> Launch:
         ({"host": "127.0.0.1:80"}, "cannot listen on 127.0.0.1:80:[0-9]+: "),
         ({"precision": "fp16"}, "has no fp16 variant; it has fp32, int8"),
         ({"active_exits": ""}, "--active-exits '': must be auto or layers"),
+        ({"device": "cpu", "gpus_per_replica": 1}, "--gpus-per-replica"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_anything_starts(
