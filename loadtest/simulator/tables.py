@@ -54,9 +54,9 @@ def summary_table(parts: list[Part]) -> Table:
     """Return a table with the capacity and the rate within the bound per kind of traffic."""
     table = Table(
         title="capacity (saturated) and highest rate whose p99 keeps the bound, requests/s",
-        caption="x: engine over run to completion, and over the whole model. worst, overall: the\n"
-        "smallest ratio to run to completion, and that of the sums, over the loads, of requests\n"
-        "answered within the bound at equal arrivals",
+        caption="x: engine over run to completion, and over the whole model. worst,\n"
+        "overall: the smallest ratio to run to completion, and that of the sums, over\n"
+        "the loads, of requests answered within the bound at equal arrivals",
         **_STYLE,
     )
     table.add_column("arrivals")

@@ -82,7 +82,7 @@ def test_presets_are_known_by_name() -> None:
 
 def test_the_engine_learns_what_the_device_takes() -> None:
     device = cpu_like(2)
-    assert device.costs()[1].seconds(8, 32) == pytest.approx(device.run_s(1, 8, 32), rel=0.01)
+    assert device.costs()[1].seconds(1, 8) == pytest.approx(device.run_s(1, 1, 8), rel=0.01)
     assert device.whole_cost().seconds(8, 32) == pytest.approx(device.whole_s(8, 32), rel=0.01)
 
 
