@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 # Longer requests are tokenized on a thread: the event loop must stay free.
 MAX_INLINE_SIZE = 10_000
 
-# Python's own is 5 ms.
+# How long the engine's thread, back from a segment, waits for a busy thread of Python. Python's own
+# 5 ms are longer than most segments.
 SWITCH_INTERVAL_S = 1e-4
 
 
@@ -132,10 +133,7 @@ class Classifier:
 
     def start(self) -> None:
         """Start the engine."""
-        if self.device == "cuda":
-            # A thread that is back from the GPU would wait for a busy one fifty times as long as a
-            # segment takes.
-            sys.setswitchinterval(SWITCH_INTERVAL_S)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
 
     async def classify(self, request: ModelRequest) -> Classified:
