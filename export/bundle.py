@@ -6,12 +6,13 @@ from pathlib import Path
 
 from export.bundle_folder import BUNDLE
 from export.card import card
+from export.chain.gpu_segments import gpu_segment
 from export.chain.segments import build_segment, variant
 from export.chain.weights import WeightsFile
 from export.checks import parity, samples
 from export.files import (
     copy_recording,
-    hashes,
+    head_path,
     joined_path,
     save_joined,
     save_segment,
@@ -26,7 +27,7 @@ from export.plan import Export, plan
 from models.staging import staged
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
-from serve.bundle.manifest import Manifest, Parity, Precision
+from serve.bundle.manifest import FOR_GPUS, Manifest, Parity, Precision
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
 
@@ -86,20 +87,27 @@ def _write_graphs(export: Export, folder: Path, report: Report) -> None:
         segment = build_segment(export.model, span)
         for precision in export.precisions:
             path = folder / segment_path(precision, span.exit_layer)
-            save_segment(variant(segment, precision), path, weights[precision])
+            if precision == "fp16":
+                body, head = gpu_segment(segment)
+                save_segment(body, path, weights[precision])
+                path = folder / head_path(precision, span.exit_layer)
+                save_segment(head, path, weights[precision])
+            else:
+                save_segment(variant(segment, precision), path, weights[precision])
     for precision in export.precisions:
-        segments = [folder / segment_path(precision, span.exit_layer) for span in export.spans]
-        save_joined(segments, folder / joined_path(precision))
+        if precision not in FOR_GPUS:
+            segments = [folder / segment_path(precision, span.exit_layer) for span in export.spans]
+            save_joined(segments, folder / joined_path(precision))
 
 
 def _write_manifest(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
-    manifest = describe(export, measured, hashes(folder))
+    manifest = describe(export, measured, folder)
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2))
     return manifest
 
 
 def _write_card(export: Export, measured: dict[Precision, Parity], name: str, folder: Path) -> None:
-    manifest = describe(export, measured, hashes(folder))
+    manifest = describe(export, measured, folder)
     text = card(name, manifest, export.calibration, sizes_of(folder, manifest))
     (folder / "README.md").write_text(text)
 
