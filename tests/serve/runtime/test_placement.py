@@ -132,9 +132,7 @@ def test_a_session_never_falls_back_by_itself(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cuda, "require", lambda: None)
     monkeypatch.setattr(cuda, "_share_memory", lambda memory_bytes: None)
     monkeypatch.setattr(ort, "InferenceSession", refuse)
-    with pytest.raises(
-        InvalidBundle, match=r"take.float32.onnx on CUDA: CUDA failure 2"
-    ):
+    with pytest.raises(InvalidBundle, match=r"take.float32.onnx on CUDA: CUDA failure 2"):
         cuda.open_session(TAKE, session_options(1), 2**30)
     assert wished["enable_fallback"] == 0
     ((name, options),) = wished["providers"]
