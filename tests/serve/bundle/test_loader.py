@@ -86,14 +86,14 @@ def test_manifest_that_is_no_json_is_refused(bundle_copy: CopyBundle, content: b
     assert f"{folder}/{MANIFEST} is not JSON" in refusal(folder)
 
 
-@pytest.mark.parametrize(("version", "shown"), [(1, "1"), (3, "3"), ("2", "'2'"), (None, "None")])
+@pytest.mark.parametrize(("version", "shown"), [(2, "2"), (4, "4"), ("3", "'3'"), (None, "None")])
 def test_other_format_version_is_refused_before_anything_else(
     bundle_copy: CopyBundle, version: Any, shown: str
 ) -> None:
     folder = bundle_copy()
     rewrite_manifest(folder, lambda m: m.update(format_version=version, unheard_of=1))
     message = refusal(folder)
-    assert f"format_version is {shown}, this server reads 2; export the model again" in message
+    assert f"format_version is {shown}, this server reads 3; export the model again" in message
 
 
 @pytest.mark.parametrize("document", [[], 1, "x", None])
