@@ -1,6 +1,6 @@
 """Write the model as one graph, which is what a server without early exit runs.
 
-The bundle's segments are joined without their inner heads and without the choice of rows between
+The bundle's graphs are joined without their inner heads and without the choice of rows between
 them, so precision and kernels are the same.
 
 `python -m loadtest.bench.one_graph BUNDLE --out FOLDER` writes one graph per variant, for a GPU
@@ -8,112 +8,118 @@ host that has no `onnx`.
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from serve.bundle.loader import Bundle, load_bundle
-from serve.bundle.manifest import (
-    ATTENTION_LENGTHS,
-    ATTENTION_MASK,
-    HIDDEN,
-    HIDDEN_OUT,
-    INPUT_IDS,
-    KEEP,
-    LENGTHS,
-    LOGITS,
-    SHARES,
-    TOKEN_TYPE_IDS,
-    Precision,
-)
+from serve.bundle.manifest import HIDDEN, HIDDEN_OUT, KEEP, LOGITS, Precision
 
 FILE_NAME = "one_graph.onnx"
-_SHARED = {INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS, LENGTHS, ATTENTION_LENGTHS, SHARES}
 
 
 def write_one_graph(bundle: Bundle, precision: Precision, folder: Path) -> Path:
     """Write the graph with its weights in a file beside it, and return the graph's path."""
-    path = folder / FILE_NAME
-    parts = [*bundle.segment_paths(precision), *bundle.head_paths(precision)[-1:]]
-    joined = join([onnx.load(part) for part in parts])
-    onnx.save_model(joined, path, save_as_external_data=True, location="weights")
+    segments = range(len(bundle.segment_paths(precision)))
+    return write_group(bundle, precision, segments, (LOGITS,), folder / FILE_NAME)
+
+
+def write_group(
+    bundle: Bundle, precision: Precision, segments: range, outputs: Sequence[str], path: Path
+) -> Path:
+    """Write consecutive segments as one graph with the head of the last, and return `path`.
+
+    Args:
+        bundle: where the graphs are.
+        precision: the variant; one for GPUs if the first of the segments reads hidden states.
+        segments: their indices.
+        outputs: of the graph, `logits` or `hidden_out` or both.
+        path: of the graph; the file of its weights lies beside it.
+    """
+    bodies, heads = bundle.segment_paths(precision), bundle.head_paths(precision)
+    parts = [bodies[index] for index in segments]
+    parts += [heads[segments[-1]]] if heads else []
+    joined = join([onnx.load(part) for part in parts], outputs)
+    weights = f"{path.stem}.weights"
+    onnx.save_model(joined, path, save_as_external_data=True, location=weights)
     return path
 
 
-def join(segments: list[ModelProto]) -> ModelProto:
-    """Return embeddings, all layers and the last head as one graph; its output is the logits.
+def join(parts: Sequence[ModelProto], outputs: Sequence[str] = (LOGITS,)) -> ModelProto:
+    """Return graphs as one: each reads the hidden states of the one before.
 
     Args:
-        segments: first to last; of a variant for GPUs the bodies, then the last head.
+        parts: segments in order. A variant for GPUs has a head of its own, which comes last.
+        outputs: of the last graphs that have them.
     """
     joined = ModelProto()
-    joined.CopyFrom(segments[-1])
-    joined.graph.CopyFrom(GraphProto(name="one_graph", input=segments[0].graph.input))
-    hidden = logits = ""
-    for index, segment in enumerate(segments):
-        names = _append(joined.graph, segment.graph, f"{index}.", hidden)
-        hidden, logits = names.get(HIDDEN_OUT, ""), names.get(LOGITS, "")
-    (output,) = (value for value in segments[-1].graph.output if value.name == LOGITS)
-    joined.graph.output.add().CopyFrom(output)
-    joined.graph.output[0].name = logits
+    joined.CopyFrom(parts[-1])
+    joined.graph.CopyFrom(GraphProto(name="one_graph"))
+    inputs = {value.name: value for part in reversed(parts) for value in part.graph.input}
+    if HIDDEN not in [value.name for value in parts[0].graph.input]:
+        inputs.pop(HIDDEN, None)
+    inputs.pop(KEEP, None)
+    joined.graph.input.extend(inputs.values())
+    names = {name: name for name in (HIDDEN, *inputs)}
+    for index, part in enumerate(parts):
+        names |= _append(joined.graph, part.graph, f"{index}.", names)
+        names[HIDDEN] = names[HIDDEN_OUT]
+    values = {value.name: value for part in parts for value in part.graph.output}
+    joined.graph.output.extend(values[name] for name in outputs)
+    _rename(joined.graph, {names[name]: name for name in outputs})
     _drop_unused(joined.graph)
     _merge_equal(joined.graph)
-    _declare_inputs(joined.graph, segments)
     return joined
 
 
-def _declare_inputs(graph: GraphProto, segments: Iterable[ModelProto]) -> None:
-    """Declare what later parts read and the first does not."""
-    declared = {value.name for value in graph.input}
-    read = {name for node in graph.node for name in node.input}
-    for value in [value for segment in segments for value in segment.graph.input]:
-        if value.name in (read & _SHARED) - declared:
-            graph.input.add().CopyFrom(value)
-            declared.add(value.name)
-
-
-def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -> dict[str, str]:
+def _append(
+    joined: GraphProto, segment: GraphProto, prefix: str, known: dict[str, str]
+) -> dict[str, str]:
     """Append a segment's nodes and weights under new names; return the names.
 
     Args:
         joined: the graph that grows.
         segment: the next segment.
         prefix: of all new names.
-        hidden: name of the hidden states that the segment reads, all rows of them.
+        known: names of the graph's inputs, and of the hidden states that the segment reads, all
+            rows of them.
     """
     compacted = _compacted(segment)
     produced = {output for node in segment.node for output in node.output}
     weights = {tensor.name for tensor in segment.initializer}
-    names = {"": "", compacted: hidden} | {name: name for name in _SHARED}
-    names |= {name: prefix + name for name in (produced | weights) - names.keys()}
+    names = known | {name: prefix + name for name in produced | weights}
+    names |= {"": "", compacted: known[HIDDEN]} if compacted else {"": ""}
     for tensor in segment.initializer:
         joined.initializer.add().CopyFrom(tensor)
         joined.initializer[-1].name = names[tensor.name]
     for node in segment.node:
-        if compacted != HIDDEN and (HIDDEN in node.input or compacted in node.output):
+        if compacted and (HIDDEN in node.input or compacted in node.output):
             continue
         copy = joined.node.add()
         copy.CopyFrom(node)
-        copy.input[:] = [names[name] for name in node.input]
-        copy.output[:] = [names[name] for name in node.output]
+        _translate(copy, names)
         copy.name = prefix + node.name
     return names
 
 
 def _compacted(segment: GraphProto) -> str:
-    """Return the name of the hidden states after rows are chosen and padding is cut, or ''.
-
-    Graphs for GPUs begin there.
-    """
-    inputs = {value.name for value in segment.input}
-    if HIDDEN in inputs and KEEP not in inputs:
-        return HIDDEN
+    """Return the name of the hidden states after rows are chosen and padding is cut, or ''."""
     gathers = (node for node in segment.node if list(node.input) == [HIDDEN, KEEP])
     gathered = next((node.output[0] for node in gathers), None)
     cuts = (node for node in segment.node if gathered in node.input)
     return next((node.output[0] for node in cuts), "")
+
+
+def _translate(node: NodeProto, names: dict[str, str]) -> None:
+    node.input[:] = [names.get(name, name) for name in node.input]
+    node.output[:] = [names.get(name, name) for name in node.output]
+
+
+def _rename(graph: GraphProto, names: dict[str, str]) -> None:
+    for node in graph.node:
+        _translate(node, names)
 
 
 def _drop_unused(graph: GraphProto) -> None:
@@ -128,14 +134,20 @@ def _drop_unused(graph: GraphProto) -> None:
     tensors = [tensor for tensor in graph.initializer if tensor.name in needed]
     del graph.initializer[:]
     graph.initializer.extend(tensors)
+    inputs = [value for value in graph.input if value.name in needed]
+    del graph.input[:]
+    graph.input.extend(inputs)
 
 
 def _merge_equal(graph: GraphProto) -> None:
     """Compute once what every segment computes of the attention mask."""
+    outputs = {output.name for output in graph.output}
     first: dict[bytes, NodeProto] = {}
     names: dict[str, str] = {}
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
+        if outputs.intersection(node.output):
+            continue
         anonymous = NodeProto()
         anonymous.CopyFrom(node)
         anonymous.ClearField("name")
