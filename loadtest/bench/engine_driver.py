@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
@@ -15,6 +16,7 @@ from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Row
 from serve.engine.runner import ModelRunner
+from serve.engine.scheduler import BatchLimits
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 _TIMEOUT_S = 600.0
@@ -41,13 +43,17 @@ def rows_of(shape: ModelShape, texts: Sequence[Ids], layers: Sequence[int]) -> l
 class Driver:
     """An engine and the outcomes it has delivered."""
 
-    def __init__(self, runner: ModelRunner, shape: ModelShape) -> None:
-        self.shape = shape
+    def __init__(
+        self, runner: ModelRunner, shape: ModelShape, limits: BatchLimits = BatchLimits()
+    ) -> None:
+        self.shape, self.limits = shape, limits
         # This queue waits mostly outside Python's lock, which the engine's thread needs.
         self._delivered: SimpleQueue[tuple[Sequence[Outcome], float]] = SimpleQueue()
         self._outcomes: list[Outcome] = []
         self._delivered_s = 0.0
-        self.engine = Engine(runner, shape, self._deliver, queue_limits=_QUEUE_LIMITS)
+        self.engine = Engine(
+            runner, shape, self._deliver, batch_limits=limits, queue_limits=_QUEUE_LIMITS
+        )
 
     def run(self, rows: Sequence[Row], in_flight: int) -> float:
         """Answer all rows and return the seconds from the first submission to the last outcome.
@@ -73,6 +79,32 @@ class Driver:
             self._check_exit(row, answer)
         return took_s
 
+    def follow(self, rows: Sequence[Row], due_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Submit each row when it is due; return the seconds from then to its outcome.
+
+        Args:
+            rows: fresh ones, each with its place as tag.
+            due_s: (rows,) seconds from now on, ascending.
+
+        Raises:
+            BenchFailed: a row got an error.
+        """
+        self._outcomes = []
+        began, sent = perf_counter(), 0
+        while sent < len(rows):
+            stop = int(np.searchsorted(due_s, perf_counter() - began, side="right"))
+            if stop > sent:
+                self.engine.submit(rows[sent:stop])
+                sent = stop
+            else:
+                sleep(max(0.0, began + due_s[sent] - perf_counter()))
+        ended_s = np.zeros(len(rows))
+        while len(self._outcomes) < len(rows):
+            for row, _ in self._receive():
+                ended_s[row.tag] = self._delivered_s - began
+        self.answers()
+        return ended_s - due_s
+
     def answers(self) -> list[tuple[Row, Answer]]:
         """Return the rows of the last run with their answers, in the order of delivery.
 
@@ -89,13 +121,16 @@ class Driver:
     def _wait_for(self, num: int) -> int:
         """Wait until so many rows are answered; return how many are."""
         while len(self._outcomes) < num or not self._delivered.empty():
-            try:
-                outcomes, self._delivered_s = self._delivered.get(timeout=_TIMEOUT_S)
-            except Empty:
-                message = f"the engine has not answered {num} rows in {_TIMEOUT_S:g} s"
-                raise BenchFailed(message) from None
-            self._outcomes += outcomes
+            self._receive()
         return len(self._outcomes)
+
+    def _receive(self) -> Sequence[Outcome]:
+        try:
+            outcomes, self._delivered_s = self._delivered.get(timeout=_TIMEOUT_S)
+        except Empty:
+            raise BenchFailed(f"the engine has not answered for {_TIMEOUT_S:g} s") from None
+        self._outcomes += outcomes
+        return outcomes
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         self._delivered.put((outcomes, perf_counter()))
@@ -111,9 +146,11 @@ class Driver:
 
 
 @contextmanager
-def driving(runner: ModelRunner, shape: ModelShape) -> Iterator[Driver]:
+def driving(
+    runner: ModelRunner, shape: ModelShape, limits: BatchLimits = BatchLimits()
+) -> Iterator[Driver]:
     """Run an engine for a block."""
-    driver = Driver(runner, shape)
+    driver = Driver(runner, shape, limits)
     driver.engine.start()
     try:
         yield driver

@@ -5,16 +5,24 @@ benchmark and `python -m loadtest.compare` batch alike by this file.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.bench.inputs import Ids, padded
-from loadtest.bench.one_graph_session import OneGraph
+from loadtest.bench.inputs import Ids, Inputs, padded
 from serve.engine.scheduler import BatchLimits
 
 # Longest over shortest text of a batch; bounds padding.
 _MAX_STRETCH = 1.5
+
+
+class OneGraph(Protocol):
+    """The whole model, as `loadtest.bench.one_graph_session` runs it."""
+
+    def run(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (rows, labels) logits on the host."""
+        ...
 
 
 def next_batch(lengths: NDArray[np.int64], limits: BatchLimits) -> NDArray[np.intp]:
