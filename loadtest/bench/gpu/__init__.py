@@ -1,4 +1,5 @@
-"""`python -m loadtest.bench.gpu BUNDLE`: is a bundle right on a bare GPU host, and how fast.
+"""`python -m loadtest.bench.gpu`: is a bundle right on a GPU host, and does leaving pay there.
 
-Needs onnxruntime-gpu, numpy, tokenizers and pydantic, and a bundle; neither Ray nor a web server.
+Needs onnxruntime-gpu, cuda-bindings, numpy, tokenizers and pydantic; neither Ray nor a web server.
+Torch, transformers and onnx are used where they are. docs/gpu.md says more.
 """

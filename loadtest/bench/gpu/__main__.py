@@ -1,177 +1,171 @@
-"""`python -m loadtest.bench.gpu BUNDLE`: parity, invariance, times and throughput on a GPU."""
+"""`python -m loadtest.bench.gpu [BUNDLE]`: one run of ten minutes that answers everything."""
 
 import argparse
 import io
 import json
+import os
 import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from loadtest.bench.gpu.checks import Finding, check_invariance, check_parity
-from loadtest.bench.gpu.device_variant import (
-    NUM_THREADS,
-    DeviceVariant,
-    Place,
-    load,
-    reference,
-    variants,
-)
-from loadtest.bench.gpu.facts import device_facts, operators, strays
-from loadtest.bench.gpu.printing import (
-    print_facts,
-    print_finding,
-    print_operators,
-    print_sizes,
-    print_throughput,
-    print_times,
-)
+from loadtest.bench.gpu.attention import measure_attention
+from loadtest.bench.gpu.baselines import measure_baselines
+from loadtest.bench.gpu.captured import measure_captured
+from loadtest.bench.gpu.correctness import measure_correctness
+from loadtest.bench.gpu.device_variant import Place, load, reference, variants
+from loadtest.bench.gpu.facts import device_facts, measure_facts
+from loadtest.bench.gpu.launches import measure_launches
+from loadtest.bench.gpu.memory import measure_memory
+from loadtest.bench.gpu.open_loop import measure_open_loop
+from loadtest.bench.gpu.plan import Figures, Step, run_plan, show, text_table
+from loadtest.bench.gpu.random_bundle import random_bundle
+from loadtest.bench.gpu.shapes import device_times, measure_shapes
+from loadtest.bench.gpu.subject import Subject, subject_of
+from loadtest.bench.gpu.subsets import measure_subsets
 from loadtest.bench.gpu.throughput import measure_throughput
-from loadtest.bench.gpu.timing import time_batch_sizes, time_shapes
+from loadtest.bench.gpu.verdict import verdict
 from loadtest.bench.machine import machine_facts
-from loadtest.bench.one_graph_session import OneGraph
 from serve.bundle.loader import Bundle, load_bundle
+from serve.classifier.classifier import SWITCH_INTERVAL_S
 from serve.errors import OfframpError
 from serve.runtime import cuda_provider as cuda
-from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.hardware import available_threads
 
-_Problems = list[str]
+Measure = Callable[[Subject, Figures, float], None]
+
+# In this order; each step's share of the seconds that are left once the model is loaded.
+PLAN: tuple[tuple[str, float, Measure], ...] = (
+    ("facts", 20, measure_facts),
+    ("correctness", 40, measure_correctness),
+    ("shapes", 60, measure_shapes),
+    ("baselines", 80, measure_baselines),
+    ("subsets", 60, measure_subsets),
+    ("attention", 40, measure_attention),
+    ("throughput", 120, measure_throughput),
+    ("open_loop", 90, measure_open_loop),
+    ("captured", 40, measure_captured),
+    ("memory", 20, measure_memory),
+    ("launches", 20, measure_launches),
+)
+# A step may overrun its share a little, and the last one too.
+_SHARE = 0.95
+_BUILT = Path("build/gpu/bert-base")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything, print it, and return 0 if nothing was wrong."""
+    """Run the plan, print what it finds, and return 0 if nothing was wrong."""
+    began = perf_counter()
     options = _parser().parse_args(arguments)
     # An interrupted run has printed all that it found, also to a file or a pipe.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
-        document = examine(load_bundle(options.bundle), options)
+        if options.device == "cuda":
+            cuda.require()
+        bundle = load_bundle(options.bundle) if options.bundle else random_bundle(_BUILT)
+        document = examine(bundle, options, began + _SHARE * options.seconds)
     except (OfframpError, OSError) as error:
         print(f"gpu: FAILED: {error}")
         return 1
+    _print_verdict(document["verdict"])
     if document["problems"]:
         print(f"gpu: FAILED: {'; '.join(document['problems'])}")
         return 1
     where = document["gpu"]["name"] if document["gpu"] else document["device"]
-    print(f"gpu: {' and '.join(document['variants'])} passed on {where}")
+    print(f"gpu: {document['precision']} passed on {where}")
     return 0
 
 
-def examine(bundle: Bundle, options: argparse.Namespace) -> dict[str, Any]:
-    """Check and measure every variant that a GPU may run; return the JSON document.
+def examine(bundle: Bundle, options: argparse.Namespace, end_s: float) -> dict[str, Any]:
+    """Run the plan on the bundle's variant for GPUs; return the JSON document.
 
-    An error in one variant is a problem of that variant only. The document is written after each
-    step.
+    Args:
+        bundle: to be examined.
+        options: of the command line.
+        end_s: on `perf_counter`.
+
+    Raises:
+        OfframpError: there is nothing to examine, or it cannot be loaded.
+        OSError: the document cannot be written.
     """
-    if options.device == "cuda":
-        cuda.require()
     place = Place(options.device, options.attention_kernels)
-    document: dict[str, Any] = {**device_facts(bundle, place), **machine_facts(NUM_THREADS)}
-    problems: _Problems = []
-    document |= {"variants": {}, "problems": problems}
-    save = partial(_write, document, options.json)
+    document: dict[str, Any] = {**device_facts(bundle, place)}
+    document |= machine_facts(available_threads())
+    document |= {"layers": bundle.manifest.num_layers, "steps": {}, "problems": []}
+    save = partial(_save, document, options.json)
     save()  # a file that cannot be written is an error before anything runs
-    print_facts(document)
-    # Loaded before anything is on the device: loading puts the process's memory in order.
+    show({key: value for key, value in document.items() if key not in ("steps", "verdict")})
+    precision = next(iter(variants(bundle)), None)
+    if precision is None:
+        raise OfframpError("the bundle has no variant for GPUs: export it with --precision fp16")
+    if len(bundle.manifest.exit_layers) < 2:
+        raise OfframpError("the bundle has one exit: no row can leave early")
+    document["precision"] = precision
+    # The reference is loaded first: loading puts the process's memory in order.
     expected = reference(bundle)
-    for precision in variants(bundle):
-        print(f"\n== {precision}")
-        found = document["variants"].setdefault(precision, {})
-        try:
-            for wrong in _steps(load(bundle, precision, place), expected, options, found):
-                problems += [f"{precision}: {problem}" for problem in wrong]
-                save()
-        except Exception as error:  # ONNX Runtime's errors have no common type
-            traceback.print_exc()
-            reason, *_ = str(error).split("\n")
-            problems.append(f"{precision}: {type(error).__name__}: {reason}")
-            save()
-    if not document["variants"]:
-        problems.append("the bundle has no variant for GPUs: export it with --precision fp32,fp16")
-        save()
+    variant = load(bundle, precision, place)
+    if options.device == "cuda":
+        sys.setswitchinterval(SWITCH_INTERVAL_S)  # as the server does
+    with subject_of(variant, expected, options.one_graph) as subject:
+        steps = [
+            Step(name, seconds, partial(measure, subject))
+            for name, seconds, measure in PLAN
+            if name in options.steps
+        ]
+        run_plan(steps, document, save, end_s)
     return document
 
 
-def _write(document: dict[str, Any], path: Path | None) -> None:
+def _save(document: dict[str, Any], path: Path | None) -> None:
+    """Write the document whole or not at all, with what follows from its figures so far."""
+    document["verdict"] = verdict(document)
+    if times := device_times(document):
+        document["device_times"] = times
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document, indent=2) + "\n")
+        part = path.with_name(f"{path.name}.part")
+        part.write_text(json.dumps(document, indent=2) + "\n")
+        os.replace(part, path)
 
 
-def _steps(
-    variant: DeviceVariant,
-    expected: CpuRunner,
-    options: argparse.Namespace,
-    found: dict[str, Any],
-) -> Iterator[_Problems]:
-    """Add each step's findings to `found`, then yield what is wrong."""
-    assigned = found["operators"] = operators(variant)
-    print_operators(assigned)
-    wrong = strays(assigned) if variant.place.device == "cuda" else []
-    yield [f"{kind} does not run on the GPU" for kind in wrong]
-    findings = found["findings"] = []
-    for check in (
-        lambda: check_parity(variant, expected),
-        lambda: check_invariance(variant, options.rows),
-    ):
-        finding = check()
-        print_finding(finding)
-        findings.append(finding._asdict())
-        yield _wrong(finding)
-    if options.seconds:
-        yield from _measured(variant, options, found)
-
-
-def _measured(
-    variant: DeviceVariant, options: argparse.Namespace, found: dict[str, Any]
-) -> Iterator[_Problems]:
-    one_graph = None
-    path = options.one_graph and options.one_graph / variant.precision / "one_graph.onnx"
-    if path and path.is_file():
-        one_graph = OneGraph(variant.place.opener()(path))
-    for name, measure, show in (
-        ("times", partial(time_shapes, variant, one_graph), print_times),
-        ("batch_sizes", partial(time_batch_sizes, variant), print_sizes),
-        ("throughput", partial(measure_throughput, variant), print_throughput),
-    ):
-        figures: Any = measure(options.seconds)
-        found[name] = [figure._asdict() for figure in figures]
-        show(figures)
-        yield []
-
-
-def _wrong(finding: Finding) -> _Problems:
-    if finding.passed:
-        return []
-    return [
-        f"{finding.check}: a logit differs by {finding.max_error:.3g} (at most "
-        f"{finding.tolerance:g}; {finding.worst}), {finding.agreement:.2%} of {finding.answers} "
-        "answers agree"
-    ]
+def _print_verdict(found: dict[str, Any]) -> None:
+    for prefix in ("", "captured_"):
+        if table := found.get(f"{prefix}table"):
+            columns = list(table[0])
+            print(f"\n{text_table(columns, [list(line.values()) for line in table])}")
+        if sentence := found.get(f"{prefix}sentence"):
+            print(sentence)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.gpu", description=__doc__)
-    parser.add_argument("bundle", type=Path, help="a bundle with fp32, fp16 or both")
+    parser.add_argument(
+        "bundle",
+        type=Path,
+        nargs="?",
+        help=f"a bundle with fp16 and fp32; if none is named, BERT-base is built in {_BUILT}",
+    )
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu tries the code without a GPU"
     )
-    parser.add_argument("--json", type=Path, help="write everything to this file")
+    parser.add_argument("--json", type=Path, help="write everything to this file, as it is found")
     parser.add_argument(
-        "--one-graph", type=Path, help="folder from `python -m loadtest.bench.one_graph`"
+        "--one-graph",
+        type=Path,
+        help="folder from `python -m loadtest.bench.one_graph`, for a host without onnx",
     )
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, help="for each figure; 0 for the checks alone"
-    )
+    parser.add_argument("--seconds", type=float, default=600.0, help="for everything")
+    names = [name for name, _, _ in PLAN]
+    parser.add_argument("--steps", nargs="+", choices=names, default=names, help="only these")
     parser.add_argument(
         "--attention-kernels",
         type=int,
         default=cuda.ATTENTION_KERNELS,
         help="kernels for attention on CUDA, as ONNX Runtime's sdpa_kernel; 0 for its own choice",
     )
-    parser.add_argument("--rows", type=int, default=400, help="texts in the check of invariance")
     return parser
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from loadtest.bench.chain import each_segment
 from loadtest.bench.engine_driver import driving, row_of
@@ -13,9 +14,9 @@ from loadtest.bench.gpu.device_variant import DeviceVariant
 from loadtest.bench.inputs import padded, random_texts
 from serve.bundle.manifest import Precision
 from serve.engine.row import Row
+from serve.engine.runner import ModelRunner
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.rules.replay import exits_taken
-from serve.runtime.cpu_runner import CpuRunner
 
 Logits = NDArray[np.float32]
 
@@ -23,6 +24,17 @@ Logits = NDArray[np.float32]
 # sums; fp16 keeps eleven bits, and each layer rounds several times.
 TOLERANCE: dict[Precision, float] = {"fp32": 1e-3, "fp16": 5e-2, "int8": 0.0}
 ODD_SHAPES = ((1, 1), (1, 7), (3, 33), (5, 128), (17, 96), (33, 8))
+SENTENCES = (
+    "It works.",
+    "Not bad at all for a first novel.",
+    "The second half drags, but the ending makes up for it.",
+    "Delivery took three weeks and the box was open when it came.",
+    "I have read the instructions three times and still do not know where the battery goes.",
+    "Shares fell by four per cent after the company lowered its forecast for the year.",
+    "The plot is thin, the jokes are old, and still I had a wonderful evening, which I cannot "
+    "say of the film before it, nor of the one before that.",
+    "Terrible!",
+)
 # Rows in flight: fewer than there are, so that new rows meet deeper ones.
 _IN_FLIGHT = 64
 
@@ -44,7 +56,7 @@ class Finding(NamedTuple):
         return self.max_error <= self.tolerance and self.agreement == 1.0
 
 
-def check_parity(variant: DeviceVariant, expected: CpuRunner) -> Finding:
+def check_parity(variant: DeviceVariant, expected: ModelRunner) -> Finding:
     """Compare every exit with the CPU's at odd shapes, with rows dropped between segments.
 
     Labels are compared where the model's two best logits are further apart than the tolerance.
@@ -54,9 +66,7 @@ def check_parity(variant: DeviceVariant, expected: CpuRunner) -> Finding:
     same: list[bool] = []
     for case, found, wanted in _walks(variant, expected):
         errors[case] = float(np.abs(found - wanted).max())
-        best = np.sort(wanted, axis=1)
-        clear = best[:, -1] - best[:, -2] > 2 * tolerance
-        same.extend((found.argmax(axis=1) == wanted.argmax(axis=1))[clear])
+        same += _same_labels(found, wanted, tolerance)
     return _finding("parity with the CPU", variant, errors, same)
 
 
@@ -82,10 +92,33 @@ def check_invariance(variant: DeviceVariant, num_rows: int) -> Finding:
     return _finding("batch invariance", variant, errors, same)
 
 
+def check_texts(variant: DeviceVariant, expected: ModelRunner) -> Finding:
+    """Compare every exit with the CPU's on sentences, all in one batch."""
+    tokenizer = Tokenizer.from_file(str(variant.bundle.tokenizer_path))
+    texts = [tokenizer.encode(text).ids[: variant.max_tokens] for text in SENTENCES]
+    inputs = padded(texts, variant.shape.pad_id)
+    tolerance = TOLERANCE[variant.precision]
+    errors: dict[str, float] = {}
+    same: list[bool] = []
+    steps = zip(each_segment(variant.chain, inputs), each_segment(expected, inputs), strict=True)
+    for place, (found, wanted) in enumerate(steps, 1):
+        errors[f"exit {place}"] = float(np.abs(found.logits - wanted.logits).max())
+        same += _same_labels(found.logits, wanted.logits, tolerance)
+    return _finding("sentences", variant, errors, same)
+
+
 def all_heads(variant: DeviceVariant, row: Row) -> Logits:
     """Return (exits, labels): each exit's logits for a row that is alone in its batch."""
     inputs = padded([row.input_ids], variant.shape.pad_id)
     return np.stack([step.logits[0] for step in each_segment(variant.chain, inputs)])
+
+
+def _same_labels(found: Logits, wanted: Logits, tolerance: float) -> list[bool]:
+    """Compare the labels of rows whose two best logits are not too close."""
+    best = np.sort(wanted, axis=1)
+    clear = best[:, -1] - best[:, -2] > 2 * tolerance
+    same: list[bool] = (found.argmax(axis=1) == wanted.argmax(axis=1))[clear].tolist()
+    return same
 
 
 def _finding(
@@ -98,7 +131,7 @@ def _finding(
     return Finding(check, variant.precision, errors[worst], agreement, len(same), tolerance, worst)
 
 
-def _walks(variant: DeviceVariant, expected: CpuRunner) -> Iterator[tuple[str, Logits, Logits]]:
+def _walks(variant: DeviceVariant, expected: ModelRunner) -> Iterator[tuple[str, Logits, Logits]]:
     """Yield a name, and (rows, labels) of the device and of the reference, exit after exit."""
     generator = np.random.default_rng(0)
     for num_rows, num_tokens in ODD_SHAPES:

@@ -1,16 +1,22 @@
-"""The GPU that a run is on, and which operators of a bundle run on it."""
+"""The GPU that a run is on, and what of the model runs on it."""
 
+import json
 import shutil
 import subprocess
 from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
 
-from loadtest.bench.gpu.device_variant import NUM_THREADS, DeviceVariant, Place
+from loadtest.bench.gpu.attention import kernel_names
+from loadtest.bench.gpu.bound_graph import BoundGraph
+from loadtest.bench.gpu.device_variant import DeviceVariant, Place
+from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures, reason_of
+from loadtest.bench.gpu.subject import Subject
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
-from serve.runtime.ort_session import session_options
 
 # The operators that take a layer's time; small operators on shapes may run on the CPU.
 _HEAVY = {"MatMul", "Attention", "MultiHeadAttention", "Gemm", "BiasGelu", "FastGelu"}
@@ -18,25 +24,34 @@ _HEAVY |= {"LayerNormalization", "SkipLayerNormalization", "FusedMatMul"}
 _QUERY = "name,driver_version,memory.total,compute_cap,clocks.max.sm"
 _WAIT_S = 30
 _WARNINGS = 2
+_LIBRARIES = ("torch", "transformers", "onnx", "tokenizers", "cuda-bindings", "pydantic")
+_NO_CPU_NODES = "session.disable_cpu_ep_fallback"
 
 
 def device_facts(bundle: Bundle, place: Place) -> dict[str, Any]:
-    """Return the bundle, the device, and what nvidia-smi says of it."""
+    """Return the bundle, the device, what nvidia-smi says of it, and versions."""
     return {
         "bundle": bundle.name,
         "device": place.device,
         "gpu": gpu() if place.device == "cuda" else None,
         "attention_kernels": place.attention_kernels,
         "cuda_of_build": ort.cuda_version,
+        "libraries": {name: _version(name) for name in _LIBRARIES},
     }
 
 
 def gpu() -> dict[str, str] | None:
     """Return what nvidia-smi says of the first visible device, or None if it says nothing."""
+    values = ask_smi(_QUERY)
+    return dict(zip(_QUERY.split(","), values, strict=True)) if values else None
+
+
+def ask_smi(query: str) -> list[str] | None:
+    """Return what nvidia-smi says of the first visible device, or None if it says nothing."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return None
-    arguments = [command, f"--query-gpu={_QUERY}", "--format=csv,noheader"]
+    arguments = [command, f"--query-gpu={query}", "--format=csv,noheader"]
     try:
         output = subprocess.run(
             arguments, capture_output=True, text=True, check=True, timeout=_WAIT_S
@@ -45,8 +60,25 @@ def gpu() -> dict[str, str] | None:
         return None
     if not output.strip():
         return None
-    values = [value.strip() for value in output.splitlines()[0].split(",")]
-    return dict(zip(_QUERY.split(","), values, strict=True))
+    return [value.strip() for value in output.splitlines()[0].split(",")]
+
+
+def measure_facts(subject: Subject, figures: Figures, seconds: float) -> None:
+    """Find where operators run, whether any falls back, and what a segment launches."""
+    variant = subject.variant
+    assigned = operators(variant)
+    figures.add("operators", assigned)
+    if subject.on_cuda:
+        for kind in strays(assigned):
+            figures.problem(f"{kind} does not run on the GPU")
+        figures.add("needs_the_cpu", _needing_the_cpu(variant))
+        figures.add("attention_kernel", kernel_names(variant, variant.shapes[1]))
+    else:
+        figures.skip("fallback forbidden", NEEDS_CUDA)
+        figures.skip("names of attention kernels", NEEDS_CUDA)
+    middle = len(variant.chain) // 2
+    for head in (False, True):
+        figures.row("profile", **_profiled(subject, middle, head))
 
 
 def operators(variant: DeviceVariant) -> dict[str, dict[str, int]]:
@@ -54,13 +86,12 @@ def operators(variant: DeviceVariant) -> dict[str, dict[str, int]]:
 
     ONNX Runtime warns on stderr of the copies between host and device that it adds to a graph.
     """
-    options = session_options(NUM_THREADS)
+    options = variant.place.options()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     options.log_severity_level = _WARNINGS
     open_session = variant.place.opener(options)
     found: dict[str, Counter[str]] = {}
-    bundle, precision = variant.bundle, variant.precision
-    for path in [*bundle.segment_paths(precision), *bundle.head_paths(precision)]:
+    for path in _graphs(variant):
         for part in open_session(path).get_provider_graph_assignment_info():
             kinds = found.setdefault(part.ep_name, Counter())
             kinds.update(node.op_type for node in part.get_nodes())
@@ -71,3 +102,53 @@ def strays(assigned: dict[str, dict[str, int]]) -> list[str]:
     """Return the operators that should run on the GPU and do not."""
     elsewhere = {k for p, kinds in assigned.items() if p != cuda.PROVIDER for k in kinds}
     return sorted(elsewhere & _HEAVY)
+
+
+def _graphs(variant: DeviceVariant) -> list[Path]:
+    bundle, precision = variant.bundle, variant.precision
+    return [*bundle.segment_paths(precision), *bundle.head_paths(precision)]
+
+
+def _needing_the_cpu(variant: DeviceVariant) -> list[str]:
+    """Return which of three graphs cannot do without the CPU: two segments' and a head's."""
+    found = []
+    *bodies, first_head = _graphs(variant)[: len(variant.chain) + 1]
+    for path in (bodies[0], bodies[len(bodies) // 2], first_head):
+        options = variant.place.options()
+        options.add_session_config_entry(_NO_CPU_NODES, "1")
+        chosen = [(cuda.PROVIDER, cuda.provider_options(None))]
+        try:
+            ort.InferenceSession(path, options, providers=chosen, enable_fallback=0)
+        except Exception as error:  # ONNX Runtime's errors have no common type
+            found.append(f"{path.name}: {reason_of(error)}")
+    return found
+
+
+def _profiled(subject: Subject, index: int, head: bool) -> dict[str, Any]:
+    """Return what ONNX Runtime's profile says of one run of a segment's layers or head."""
+    variant = subject.variant
+    options = variant.place.options()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(subject.folder / "profile")
+    paths = (variant.bundle.head_paths if head else variant.bundle.segment_paths)(variant.precision)
+    session = variant.place.opener(options)(paths[index])
+    graph = BoundGraph(session, variant, variant.shapes[-1])
+    graph.run()
+    graph.run()
+    events = json.loads(Path(session.end_profiling()).read_text())
+    kinds = [e["args"]["op_name"] for e in events if e["name"].endswith("_kernel_time")]
+    nodes = Counter({kind: number // 2 for kind, number in Counter(kinds).items()})
+    copies = sum(number for kind, number in nodes.items() if kind.startswith("Memcpy"))
+    return {
+        "graph": paths[index].name,
+        "nodes": nodes.total() - copies,
+        "copies": copies,
+        "kinds": dict(nodes),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
