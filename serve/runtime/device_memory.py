@@ -100,8 +100,9 @@ class Buffer:
         self._memory.wait(self._block)
         if num_bytes > len(self._block.host):
             larger = max(num_bytes, 2 * len(self._block.host))
+            block = self._memory.allocate(larger)  # if there is none left, the old one stays in use
             self._memory.free(self._block)
-            self._block = self._memory.allocate(larger)
+            self._block = block
         return self._block.host
 
     def upload(self, num_bytes: int) -> None:
