@@ -19,8 +19,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 def write(settings: ModelSettings, folder: Path) -> None:
     """Write weights, config and tokenizer.
 
-    A head reads the first token and is a linear layer, behind a tanh pooler if the
-    settings ask for one.
+    A head is a linear layer, behind a tanh pooler if the settings ask for one.
     """
     import torch
     from transformers import BertConfig, BertModel
@@ -37,7 +36,7 @@ def write(settings: ModelSettings, folder: Path) -> None:
         max_position_embeddings=settings.max_tokens,
         attn_implementation="sdpa",  # type: ignore[call-arg]  # a setting of the base class
     )
-    head = HeadConfig(pooling="first", pooler=settings.pooler)
+    head = HeadConfig(pooling=settings.pooling, pooler=settings.pooler)
     exits = ExitConfig(exits=tuple(range(1, settings.layers + 1)), head=head)
     MultiExitModel(BertModel(config, add_pooling_layer=False), exits).save(folder)
     word_pieces(settings.vocabulary).save(str(folder / "tokenizer.json"))

@@ -1,6 +1,7 @@
 """What the bench builds and how long it measures; both are written beside the figures."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from loadtest.bench.inputs import SHAPES, Shape
 
@@ -18,6 +19,7 @@ class ModelSettings:
     # Whether each exit has a tanh pooler of its own. For one short text, time is spent reading
     # weights, and a pooler has 8 % of a layer's weights.
     pooler: bool = False
+    pooling: Literal["first", "mean"] = "first"  # of a head: a text's first token, or the mean
     seed: int = 0
 
 

@@ -32,7 +32,7 @@ def measure_launches(subject: Subject, figures: Figures, seconds: float) -> None
     else:
         folder = str(subject.variant.bundle.folder)
         try:
-            for line in run_child(__name__, [folder], max(seconds, 45.0)):
+            for line in run_child(__name__, [folder], max(seconds, 30.0)):
                 figures.add(line.pop("shape"), line)
         except BenchFailed as error:
             figures.skip("launches", str(error))

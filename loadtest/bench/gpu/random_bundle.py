@@ -17,6 +17,8 @@ from loadtest.bench.errors import BenchFailed
 from loadtest.bench.gpu.child import absent
 from serve.bundle.loader import Bundle, load_bundle
 
+# Heads as those of the shipped models: the mean's shares are uploaded too.
+SETTINGS = replace(BERT_BASE, pooling="mean", pooler=True)
 EXPORTER = ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors")
 # In a process of its own, so that PyTorch's memory and threads are not in the one that measures.
 # `offramp export` would need typer and rich.
@@ -32,7 +34,7 @@ write(plan(model, ("fp32", "fp16")), bundle)
 """
 
 
-def random_bundle(folder: Path, settings: ModelSettings = BERT_BASE) -> Bundle:
+def random_bundle(folder: Path, settings: ModelSettings = SETTINGS) -> Bundle:
     """Return the bundle in a folder, built there if the folder does not exist.
 
     Raises:
@@ -62,10 +64,7 @@ def main() -> None:
     """Build the bundle in the folder that is named."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.bench.gpu.random_bundle")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--layers", type=int, default=BERT_BASE.layers)
-    options = parser.parse_args()
-    settings = replace(BERT_BASE, layers=options.layers)
-    print(random_bundle(options.folder, settings).folder)
+    print(random_bundle(parser.parse_args().folder).folder)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from loadtest.bench.inputs import random_texts
 from serve.engine.executor import ModelShape
 from serve.engine.row import Row
 from serve.engine.runner import Ids, StepOutput
+from serve.engine.scheduler import BatchLimits
 from serve.rules import NeverRule
 from tests.support.traits import two_labels
 
@@ -49,6 +50,23 @@ def test_every_row_leaves_where_it_is_told(in_flight: int) -> None:
     assert not driver.engine.alive
     assert runner.most_rows <= in_flight
     assert not any(np.isnan(row.started_s) for row in sent)
+
+
+def test_batches_keep_the_limits() -> None:
+    runner = MostSeen(3, 200)
+    with driving(runner, SHAPE, BatchLimits(max_rows=3)) as driver:
+        driver.run(rows([3] * 20), 20)
+    assert runner.most_rows == 3
+
+
+def test_rows_are_submitted_when_they_are_due_and_timed_from_then() -> None:
+    sent = rows([1, 2, 3] * 10)
+    for place, row in enumerate(sent):
+        row.tag = place
+    due_s = np.linspace(0, 0.05, len(sent))
+    with driving(FreeSegments(3, 200), SHAPE) as driver:
+        took_s = driver.follow(sent, due_s)
+    assert (took_s > 0).all(), "no row was sent before it was due"
 
 
 def test_error_of_a_row_ends_the_bench() -> None:

@@ -1,8 +1,10 @@
 """The whole check for GPU hosts, run on the CPU."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,11 @@ from typing import Any
 import pytest
 
 from loadtest.bench import one_graph
-from loadtest.bench.engine.settings import ModelSettings
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.gpu import __main__ as command
 from loadtest.bench.gpu import child
 from loadtest.bench.gpu.__main__ import PLAN, main
-from loadtest.bench.gpu.random_bundle import random_bundle
+from loadtest.bench.gpu.random_bundle import SETTINGS, random_bundle
 from loadtest.simulator.presets import read_device
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
@@ -171,16 +172,24 @@ def test_a_bundle_without_fp16_is_refused(
 
 
 def test_where_no_bundle_is_named_one_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = ModelSettings("small", layers=2, width=32, heads=2, vocabulary=50, max_tokens=64)
+    small = replace(SETTINGS, layers=2, width=32, heads=2, vocabulary=50, max_tokens=64)
     monkeypatch.setattr(command, "_BUILT", tmp_path / "built")
     monkeypatch.setattr(command, "random_bundle", partial(random_bundle, settings=small))
     report = tmp_path / "report.json"
     arguments = ["--device", "cpu", "--json", str(report), "--seconds", "1", "--steps", "facts"]
     assert main(arguments) == 0
     assert json.loads(report.read_text())["layers"] == 2
-    assert main([*arguments, "correctness"]) == 0, "it is built once"
+    assert "building" in capsys.readouterr().out
+    assert main([*arguments, "correctness"]) == 0
+    assert "building" not in capsys.readouterr().out, "it is built once"
+
+
+def test_the_page_has_the_plan_with_its_seconds() -> None:
+    page = Path(__file__).parents[4] / "docs" / "gpu.md"
+    listed = re.findall(r"^\| `(\w+)` \| (\d+) \|", page.read_text("utf-8"), re.M)
+    assert [(name, int(seconds)) for name, seconds in listed] == [step[:2] for step in PLAN]
 
 
 def test_without_the_exporter_a_bundle_must_be_brought(tmp_path: Path, hide: Any) -> None:
