@@ -158,9 +158,9 @@ class Variant(_Frozen):
     """
 
     segments: tuple[Segment, ...]
-    joined: str | None
     weights: str
     parity: Parity
+    joined: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -189,7 +189,10 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
         (put(variants={}), "variants"),
         (lambda m: m["variants"].update(bf16=m["variants"]["fp32"]), "variants.bf16"),
         (lambda m: m["variants"]["fp32"]["segments"].pop(), "variants.fp32 has segments for"),
-        (lambda m: m["variants"]["fp32"].pop("joined"), "variants.fp32.joined: required field"),
+        (
+            lambda m: m["variants"]["fp32"].pop("joined"),
+            "variants.fp32 needs no heads but a joined",
+        ),
         (lambda m: m["variants"]["fp32"].pop("weights"), "variants.fp32.weights: required field"),
         (lambda m: m["variants"]["fp32"].update(joined="x.onnx"), "fp32: no sha256 for x.onnx"),
         (lambda m: m["variants"]["fp32"].update(weights="x.bin"), "fp32: no sha256 for x.bin"),
