@@ -57,7 +57,8 @@ def join(parts: Sequence[ModelProto], outputs: Sequence[str] = (LOGITS,)) -> Mod
     joined = ModelProto()
     joined.CopyFrom(parts[-1])
     joined.graph.CopyFrom(GraphProto(name="one_graph"))
-    inputs = {value.name: value for part in reversed(parts) for value in part.graph.input}
+    declared = [value for part in parts for value in part.graph.input]
+    inputs = {value.name: value for value in declared}
     if HIDDEN not in [value.name for value in parts[0].graph.input]:
         inputs.pop(HIDDEN, None)
     inputs.pop(KEEP, None)
