@@ -14,6 +14,7 @@ import typer
 
 from serve.access.cli import keys as keys_commands
 from serve.config import ConnectionLimits
+from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel
 from serve.version import __version__
@@ -23,7 +24,7 @@ EXTRAS = dict.fromkeys(
     ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors"), "export"
 ) | dict.fromkeys(("mapie", "matplotlib", "scipy", "sklearn"), "quality")
 
-LIMITS = ConnectionLimits()
+LIMITS, QUEUE = ConnectionLimits(), QueueLimits()
 
 app = typer.Typer(
     name="offramp",
@@ -75,6 +76,28 @@ def serve(
     gpu_memory_gb: Annotated[
         float | None,
         typer.Option(help="Most that a replica's models take of a GPU; CUDA adds to it.", min=0.1),
+    ] = None,
+    gpus_per_replica: Annotated[
+        float | None,
+        typer.Option(
+            help="Of a GPU, 0.5 for two replicas on each. One each if absent.", min=0.01, max=1
+        ),
+    ] = None,
+    max_batch_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows in a batch. If absent, 64, and 512 on CUDA.",
+            min=1,
+            max=QUEUE.max_rows,
+        ),
+    ] = None,
+    max_batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows times the longest row in a batch. If absent, 2048, and 16384 on CUDA.",
+            min=1,
+            max=QUEUE.max_tokens,
+        ),
     ] = None,
     active_exits: Annotated[
         str | None,
@@ -164,6 +187,9 @@ def serve(
         active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
+        gpus_per_replica=gpus_per_replica,
+        max_batch_rows=max_batch_rows,
+        max_batch_tokens=max_batch_tokens,
         access=AccessOptions(
             keys=keys,
             no_auth=no_auth,

@@ -2,9 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from serve.classifier.options import EngineOptions
 from serve.engine.admission import QueueLimits
@@ -63,6 +70,9 @@ class ServerConfig(BaseModel):
         gpu_memory_gb: most GPU memory that a replica may occupy; None for no limit.
         active_exits: exit layers to use, by model; a model that is not listed uses all.
         num_threads: per replica; None for all cores that the process may use.
+        max_batch_rows: rows in a batch, at most `max_queue_rows`; None for what suits the device.
+        max_batch_tokens: rows times the longest row in a batch, at most `max_queue_tokens`; None
+            for what suits the device.
         max_queue_rows: rows admitted and not yet answered, per replica and model.
         max_queue_tokens: tokens of those rows.
         max_inputs: texts per request.
@@ -95,6 +105,8 @@ class ServerConfig(BaseModel):
     gpu_memory_gb: PositiveFloat | None = None
     active_exits: dict[str, list[PositiveInt]] = {}
     num_threads: PositiveInt | None = None
+    max_batch_rows: PositiveInt | None = None
+    max_batch_tokens: PositiveInt | None = None
     max_queue_rows: PositiveInt = QueueLimits().max_rows
     max_queue_tokens: PositiveInt = QueueLimits().max_tokens
     max_inputs: PositiveInt = WebLimits().max_inputs
@@ -116,6 +128,16 @@ class ServerConfig(BaseModel):
     connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
+    @model_validator(mode="after")
+    def _check_batches(self) -> Self:
+        for of in ("rows", "tokens"):
+            batch, queue = getattr(self, f"max_batch_{of}"), getattr(self, f"max_queue_{of}")
+            if batch is not None and batch > queue:
+                raise ValueError(
+                    f"max_batch_{of}: {batch}, but the queue holds {queue} at most (max_queue_{of})"
+                )
+        return self
+
     @property
     def engine_options(self) -> EngineOptions:
         """How models are run."""
@@ -124,6 +146,8 @@ class ServerConfig(BaseModel):
             precision=self.precision,
             gpu_memory_gb=self.gpu_memory_gb,
             num_threads=self.num_threads,
+            max_batch_rows=self.max_batch_rows,
+            max_batch_tokens=self.max_batch_tokens,
             queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),
             tokenizer_threads=self.tokenizer_threads,
         )

@@ -19,13 +19,14 @@ from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.classifier.options import EngineOptions
+from serve.cluster.options import LocalReplicas
 from serve.config import ConnectionLimits, ServerConfig
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
 from serve.http.loading import tls_files
 from serve.logs import LogFormat, LogLevel, configure_logs
 from serve.runtime.hardware import available_threads
-from serve.runtime.placement import Placement, place
+from serve.runtime.placement import Placement, place, share_gpus
 
 EXAMPLE = "The movie was awesome."
 
@@ -72,6 +73,9 @@ class Launch:
     active_exits: str | None
     device: str = "auto"
     gpu_memory_gb: float | None = None
+    gpus_per_replica: float | None = None
+    max_batch_rows: int | None = None
+    max_batch_tokens: int | None = None
     access: AccessOptions = AccessOptions()
     logs: LogOptions = LogOptions()
     dialects: str = ALL
@@ -86,12 +90,18 @@ def launch(wanted: Launch, standalone: bool) -> None:
     Raises:
         OfframpError: a bundle, the precision or the port cannot be had.
     """
-    if standalone and wanted.replicas > 1:
-        raise InvalidRequest("--standalone is one process: leave out --replicas, or --standalone")
+    if standalone and (wanted.replicas > 1 or wanted.gpus_per_replica is not None):
+        raise InvalidRequest(
+            "--standalone is one process, on the first GPU: leave out --replicas and "
+            "--gpus-per-replica, or --standalone"
+        )
     _check_access(wanted)
     console = Console(soft_wrap=True, highlight=False)
     bundles = load_bundles(wanted.bundles)
-    config = _configure(wanted, bundles, console)
+    placements = [place(bundle, wanted.device, wanted.precision) for bundle in bundles]
+    gpu_share = share_gpus(placements, wanted.replicas, wanted.gpus_per_replica)
+    replicas = LocalReplicas(wanted.replicas, gpu_share)
+    config = _configure(wanted, bundles, placements, console)
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
@@ -104,7 +114,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
         if standalone:
             _run_standalone(config, address, on_ready)
         else:
-            _run_on_ray(console, config, wanted.replicas, address, on_ready)
+            _run_on_ray(console, config, replicas, address, on_ready)
     console.print("stopped")
 
 
@@ -115,14 +125,16 @@ def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
     return take_shared_port(wanted.host, wanted.grpc_port)
 
 
-def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> ServerConfig:
-    """Choose device, precision and active exits of every bundle, and print them."""
+def _configure(
+    wanted: Launch, bundles: list[Bundle], placements: list[Placement], console: Console
+) -> ServerConfig:
+    """Choose the active exits of every bundle, and print them."""
     dialects = [name.strip() for name in wanted.dialects.split(",")]
     choose_dialects(dialects)  # raises what is wrong with them
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
-    for bundle in bundles:
-        placement, presented = place(bundle, wanted.device, wanted.precision), bundle
+    for bundle, placement in zip(bundles, placements, strict=True):
+        presented = bundle
         if wanted.active_exits is not None:
             layers = choose_exits(
                 wanted.active_exits, bundle, placement, num_threads, wanted.gpu_memory_gb
@@ -134,6 +146,8 @@ def _configure(wanted: Launch, bundles: list[Bundle], console: Console) -> Serve
         device=wanted.device,
         precision=wanted.precision,
         gpu_memory_gb=wanted.gpu_memory_gb,
+        max_batch_rows=wanted.max_batch_rows,
+        max_batch_tokens=wanted.max_batch_tokens,
         active_exits=active,
         num_threads=num_threads,
         **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
@@ -182,7 +196,7 @@ def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[]
 def _run_on_ray(
     console: Console,
     config: ServerConfig,
-    replicas: int,
+    replicas: LocalReplicas,
     address: socket,
     on_ready: Callable[[], None],
 ) -> None:

@@ -35,7 +35,7 @@ class Host:
 
     def run(self, port: int) -> None:
         """Start Ray Serve on this port and serve until SIGTERM."""
-        with local_node(num_cpus=2):
+        with local_node(num_cpus=2, num_gpus=0):
             self._run(port)
 
     def _run(self, port: int) -> None:

@@ -33,7 +33,9 @@ class BatchFormer:
         self._deadline_s = work.deadline_s.tolist()
         self._any_deadline = min(self._deadline_s) < math.inf
         self._priority = work.priority.tolist()
-        self._limits, self._cost = SizeLimits(limits.max_rows, limits.max_tokens), cost
+        # Narrowed as the engine's: on a CPU longer batches would only make others wait.
+        self._limits = SizeLimits(limits.max_rows, limits.max_tokens).narrowed(cost)
+        self._cost = cost
         # Highest priority first.
         self._queues: dict[int, deque[int]] = {
             level: deque() for level in sorted(set(self._priority))

@@ -11,6 +11,7 @@ from loadtest.simulator.batch_former import BatchFormer
 from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
+from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.scheduler import BatchLimits
 from serve.engine.waiting_queue import STAY
 
@@ -22,7 +23,7 @@ Finish = Callable[[list[int], float], float]
 
 def run_whole(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
     """Serve the workload with batches of the whole model."""
-    former = BatchFormer(work, limits, device.cost([1.0] * len(device)))
+    former = BatchFormer(work, limits, device.whole_cost())
     tokens, record = work.tokens.tolist(), Record.of(len(work))
 
     def finish(batch: list[int], now_s: float) -> float:
@@ -42,7 +43,9 @@ def run_to_completion(
 ) -> Record:
     """Serve the workload with batches that only shrink."""
     # The engine's own estimate serves these batches better than the true shares do.
-    former = BatchFormer(work, limits, device.cost([STAY] * len(device)))
+    fixed_s, *per_token_s = CostModel.of(device.costs()).remaining(0)
+    likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
+    former = BatchFormer(work, limits, likely)
     record = Record.of(len(work))
     return _serve(former, record, _Completion(work, device, record), progress)
 
@@ -69,7 +72,7 @@ class _Completion:
     def __call__(self, batch: list[int], now_s: float) -> float:
         """Return the time at which the last row has left."""
         began_s, alive = now_s, batch
-        for index, cost in enumerate(self._device.segments):
+        for index in range(len(self._device)):
             # Late rows leave with the best answer they have, as in the engine.
             if index:
                 late = [i for i in alive if self._deadline_s[i] <= now_s]
@@ -78,7 +81,7 @@ class _Completion:
                 break
             lengths = [self._tokens[i] for i in alive]
             longest = max(lengths)
-            now_s += self._device.host_s + cost.seconds(len(alive), longest)
+            now_s += self._device.run_s(index, len(alive), longest)
             self._record.run(len(alive), sum(lengths), longest)
             leaving = [i for i in alive if self._exits[i] == index + 1]
             alive = self._answer(leaving, alive, now_s, index + 1)

@@ -12,18 +12,17 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from loadtest.simulator.arrivals import Arrivals, Bursts, Poisson
-from loadtest.simulator.device import PRESETS, Device, read_device
+from loadtest.simulator.device import Device
 from loadtest.simulator.errors import InvalidSimulation
 from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.grid import as_document, measure
 from loadtest.simulator.lengths import read_lengths
+from loadtest.simulator.presets import PRESETS, read_device
 from loadtest.simulator.scenario import COMPLETION, ENGINE, Scenario
 from loadtest.simulator.tables import part_table, summary_table
 from loadtest.simulator.workload import Traffic
-from serve.engine.scheduler import BatchLimits
 
 _LOADS = "0.70,0.75,0.80,0.85,0.90,0.95"
-_LIMITS = BatchLimits()
 _BURST_RUNS = 10  # mean length of a burst, in lone full runs
 _TYPICAL_TOKENS = 25  # of a text with so many tokens
 
@@ -32,9 +31,10 @@ def simulate(
     cost: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(PRESETS)}, or a file with the answer of GET /v1/models/{{m}}."
+            help=f"{', '.join(PRESETS)}, measured:FILE of the GPU check, or a file with the answer "
+            "of GET /v1/models/{m}."
         ),
-    ] = "gpu-like",
+    ] = "h100",
     layers: Annotated[int, typer.Option(help="Segments of the model.", min=1, max=96)] = 12,
     arrivals: Annotated[
         str, typer.Option(help="poisson, bursts, or both with a comma.")
@@ -66,10 +66,14 @@ def simulate(
     search: Annotated[
         bool, typer.Option(help="Look for the highest rate whose p99 keeps the bound.")
     ] = True,
-    max_rows: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = _LIMITS.max_rows,
+    max_rows: Annotated[
+        int | None,
+        typer.Option(help="Rows in a batch.", min=1, show_default="the server's on the device"),
+    ] = None,
     max_tokens: Annotated[
-        int, typer.Option(help="Rows times longest row in a batch.", min=1)
-    ] = _LIMITS.max_tokens,
+        int | None,
+        typer.Option(help="Rows times longest row.", min=1, show_default="as for --max-rows"),
+    ] = None,
     urgent: Annotated[
         float, typer.Option(help="Share of requests with high priority.", min=0, max=1)
     ] = 0.0,
@@ -92,7 +96,11 @@ def simulate(
     before the end. The same seed gives the same figures.
     """
     device = read_device(cost, layers)
-    limits = replace(_LIMITS, max_rows=max_rows, max_tokens=max_tokens)
+    limits = replace(
+        device.limits,
+        max_rows=max_rows or device.limits.max_rows,
+        max_tokens=max_tokens or device.limits.max_tokens,
+    )
     reference = ENGINE if relative_to == "engine" else COMPLETION
     rates = _read_loads(loads)
     traffics = [

@@ -1,121 +1,74 @@
-"""A simulated device and its segment times; it runs one batch at a time."""
+"""A simulated device and its times; it runs one batch at a time."""
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from loadtest.simulator.errors import InvalidSimulation
+from loadtest.simulator.timing import Timing, learned
+from serve.classifier.options import BATCH_LIMITS
 from serve.engine.cost_model import SegmentCost
-
-# The server's names for a segment's costs, in the order of SegmentCost, and their units.
-_SERVED = {"fixed_ms": 1e-3, "per_token_us": 1e-6, "per_token_pair_ns": 1e-9}
+from serve.engine.scheduler import BatchLimits
+from serve.engine.warm_up import on_gpu
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device and the host beside it."""
+    """A device and the host beside it.
+
+    Attributes:
+        name: of the device.
+        segments: their times, first to last, each with its exit's head.
+        host_s: the host's time per run in which the device waits: choosing, judging, the round
+            trip for logits.
+        join_fixed_s: copying batches together, whatever their size.
+        join_per_token_s: for each token copied.
+        whole: the time of the whole model as one graph with one head; None for the sum of the
+            segments.
+        host_per_row_s: what each row adds to `host_s`.
+        limits: on a batch, as the server has them there.
+    """
 
     name: str
-    segments: tuple[SegmentCost, ...]  # their costs, first to last
-    # The host's time per batch and segment: choosing, judging, the round trip for logits.
+    segments: tuple[Timing, ...]
     host_s: float
-    join_fixed_s: float  # copying batches together, whatever their size
-    join_per_token_s: float  # for each token copied
+    join_fixed_s: float
+    join_per_token_s: float
+    whole: Timing | None = None
+    host_per_row_s: float = 0.0
+    limits: BatchLimits = BATCH_LIMITS["cpu"]
 
     def __len__(self) -> int:
         return len(self.segments)
 
+    def run_s(self, index: int, rows: int, tokens: int) -> float:
+        """Return the time of one segment with the host's part."""
+        return self._host_s(rows) + self.segments[index].seconds(rows, tokens)
+
     def whole_s(self, rows: int, tokens: int) -> float:
-        """Return the time of all segments in one go, with one round trip for the logits."""
-        return self.host_s + sum(cost.seconds(rows, tokens) for cost in self.segments)
+        """Return the time of the whole model in one go, with one round trip for the logits."""
+        if self.whole:
+            return self._host_s(rows) + self.whole.seconds(rows, tokens)
+        return self._host_s(rows) + sum(each.seconds(rows, tokens) for each in self.segments)
 
     def lone_s(self, tokens: int) -> float:
         """Return the time of a request that is alone and runs through all segments."""
-        return sum(self.host_s + cost.seconds(1, tokens) for cost in self.segments)
+        return sum(self.run_s(index, 1, tokens) for index in range(len(self)))
 
     def join_s(self, rows: int, tokens: int) -> float:
         """Return the time of copying the hidden states of a batch together."""
         return self.join_fixed_s + self.join_per_token_s * rows * tokens
 
-    def cost(self, shares: Sequence[float]) -> SegmentCost:
-        """Return the whole model's cost; `shares` of the tokens run in each segment."""
-        fixed = len(self) * self.host_s + sum(cost.fixed_s for cost in self.segments)
-        pairs = list(zip(shares, self.segments, strict=True))
-        return SegmentCost(
-            fixed,
-            sum(share * cost.per_token_s for share, cost in pairs),
-            sum(share * cost.per_token_pair_s for share, cost in pairs),
-        )
+    def costs(self) -> list[SegmentCost]:
+        """Return what the engine learns of each segment, the host's part included."""
+        return [learned(partial(self.run_s, index), self._shapes) for index in range(len(self))]
 
+    def whole_cost(self) -> SegmentCost:
+        """Return what a server of the whole model would learn in the same way."""
+        return learned(self.whole_s, self._shapes)
 
-def gpu_like(num_segments: int) -> Device:
-    """Return a data centre's GPU, where a launch costs as much as 2,000 tokens.
+    @property
+    def _shapes(self) -> Sequence[tuple[int, int]]:
+        return on_gpu(self.limits).shapes
 
-    A layer as wide as BERT-base is 14.2 MFLOP per token (12 x 768 x 768 multiplications and as
-    many additions), in half precision at 250 TFLOP/s 0.06 us. A dozen kernels, the round trip for
-    the logits and the host's work between two segments take 130 us, whatever the batch.
-    """
-    cost = SegmentCost(fixed_s=100e-6, per_token_s=0.06e-6)
-    return Device("gpu-like", (cost,) * num_segments, 30e-6, 20e-6, 0.002e-6)
-
-
-def small_gpu_like(num_segments: int) -> Device:
-    """Return a GPU of a quarter of the speed: a launch costs as much as 500 tokens."""
-    cost = SegmentCost(fixed_s=100e-6, per_token_s=0.25e-6)
-    return Device("small-gpu-like", (cost,) * num_segments, 30e-6, 20e-6, 0.002e-6)
-
-
-def cpu_like(num_segments: int) -> Device:
-    """Return a device where time is nearly proportional to tokens: int8 on two cores."""
-    cost = SegmentCost(fixed_s=100e-6, per_token_s=25e-6, per_token_pair_s=0.01e-6)
-    return Device("cpu-like", (cost,) * num_segments, 60e-6, 10e-6, 0.2e-6)
-
-
-PRESETS: Mapping[str, Callable[[int], Device]] = {
-    "gpu-like": gpu_like,
-    "small-gpu-like": small_gpu_like,
-    "cpu-like": cpu_like,
-}
-
-
-def read_device(text: str, num_segments: int) -> Device:
-    """Read a preset's name, or the path of an answer of `GET /v1/models/{m}`.
-
-    Raises:
-        InvalidSimulation: neither of these.
-    """
-    if text in PRESETS:
-        return PRESETS[text](num_segments)
-    path = Path(text)
-    try:
-        segments = _segments(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InvalidSimulation(
-            f"cost {text!r}: expected {', '.join(PRESETS)} or a readable file: {error}"
-        ) from error
-    except (TypeError, KeyError, ValueError) as error:
-        raise InvalidSimulation(
-            f"cost: {path} is no JSON that has `costs` with {', '.join(_SERVED)} per segment; "
-            f"save what GET /v1/models/{{m}} answers: {error}"
-        ) from error
-    if len(segments) != num_segments:
-        raise InvalidSimulation(
-            f"cost: {path} has {len(segments)} segments; say --layers {len(segments)}"
-        )
-    # The answer has no costs of joining and of the host; those of the nearer preset stand in.
-    near = gpu_like if segments[0].per_token_s < 5e-6 else cpu_like
-    preset = near(num_segments)
-    return Device(path.stem, segments, preset.host_s, preset.join_fixed_s, preset.join_per_token_s)
-
-
-def _segments(document: Any) -> tuple[SegmentCost, ...]:
-    found = tuple(
-        SegmentCost(*(float(cost[field]) * unit_s for field, unit_s in _SERVED.items()))
-        for cost in document["costs"]
-    )
-    if not found or any(not 0 <= value < math.inf for cost in found for value in cost):
-        raise ValueError("every cost must be a number from 0")
-    return found
+    def _host_s(self, rows: int) -> float:
+        return self.host_s + self.host_per_row_s * rows

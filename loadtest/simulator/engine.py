@@ -10,7 +10,7 @@ from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
 from serve.engine.batch import Batch, gather
-from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.cost_model import CostModel
 from serve.engine.row import Priority
 from serve.engine.scheduler import BatchLimits, Scheduler
 
@@ -34,11 +34,10 @@ class LightRow:
 def run_engine(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
     """Serve the workload as the engine would.
 
-    The scheduler knows the device's costs as if measured. The host's time per batch counts as the
-    segment's, because the engine measures both together.
+    The scheduler knows the device's costs as its warm-up would have learned them.
     """
-    costs = [SegmentCost(cost.fixed_s + device.host_s, *cost[1:]) for cost in device.segments]
-    scheduler = Scheduler(len(device), limits, CostModel.of(costs, device.join_per_token_s))
+    costs = CostModel.of(device.costs(), device.join_per_token_s)
+    scheduler = Scheduler(len(device), limits, costs)
     return _Engine(work, device, scheduler).run(progress)
 
 
@@ -108,7 +107,7 @@ class _Engine:
 
     def _run_segment(self, batch: Batch, joined: bool) -> None:
         rows, longest = len(batch.rows), batch.longest
-        seconds = self._device.host_s + self._device.segments[batch.depth].seconds(rows, longest)
+        seconds = self._device.run_s(batch.depth, rows, longest)
         if joined:
             seconds += self._device.join_s(rows, longest)
         self._now_s += seconds

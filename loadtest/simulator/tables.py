@@ -1,5 +1,6 @@
 """The simulator's figures as tables."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -53,30 +54,33 @@ def summary_table(parts: list[Part]) -> Table:
     """Return a table with the capacity and the rate within the bound per kind of traffic."""
     table = Table(
         title="capacity (saturated) and highest rate whose p99 keeps the bound, requests/s",
-        caption="x: engine over run to completion. worst, overall: the smallest ratio, and\n"
-        "that of the sums, over the loads, of requests answered within the bound at equal arrivals",
+        caption="x: engine over run to completion, and over the whole model. worst,\n"
+        "overall: the smallest ratio to run to completion, and that of the sums, over\n"
+        "the loads, of requests answered within the bound at equal arrivals",
         **_STYLE,
     )
     table.add_column("arrivals")
     table.add_column("exits", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for name in (*CONTENDERS, "x", "worst", "overall"):
+    for name in (*CONTENDERS, "x", "x\nwhole", "worst", "overall"):
         table.add_column(name.replace(" ", "\n", 1), justify="right", no_wrap=True)
-    engine, completion, *_ = CONTENDERS
     for part in parts:
-        ratio = part.capacity[engine] / part.capacity[completion]
-        cells = (f"{part.capacity[name]:,.0f}" for name in CONTENDERS)
         found = _rated(part.worst), _rated(overall([part]))
-        table.add_row(part.arrivals, part.mix, "capacity", *cells, f"{ratio:.2f}", *found)
+        table.add_row(part.arrivals, part.mix, "capacity", *_rates(part.capacity), *found)
         if part.sustainable is not None:
-            cells = (f"{part.sustainable[name]:,.0f}" for name in CONTENDERS)
-            rated = part.sustainable_ratio
-            table.add_row("", "", "in bound", *cells, "-" if rated is None else f"{rated:.2f}")
+            table.add_row("", "", "in bound", *_rates(part.sustainable))
     if overall(parts) is not None:
         worst = min(part.worst for part in parts if part.worst is not None)
-        empty = [""] * (len(CONTENDERS) + 3)
+        empty = [""] * (len(CONTENDERS) + 4)
         table.add_row("all", *empty, _rated(worst), _rated(overall(parts)))
     return table
+
+
+def _rates(rates: Mapping[str, float]) -> list[str]:
+    """Return each contender's rate, and the engine's over those of the others."""
+    ours, *theirs = (rates[name] for name in CONTENDERS)
+    ratios = [f"{ours / other:.2f}" if other else "-" for other in theirs]
+    return [*(f"{rates[name]:,.0f}" for name in CONTENDERS), *ratios]
 
 
 def _rated(ratio: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -21,7 +22,7 @@ from serve.classifier.request import ModelRequest
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
-from serve.engine.warm_up import measure
+from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError, TooManyInputs
 from serve.policy.live import LivePolicy, PolicyStore
 from serve.policy.windows import Windows
@@ -39,6 +40,10 @@ log = logging.getLogger(__name__)
 
 # Longer requests are tokenized on a thread: the event loop must stay free.
 MAX_INLINE_SIZE = 10_000
+
+# How long the engine's thread, back from a segment, waits for a busy thread of Python. Python's own
+# 5 ms are longer than most segments.
+SWITCH_INTERVAL_S = 1e-4
 
 
 class Observer(Protocol):
@@ -66,6 +71,7 @@ class Classifier:
         options: how it is run.
         device: where it runs.
         precision: the variant in use.
+        batch_limits: how large a batch may grow.
         temperatures: one per exit.
         ladder: the rungs that targets resolve to.
         policy: the live policy.
@@ -98,6 +104,7 @@ class Classifier:
         self.options = options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
+        self.batch_limits = options.batch_limits(placement.device)
         self._observer = observer
         self._tokenizer_pool = tokenizer_pool
         self._tokens_coming = 0  # of requests that are being tokenized in pieces
@@ -107,7 +114,8 @@ class Classifier:
             self.entities = EntityReader(manifest.labels, self.inputs.word_span_finder)
         threads = options.num_threads or available_threads()
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
-        self.costs = measure(chain, manifest.max_tokens)
+        warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
+        self.costs = measure(chain, manifest.max_tokens, warm_up)
         self.temperatures = bundle.temperatures(self.precision)
         shape = ModelShape(manifest.traits, self.temperatures, manifest.pad_id)
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
@@ -119,12 +127,13 @@ class Classifier:
             replace(shape, costs=self.costs),
             self._deliver,
             observer.batch,
-            options.batch_limits,
+            self.batch_limits,
             options.queue_limits,
         )
 
     def start(self) -> None:
         """Start the engine."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
 
     async def classify(self, request: ModelRequest) -> Classified:

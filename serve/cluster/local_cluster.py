@@ -8,9 +8,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from serve.cluster.node import local_node
-from serve.cluster.options import APP_NAME, LOGGING, local_options
+from serve.cluster.options import APP_NAME, LOGGING, LocalReplicas, local_options
 from serve.config import DRAIN_S, ServerConfig
 from serve.errors import Unavailable
+from serve.runtime.cuda_provider import num_devices
 from serve.runtime.hardware import available_threads
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _POLL_EVERY_S = 0.1
 def serve_on_ray(
     config: ServerConfig,
     address: tuple[str, int],
-    num_replicas: int,
+    replicas: LocalReplicas,
     on_ready: Callable[[], None],
     on_stop: Callable[[], None],
 ) -> None:
@@ -37,7 +38,7 @@ def serve_on_ray(
     Args:
         config: of the app.
         address: host and port that replicas listen on, see `take_shared_port`.
-        num_replicas: all on this machine.
+        replicas: all on this machine.
         on_ready: called once every replica is ready.
         on_stop: called after a signal.
 
@@ -45,8 +46,9 @@ def serve_on_ray(
         Unavailable: Ray or the replicas do not start.
     """
     signals = _Signals()
-    with local_node(available_threads()):  # Serve's processes end with it
-        handle = None if signals.came() else _deploy(config, address, num_replicas, signals)
+    num_gpus = num_devices() if replicas.gpu_share else 0
+    with local_node(available_threads(), num_gpus):  # Serve's processes end with it
+        handle = None if signals.came() else _deploy(config, address, replicas, signals)
         if not signals.came():
             on_ready()
             signals.wait()
@@ -76,7 +78,7 @@ class _Signals:
 
 
 def _deploy(
-    config: ServerConfig, address: tuple[str, int], num_replicas: int, signals: _Signals
+    config: ServerConfig, address: tuple[str, int], replicas: LocalReplicas, signals: _Signals
 ) -> "DeploymentHandle[Any]":
     """Return the handle of the deployment once every replica is ready or a signal has come."""
     from ray import serve as ray_serve
@@ -90,7 +92,7 @@ def _deploy(
         ray_serve.start(proxy_location="Disabled")
     except RayError as error:  # from an actor, with its traceback
         raise Unavailable(f"Ray Serve does not start: {_last_line(str(error))}") from None
-    app = bind(config, address, **local_options(num_replicas, available_threads()))
+    app = bind(config, address, **local_options(replicas, available_threads()))
     target = ray_serve.RunTarget(app, name=APP_NAME, logging_config=LOGGING)
     [handle] = ray_serve.run_many([target], wait_for_applications_running=False)
     while not signals.came():

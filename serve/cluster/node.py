@@ -47,7 +47,7 @@ _THREAD = ThreadPoolExecutor(1, thread_name_prefix="ray-start")
 
 
 @contextmanager
-def local_node(num_cpus: int) -> Iterator[None]:
+def local_node(num_cpus: int, num_gpus: int) -> Iterator[None]:
     """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal
@@ -55,6 +55,7 @@ def local_node(num_cpus: int) -> Iterator[None]:
 
     Args:
         num_cpus: that all actors together may ask for.
+        num_gpus: the same of GPUs.
 
     Raises:
         Unavailable: Ray does not start.
@@ -71,13 +72,13 @@ def local_node(num_cpus: int) -> Iterator[None]:
         del os.environ[_NO_SIGNAL_HANDLER]
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
-            _start(num_cpus, folder)
+            _start(num_cpus, num_gpus, folder)
             yield
         finally:
             ray.shutdown(wait_for_processes=True)
 
 
-def _start(num_cpus: int, folder: Path) -> None:
+def _start(num_cpus: int, num_gpus: int, folder: Path) -> None:
     import ray
 
     try:
@@ -85,6 +86,7 @@ def _start(num_cpus: int, folder: Path) -> None:
             ray.init,
             address="local",
             num_cpus=num_cpus,
+            num_gpus=num_gpus,
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             log_to_driver=False,

@@ -1,6 +1,6 @@
 """Names and options of the Ray Serve deployment. Importing this module does not import Ray."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from serve.config import DRAIN_S
 
@@ -22,16 +22,31 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def local_options(num_replicas: int, num_cpus: float) -> dict[str, Any]:
+class LocalReplicas(NamedTuple):
+    """The replicas of `offramp serve`.
+
+    Attributes:
+        number: how many.
+        gpu_share: how much of a GPU each takes; Ray shows each replica its own.
+    """
+
+    number: int
+    gpu_share: float = 0.0
+
+
+def local_options(replicas: LocalReplicas, num_cpus: float) -> dict[str, Any]:
     """Return what `offramp serve` adds to `DEFAULTS`.
 
     Args:
-        num_replicas: all on this machine.
-        num_cpus: that the replicas share.
+        replicas: all on this machine.
+        num_cpus: that they share.
     """
     return {
-        "num_replicas": num_replicas,
-        "ray_actor_options": {"num_cpus": min(1.0, num_cpus / num_replicas)},
+        "num_replicas": replicas.number,
+        "ray_actor_options": {
+            "num_cpus": min(1.0, num_cpus / replicas.number),
+            "num_gpus": replicas.gpu_share,
+        },
         "graceful_shutdown_timeout_s": DRAIN_S,
         "graceful_shutdown_wait_loop_s": 0.1,
         # A bundle that does not load once does not load the next time either.

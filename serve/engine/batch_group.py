@@ -20,7 +20,7 @@ class BatchGroup:
     held_from_s: float
     num_rows: int = 0
     longest: int = 0
-    parked_until_s: float = math.inf
+    held_until_s: float = math.inf
     start_by_s: float = math.inf
     batches: list[Batch] = field(default_factory=list)
 

@@ -9,7 +9,6 @@ larger of the two does not.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -79,22 +78,29 @@ def _padding_s(lengths: Sequence[int], longest: int, cost: SegmentCost) -> float
 def cheapest(
     lengths: list[int], place: int, cost: SegmentCost, limits: SizeLimits
 ) -> tuple[int, int]:
-    """Return the window [first, stop) around `place` that costs least per real token."""
-    low = max(0, place - limits.max_rows + 1)
-    high = min(len(lengths), place + limits.max_rows)
-    near = np.array(lengths[low:high])
-    at = place - low
+    """Return the window [first, stop) around `place` that costs least per real token.
+
+    Adding a row as long as the longest always lowers that cost. So does adding shorter rows until
+    their padding costs more than the window's mean, which is the same for all rows of one length.
+    Windows therefore begin and end where the length changes, at `place` or at a limit.
+    """
+    all_lengths = np.array(lengths)
+    changes = np.flatnonzero(np.diff(all_lengths)) + 1
+    ends = np.append(changes[changes > place], len(lengths)) - 1
+    longest = all_lengths[ends]
+    rooms: NDArray[np.int64] = np.maximum(
+        1, np.minimum(limits.max_rows, limits.max_tokens // longest)
+    )
     # In the matrices, a window's first row runs down and its last across.
-    firsts, lasts = np.arange(at + 1)[:, None], np.arange(at, len(near))
-    longest = near[at:]
-    rooms: NDArray[np.int64] = np.minimum(limits.max_rows, limits.max_tokens // longest)
-    rows = lasts + 1 - firsts
-    real = np.array([0, *accumulate(near.tolist())])
+    lasts = np.minimum(ends, place + rooms - 1)
+    starts = np.concatenate([[0], changes[changes <= place], [place]])
+    firsts = np.maximum(starts[:, None], lasts + 1 - rooms)
+    real = np.concatenate([[0], np.cumsum(all_lengths)])
     each = (cost.per_token_s + cost.per_token_pair_s * longest) * longest
-    per_token = (cost.fixed_s + rows * each) / (real[lasts + 1] - real[firsts])
-    per_token[rows > np.maximum(rooms, 1)] = np.inf
-    first, last = divmod(int(per_token.argmin()), len(longest))
-    return low + first, place + last + 1
+    per_token = (cost.fixed_s + (lasts + 1 - firsts) * each) / (real[lasts + 1] - real[firsts])
+    per_token[:, all_lengths[lasts] < longest] = np.inf  # too long to be in a window with `place`
+    start, end = divmod(int(per_token.argmin()), len(longest))
+    return int(firsts[start, end]), int(lasts[end]) + 1
 
 
 def least_total(

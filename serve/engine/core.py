@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from serve.engine.batch import Batch, merge
 from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
+from serve.engine.device_errors import device_lost, out_of_memory
 from serve.engine.executor import Executor, ModelShape, last_exit_in_time
 from serve.engine.fast_path import FastPath
-from serve.engine.out_of_memory import out_of_memory
 from serve.engine.outputs import (
     client_left,
     expired,
@@ -84,7 +84,8 @@ class EngineCore:
     def step(self) -> list[Outcome]:
         """Run one batch to its next exit and return the rows that have finished.
 
-        A segment that fails gives the rows of its batch an error each, and harms no other row.
+        A segment that fails gives the rows of its batch an error each, and harms no other row. The
+        error of a device that is lost is raised.
         """
         self._recorder.flush()
         now_s = self._clock()
@@ -169,6 +170,8 @@ class EngineCore:
         try:
             batch, run = self._execute(batches)
         except Exception as error:
+            if device_lost(error):
+                raise
             parts = _smaller(batches) if may_split and out_of_memory(error) else []
             if len(parts) < 2:
                 log.exception("a segment failed at depth %d", batches[0].depth)

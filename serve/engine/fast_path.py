@@ -19,6 +19,7 @@ import numpy as np
 from serve.engine.batch import Batch, arange
 from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
+from serve.engine.device_errors import device_lost
 from serve.engine.executor import MAX_RUN_S, ModelShape, last_exit_in_time
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
@@ -98,7 +99,9 @@ class FastPath:
                 tokens = row.num_tokens
                 self._recorder.record(SegmentRun(depth, until, 1, tokens, tokens, *times_s))
                 depth, hidden, keep = until + 1, output.hidden, _FIRST_ROW
-        except Exception:
+        except Exception as error:
+            if device_lost(error):
+                raise
             log.exception("a segment failed at depth %d", depth)
             return Outcome(row, segment_failed())
         return end

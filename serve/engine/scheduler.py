@@ -5,13 +5,9 @@ padding costs against what a launch costs. The deepest batch goes first, so that
 as they can. New rows start when no batch of their priority is ready, or when their deadline is
 close; many of like length then start together (`serve.engine.batch_selection`).
 
-A busy server may do better. While a full batch could start, a batch in flight is parked at its
-depth if a full one does twice its rows per second, and if other rows can catch up with it well
-before it is due. That pays where launches are dear (a GPU), and never happens where they are not.
-
-A parked batch is due with p99 in mind. Rows that can still be answered within `max_hold_passes` of
-their admission are held until then at most. Rows that started too late for that are held as long
-from their start: under overload, throughput counts.
+Rows in flight that rows of a better priority keep back are due after a while: those that can still
+be answered within `max_hold_passes` of their admission then, those that started too late for that
+as long after their start.
 """
 
 import math
@@ -30,12 +26,6 @@ from serve.engine.waiting_queue import WaitingQueue
 # Before anything is measured: a launch costs as much as fifty tokens.
 _GUESS = SegmentCost(fixed_s=1e-3, per_token_s=2e-5)
 
-# A batch is worth a launch if it does this share of a full batch's rows per second.
-WORTH_A_LAUNCH = 0.5
-
-# Other rows must be able to catch up with a parked batch in half of the time until it is due.
-CATCH_UP = 2.0
-
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
@@ -44,7 +34,7 @@ class BatchLimits:
     Attributes:
         max_rows: rows in a batch.
         max_tokens: rows times the longest row, so that one batch's segment stays short.
-        max_hold_passes: how long rows in flight may be parked, as a multiple of what the longest
+        max_hold_passes: how long rows in flight may be kept back, as a multiple of what the longest
             of them alone takes through the whole model.
         aging_s: waiting so much longer makes up for one priority less.
     """
@@ -148,7 +138,7 @@ class Scheduler:
 
     def _set_due(self, group: BatchGroup) -> None:
         """Work out the time from which the group goes before others."""
-        group.parked_until_s = group.held_from_s + self._hold_s(group.longest)
+        group.held_until_s = group.held_from_s + self._hold_s(group.longest)
         if group.deadline_s < math.inf:
             run_s = self._costs.remaining_s(group.depth, group.num_rows, group.longest)
             group.start_by_s = group.deadline_s - 2 * run_s
@@ -157,7 +147,7 @@ class Scheduler:
         return self._limits.max_hold_passes * self._costs.remaining_s(0, 1, longest)
 
     def _choose(self, new: BatchGroup | None, now_s: float) -> BatchGroup:
-        """Return the group that is due, else the deepest of the best priority that is not parked.
+        """Return the group that is due, else the deepest of the best priority.
 
         If a group's latest start falls within the chosen group's next segment, that group runs
         first, provided it has rows enough.
@@ -166,13 +156,11 @@ class Scheduler:
         level = min([group.level for group in groups])
         behind_s = [(group.level - level) * self._limits.aging_s for group in groups]
         due_s, due = min(
-            [(min(g.parked_until_s, g.start_by_s) + behind_s[i], i) for i, g in enumerate(groups)]
+            [(min(g.held_until_s, g.start_by_s) + behind_s[i], i) for i, g in enumerate(groups)]
         )
         if due_s <= now_s:
             return groups[due]
         ready = [group for group in groups if group.level == level]
-        if new and new.level == level and self._waiting.fills_a_batch(self._size_limits):
-            ready = [group for group in ready if group is new or not self._parks(group, now_s)]
         chosen = max(ready, key=attrgetter("depth"))
         start_by_s, first = min([(g.start_by_s + behind_s[i], i) for i, g in enumerate(groups)])
         if start_by_s < math.inf and self._enough(groups[first]):
@@ -187,20 +175,6 @@ class Scheduler:
         return group.num_rows >= enough_rows(
             ahead, group.longest, self._size_limits, ENOUGH_IN_HASTE
         )
-
-    def _parks(self, group: BatchGroup, now_s: float) -> bool:
-        """Tell whether a batch waits at its depth while a full one starts.
-
-        It does if the full one does many more rows per second, and can catch up in time.
-        """
-        costs, depth, longest = self._costs, group.depth, group.longest
-        room = self._size_limits.room(longest)
-        own_s = costs.segment_s(depth, group.num_rows, longest)
-        full_s = costs.segment_s(depth, room, longest)
-        if group.num_rows * full_s >= WORTH_A_LAUNCH * room * own_s:
-            return False
-        catch_up_s = costs.remaining_s(0, room, longest) - costs.remaining_s(depth, room, longest)
-        return now_s + CATCH_UP * catch_up_s <= group.parked_until_s
 
     def _joins(self, group: BatchGroup, batch: Batch, now_s: float) -> bool:
         """Tell whether the batch fits into the group, and it pays to run together."""

@@ -45,10 +45,6 @@ class WaitingQueue:
         """The row that may start next."""
         return self._queue.first()
 
-    def fills_a_batch(self, limits: SizeLimits) -> bool:
-        """Tell whether as much waits as one batch may hold."""
-        return len(self._queue) >= limits.max_rows or self._num_tokens >= limits.max_tokens
-
     def add(self, rows: Iterable[Row], costs: CostModel) -> None:
         """Take in new rows, in order.
 

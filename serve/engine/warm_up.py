@@ -1,48 +1,100 @@
 """Runs every segment before the first request, and measures what batches cost."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from time import perf_counter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from serve.engine.cost_model import CostModel
+from serve.engine.device_errors import out_of_memory
 from serve.engine.runner import Ids, ModelRunner, StepOutput
+from serve.engine.scheduler import BatchLimits
 
-# (rows, tokens), the most telling first: what a launch costs, what tokens, what long texts.
-SHAPES = ((1, 8), (4, 64), (1, 32), (8, 32), (1, 128), (32, 32), (4, 128), (16, 64), (1, 512))
+log = logging.getLogger(__name__)
+
+Shape: TypeAlias = tuple[int, int]  # rows, tokens
+
+# The most telling first: what a launch costs, what tokens, what long texts.
+SHAPES: Sequence[Shape] = (
+    (1, 8), (4, 64), (1, 32), (8, 32), (1, 128), (32, 32), (4, 128), (16, 64), (1, 512),
+)  # fmt: skip
 ALWAYS = 3  # so many shapes are run however long they take
 REPEATS = 3
 
 
-def measure(runner: ModelRunner, max_tokens: int, budget_s: float = 1.0) -> CostModel:
+class WarmUp(NamedTuple):
+    """What is run before the first request.
+
+    Attributes:
+        shapes: of the batches.
+        budget_s: no further shape is begun if it would probably take longer in all.
+        first_counts: whether a shape's first run is recorded. On a GPU it loads kernels and
+            allocates memory.
+    """
+
+    shapes: Sequence[Shape] = SHAPES
+    budget_s: float = 1.0
+    first_counts: bool = True
+
+
+ON_CPU = WarmUp()
+
+
+def on_gpu(limits: BatchLimits) -> WarmUp:
+    """Return the warm-up of a GPU, whose costs per token show in large batches alone."""
+    rooms = [(limits.max_tokens // tokens, tokens) for tokens in (32, 128, 512)]
+    full = [(min(limits.max_rows, room), tokens) for room, tokens in rooms]
+    parts = [(rows // share, tokens) for share in (4, 1) for rows, tokens in full]
+    return WarmUp([*SHAPES, *(part for part in parts if part[0])], 5.0, first_counts=False)
+
+
+def measure(runner: ModelRunner, max_tokens: int, warm_up: WarmUp = ON_CPU) -> CostModel:
     """Return what the runner's segments cost, from medians of real runs.
+
+    A shape that memory does not suffice for is left out.
 
     Args:
         runner: used by this call alone.
         max_tokens: longest text of the model.
-        budget_s: no further shape is begun if it would probably take longer in all.
+        warm_up: what is run.
     """
-    costs = CostModel(len(runner))
+    costs, budget_s = CostModel(len(runner)), warm_up.budget_s
     for num_rows, num_tokens in SHAPES[:2]:
         _times(runner, num_rows, min(num_tokens, max_tokens))
     began, pace_s = perf_counter(), 0.0
-    shapes = dict.fromkeys((rows, min(tokens, max_tokens)) for rows, tokens in SHAPES)
+    shapes = dict.fromkeys((rows, min(tokens, max_tokens)) for rows, tokens in warm_up.shapes)
     for place, (num_rows, num_tokens) in enumerate(shapes):
         expected_s = pace_s * num_rows * num_tokens
         if place >= ALWAYS and perf_counter() - began + expected_s > budget_s:
             continue
-        runs = []
         shape_began = perf_counter()
-        for _ in range(REPEATS):
-            runs.append(_times(runner, num_rows, num_tokens))
-            if perf_counter() - shape_began > budget_s / 4:
-                break
+        try:
+            runs = _runs(runner, (num_rows, num_tokens), warm_up)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            log.warning("no memory for %d rows of %d tokens at once", num_rows, num_tokens)
+            continue
         for index, seconds in enumerate(np.median(runs, axis=0).tolist()):
             costs.observe(index, num_rows, num_tokens, seconds)
         pace_s = (perf_counter() - shape_began) / (num_rows * num_tokens)
     costs.anchor()
     _measure_joining(runner, min(32, max_tokens), costs)
     return costs
+
+
+def _runs(runner: ModelRunner, shape: Shape, warm_up: WarmUp) -> list[list[float]]:
+    """Run a shape some times; return the seconds in each segment, of each run that counts."""
+    if not warm_up.first_counts:
+        _times(runner, *shape)
+    began, runs = perf_counter(), []
+    for _ in range(REPEATS):
+        runs.append(_times(runner, *shape))
+        if perf_counter() - began > warm_up.budget_s / 4:
+            break
+    return runs
 
 
 def _times(runner: ModelRunner, num_rows: int, num_tokens: int) -> list[float]:
@@ -72,7 +124,9 @@ def _measure_joining(runner: ModelRunner, num_tokens: int, costs: CostModel) -> 
     hidden = next(steps(runner, *_inputs(8, num_tokens))).hidden
     if hidden is None:
         return
+    parts = [(hidden, np.arange(8), num_tokens)] * 2
+    runner.join(parts)
     for _ in range(REPEATS):
         began = perf_counter()
-        runner.join([(hidden, np.arange(8), num_tokens)] * 2)
+        runner.join(parts)
         costs.observe_join(16, num_tokens, perf_counter() - began)

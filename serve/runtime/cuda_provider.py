@@ -54,6 +54,13 @@ def require() -> None:
         raise DeviceUnavailable(f"CUDA cannot be used here: {reason}{_REMEDY}")
 
 
+def num_devices() -> int:
+    """Return how many CUDA devices this process sees; it must be able to use CUDA."""
+    devices = ctypes.c_int()
+    ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(devices))
+    return devices.value
+
+
 def open_session(
     model: Path,
     options: ort.SessionOptions,
@@ -150,11 +157,10 @@ def _driver_fault() -> str | None:
     status = driver.cuInit(0)
     if status:
         return f"the NVIDIA driver cannot start (cuInit gives {status})"
-    devices, supported = ctypes.c_int(), ctypes.c_int()
-    driver.cuDeviceGetCount(ctypes.byref(devices))
-    if not devices.value:
+    if not num_devices():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return f"there is no CUDA device (CUDA_VISIBLE_DEVICES is {visible!r})"
+    supported = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(supported))
     needed = int(ort.cuda_version.partition(".")[0])
     if supported.value // 1000 < needed:

@@ -1,11 +1,12 @@
 """Where a bundle runs: chooses device and variant, and builds the runner."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.errors import DeviceUnavailable
+from serve.errors import DeviceUnavailable, InvalidRequest
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
@@ -57,6 +58,31 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
             "and --device cpu does without"
         )
     return Placement("cuda", on_cuda)
+
+
+def share_gpus(placements: Iterable[Placement], num_replicas: int, share: float | None) -> float:
+    """Return how much of a GPU each replica on this host takes; 0 if no model runs on one.
+
+    Args:
+        placements: of the models, alike in all replicas.
+        num_replicas: on this host.
+        share: what was asked for, at most 1; None for a GPU each.
+
+    Raises:
+        InvalidRequest: no model runs on a GPU, or the host has too few of them.
+    """
+    if all(placement.device == "cpu" for placement in placements):
+        if share is not None:
+            raise InvalidRequest("--gpus-per-replica: no model runs on a GPU; leave it out")
+        return 0.0
+    share, num_gpus = share or 1.0, cuda.num_devices()
+    most = num_gpus * int(1 / share)
+    if num_replicas > most:
+        raise InvalidRequest(
+            f"{num_replicas} replicas with {share:g} of a GPU each: this host has {num_gpus}, for "
+            f"{most} replicas; start fewer, or let them share with a smaller --gpus-per-replica"
+        )
+    return share
 
 
 def build_runner(

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from serve.config import ServerConfig
+from serve.engine.scheduler import BatchLimits
 from tests.helm.chart import NAMESPACE, Object, Rendered, render
 from tests.helm.matrix import MONITORING, POLICIES, Values, every_case
 
@@ -38,14 +40,39 @@ def test_selectors_mean_the_pods_that_serve(values: Values) -> None:
         assert selected(release, budget["spec"]["selector"]) == serving
     for service in release.every("Service"):
         assert selected(release, {"matchLabels": service["spec"]["selector"]}) == serving
-        [port] = service["spec"]["ports"]
-        assert port["targetPort"] in ports(release.pods()["server"])
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in ports(release.pods()["server"])
     for policy in release.every("NetworkPolicy"):
         heads = set() if values.get("mode") == "deployment" else {"ray-head"}
         assert selected(release, policy["spec"]["podSelector"]) == serving | heads
     for name in serving:
         for spread in release.pods()[name]["spec"].get("topologySpreadConstraints", ()):
             assert selected(release, spread["labelSelector"]) == serving
+
+
+def test_grpc_has_its_port_on_pod_and_service_and_clients_may_reach_it() -> None:
+    values = {"mode": "deployment", "server": {"grpcPort": 8001}}
+    release = render(values)
+    pod = release.pods()["server"]
+    arguments = pod["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--grpc-port") + 1] == "8001"
+    assert ports(pod) == {"http": 8000, "grpc": 8001}
+    service = release.the("Service")["spec"]["ports"]
+    assert {p["name"]: p["port"] for p in service} == ports(pod)
+    [requests] = [
+        rule for rule in release.the("NetworkPolicy")["spec"]["ingress"] if "from" not in rule
+    ]
+    assert [port["port"] for port in requests["ports"]] == [8000, 8001]
+
+
+def test_bounds_on_batches_reach_the_server_in_both_modes() -> None:
+    server = {"server": {"maxBatchRows": 32, "maxBatchTokens": 1234}}
+    [application] = render(server).serve_config["applications"]
+    config = ServerConfig.model_validate(application["args"])
+    assert config.engine_options.batch_limits("cuda") == BatchLimits(32, 1234)
+    arguments = render({"mode": "deployment", **server}).pods()["server"]["spec"]["containers"][0]
+    given = " ".join(arguments["args"])
+    assert "--max-batch-rows 32 --max-batch-tokens 1234" in given
 
 
 @every_case

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import serve.launch
 from serve.api.guard import LOOPBACK_HOSTS
 from serve.cli import app
 from serve.config import ConnectionLimits, ServerConfig
+from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError
 from serve.launch import AccessOptions, Launch, launch
 
@@ -45,6 +47,7 @@ def wanted(bundle_folder: Path, taken_port: int) -> Launch:
         ({"host": "127.0.0.1:80"}, "cannot listen on 127.0.0.1:80:[0-9]+: "),
         ({"precision": "fp16"}, "has no fp16 variant; it has fp32, int8"),
         ({"active_exits": ""}, "--active-exits '': must be auto or layers"),
+        ({"device": "cpu", "gpus_per_replica": 1}, "--gpus-per-replica"),
     ],
 )
 def test_what_cannot_be_had_is_refused_before_anything_starts(
@@ -118,11 +121,18 @@ def test_bounds_that_the_command_is_given_reach_the_server(
     config = started_with(
         *("--tokenizer-threads", "7", "--head-timeout", "1.5", "--idle-timeout", "2.5"),
         *("--body-timeout", "3.5", "--min-body-rate", "4", "--max-head-bytes", "5000"),
-        *("--max-connections", "6"),
+        *("--max-connections", "6", "--max-batch-rows", "48", "--max-batch-tokens", "900"),
     )
     assert config.connections == ConnectionLimits(1.5, 2.5, 3.5, 4, 5000, 6)
     assert config.engine_options.tokenizer_threads == 7
+    assert config.engine_options.batch_limits("cuda") == BatchLimits(48, 900)
     assert started_with().connections == ConnectionLimits()
+
+
+def test_a_batch_larger_than_the_queue_is_refused() -> None:
+    message = "max_batch_tokens: 2000, but the queue holds 1000 at most .max_queue_tokens."
+    with pytest.raises(ValidationError, match=message):
+        ServerConfig(bundles=["tiny"], max_batch_tokens=2000, max_queue_tokens=1000)
 
 
 @pytest.mark.parametrize(

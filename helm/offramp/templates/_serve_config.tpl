@@ -28,6 +28,8 @@ policies, is applied in place.
   "precision" $server.precision -}}
 {{- with $server.activeExits }}{{ $_ := set $args "active_exits" . }}{{ end -}}
 {{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
+{{- with $server.maxBatchRows }}{{ $_ := set $args "max_batch_rows" (int64 .) }}{{ end -}}
+{{- with $server.maxBatchTokens }}{{ $_ := set $args "max_batch_tokens" (int64 .) }}{{ end -}}
 {{- with $server.maxQueueRows }}{{ $_ := set $args "max_queue_rows" (int64 .) }}{{ end -}}
 {{- with $server.maxQueueTokens }}{{ $_ := set $args "max_queue_tokens" (int64 .) }}{{ end -}}
 {{- with $server.maxInputs }}{{ $_ := set $args "max_inputs" (int64 .) }}{{ end -}}

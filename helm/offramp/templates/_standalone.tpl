@@ -15,6 +15,9 @@
 {{- $arguments = concat $arguments (list "--active-exits" (join "," $layers)) -}}
 {{- end -}}
 {{- with .Values.gpu.memoryGb }}{{ $arguments = concat $arguments (list "--gpu-memory-gb" (toString .)) }}{{ end -}}
+{{- with $server.maxBatchRows }}{{ $arguments = concat $arguments (list "--max-batch-rows" (int64 . | toString)) }}{{ end -}}
+{{- with $server.maxBatchTokens }}{{ $arguments = concat $arguments (list "--max-batch-tokens" (int64 . | toString)) }}{{ end -}}
+{{- with $server.grpcPort }}{{ $arguments = concat $arguments (list "--grpc-port" (int64 . | toString)) }}{{ end -}}
 {{- $access := ternary (list "--keys" "/keys/keys.json") (list "--no-auth") .Values.auth.enabled -}}
 {{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
 {{- range include "offramp.allowedHosts" . | fromJsonArray }}{{ $access = concat $access (list "--allowed-host" .) }}{{ end -}}

@@ -44,12 +44,18 @@ and what to set. values.schema.json checks single values.
 {{- if ne $v.service.type "ClusterIP" -}}
 {{- $problems = append $problems (printf "service.type %s is for mode deployment: in mode rayservice KubeRay makes the Service; use ingress or httpRoute, or a Service of your own in extraObjects" $v.service.type) -}}
 {{- end -}}
+{{- if $v.server.grpcPort -}}
+{{- $problems = append $problems "server.grpcPort is for mode deployment: in mode rayservice Ray Serve's proxies do not pass our gRPC on; leave it out" -}}
+{{- end -}}
 {{- else -}}
 {{- if $v.ray.autoscaling.enabled -}}
 {{- $problems = append $problems "ray.autoscaling is for mode rayservice: in mode deployment set autoscaling.type to hpa or keda" -}}
 {{- end -}}
 {{- if and $v.metrics.enabled (eq $v.metrics.via "scrapeConfig") -}}
 {{- $problems = append $problems "metrics.via scrapeConfig reads one page for all replicas, which only mode rayservice has: in mode deployment leave metrics.via at podMonitor, and a ServiceMonitor reads every pod" -}}
+{{- end -}}
+{{- if has (int64 (default 0 $v.server.grpcPort)) (list 8000 (int64 $v.service.port)) -}}
+{{- $problems = append $problems (printf "server.grpcPort %d is the port for HTTP: choose another" (int64 $v.server.grpcPort)) -}}
 {{- end -}}
 {{- range list "numThreads" "maxQueueRows" "maxQueueTokens" "maxInputs" "maxBodyBytes" "maxBufferedBytes" "tokenizerThreads" -}}
 {{- if index $v.server . -}}
@@ -137,8 +143,11 @@ and what to set. values.schema.json checks single values.
 {{- $problems = append $problems "server.precision int8 is made for CPUs: with gpu.enabled use auto, fp16 or fp32" -}}
 {{- end -}}
 {{- if eq .Values.mode "deployment" -}}
+{{- if gt (int64 $gpu.perPod) 1 -}}
+{{- $problems = append $problems (printf "gpu.perPod %d: in mode deployment a pod is one server, which uses one GPU; set it to 1 and raise replicas" (int64 $gpu.perPod)) -}}
+{{- end -}}
 {{- if ne (float64 $gpu.perReplica) 1.0 -}}
-{{- $problems = append $problems "gpu.perReplica is for mode rayservice: in mode deployment a pod is one server and has gpu.perPod devices" -}}
+{{- $problems = append $problems "gpu.perReplica is for mode rayservice: in mode deployment a pod is one server with one GPU; leave it out" -}}
 {{- end -}}
 {{- else if gt (mulf $gpu.perReplica .Values.ray.replicasPerWorker) (float64 $gpu.perPod) -}}
 {{- $problems = append $problems (printf "%v replicas per worker with %v GPUs each do not fit into gpu.perPod %v: lower gpu.perReplica or ray.replicasPerWorker" .Values.ray.replicasPerWorker $gpu.perReplica $gpu.perPod) -}}

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from loadtest.simulator.arrivals import Bursts, Poisson
-from loadtest.simulator.device import PRESETS, gpu_like, read_device
 from loadtest.simulator.errors import InvalidSimulation
 from loadtest.simulator.lengths import read_lengths
+from loadtest.simulator.presets import PRESETS, cpu_like, h100, read_device
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,55 @@ def test_wrong_costs_are_refused(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "model.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(InvalidSimulation, match=r"GET /v1/models|gpu-like"):
+    with pytest.raises(InvalidSimulation, match=r"GET /v1/models|h100"):
         read_device(str(path), 1)
 
 
-def test_a_lone_run_pays_each_launch_and_round_trip() -> None:
-    device = gpu_like(12)
-    cost = device.segments[0]
-    assert device.lone_s(25) == pytest.approx(12 * (device.host_s + cost.seconds(1, 25)))
+def test_a_lone_run_pays_each_launch_and_round_trip_and_the_whole_model_its_own() -> None:
+    device = h100(12)
+    host_s = device.host_s + device.host_per_row_s
+    assert device.lone_s(25) == pytest.approx(12 * (host_s + 135e-6))
+    assert device.whole_s(1, 32) == pytest.approx(host_s + 0.70e-3, rel=0.01)
+    assert device.whole_s(32, 128) == pytest.approx(device.host_s + 32e-6 + 2.7e-3, rel=0.01)
 
 
 def test_presets_are_known_by_name() -> None:
     for name in PRESETS:
         assert read_device(name, 3).name == name
-    launch = gpu_like(1)
-    fixed_s = launch.host_s + launch.segments[0].fixed_s
-    assert 1900 < fixed_s / launch.segments[0].per_token_s < 2300
+
+
+def test_the_engine_learns_what_the_device_takes() -> None:
+    device = cpu_like(2)
+    assert device.costs()[1].seconds(1, 8) == pytest.approx(device.run_s(1, 1, 8), rel=0.01)
+    assert device.whole_cost().seconds(8, 32) == pytest.approx(device.whole_s(8, 32), rel=0.01)
+
+
+SHAPES = [
+    {"rows": 1, "tokens": 32, "whole_ms": 0.5, "segment_ms": 0.1, "head_ms": 0.02, "host_us": 60},
+    {"rows": 5, "tokens": 96, "whole_ms": 0.5, "segment_ms": 0.2, "head_ms": 0.02, "host_us": 100},
+]
+TIMES = {"device": "card", "layers": 2, "shapes": SHAPES}
+
+
+@pytest.mark.parametrize("document", [TIMES, {"facts": {}, "device_times": TIMES}])
+def test_measured_times_are_taken_as_they_are(tmp_path: Path, document: object) -> None:
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(document))
+    device = read_device(f"measured:{path}", 2)
+    for shape in SHAPES:
+        rows, tokens = int(shape["rows"]), int(shape["tokens"])
+        host_s, segment_ms = shape["host_us"] / 1e6, shape["segment_ms"] + shape["head_ms"]
+        assert device.run_s(1, rows, tokens) == pytest.approx(host_s + segment_ms / 1e3)
+        assert device.whole_s(rows, tokens) == pytest.approx(host_s + shape["whole_ms"] / 1e3)
+    # Half way, on the line that goes on, and before the first point.
+    segments = [device.segments[0].seconds(1, tokens) for tokens in (256, 704, 1)]
+    assert segments == pytest.approx([0.17e-3, 0.27e-3, 0.12e-3])
+    assert device.limits.max_tokens == 16_384
+
+
+@pytest.mark.parametrize("document", [{}, [], TIMES | {"shapes": SHAPES[:1]}, {"costs": []}])
+def test_wrong_measured_times_are_refused(tmp_path: Path, document: object) -> None:
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidSimulation, match=r"device_times\.py describes"):
+        read_device(f"measured:{path}", 2)

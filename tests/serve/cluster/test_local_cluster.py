@@ -8,15 +8,21 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
-from serve.cluster import node
+from serve.bundle.loader import Bundle
+from serve.cli import app
+from serve.cluster import local_cluster, node
 from serve.cluster.local_cluster import _stop_listening
 from serve.errors import Unavailable
+from serve.runtime import cuda_provider
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own imports raise some
     import ray
+    from ray import serve as ray_serve
     from ray.exceptions import RayError
+    from ray.serve import RunTarget
     from ray.serve.config import DeploymentID
     from ray.serve.exceptions import DeploymentUnavailableError
     from ray.serve.handle import DeploymentHandle
@@ -56,4 +62,35 @@ def test_disk_that_fills_up_while_ray_starts_is_named_instead_of_what_ray_waits_
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(Unavailable, match=f"^Ray does not start: the disk of {tmp_path} is full, "):
-        node._start(1, tmp_path)
+        node._start(1, 0, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "number", "share"),
+    [(("--replicas", "4"), 4, 1), (("--replicas", "8", "--gpus-per-replica", "0.5"), 8, 0.5)],
+)
+def test_replicas_on_gpus_ask_ray_for_them(
+    half_bundle: Bundle,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    number: int,
+    share: float,
+) -> None:
+    def run(targets: list[RunTarget], **_: object) -> None:
+        asked.update(targets[0].target._bound_deployment.ray_actor_options)
+        asked["num_replicas"] = targets[0].target._bound_deployment.num_replicas
+        raise Unavailable("this test has seen enough")
+
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(cuda_provider, "fault", lambda: None)
+    for module in (cuda_provider, local_cluster):
+        monkeypatch.setattr(module, "num_devices", lambda: 4)
+    monkeypatch.setattr(ray, "init", lambda **given: asked.update(of_node=given["num_gpus"]))
+    monkeypatch.setattr(ray_serve, "start", lambda **_: None)
+    monkeypatch.setattr(ray_serve, "run_many", run)
+    monkeypatch.setattr(local_cluster, "_Signals", lambda: SimpleNamespace(came=lambda: False))
+    command = ["serve", str(half_bundle.folder), "--device", "cuda", "--port", "0", *options]
+    with pytest.raises(Unavailable, match="seen enough"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert asked["of_node"] == 4
+    assert (asked["num_replicas"], asked["num_gpus"]) == (number, share)

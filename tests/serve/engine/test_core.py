@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
 from serve.engine.executor import ModelShape
-from serve.engine.row import Answer, BatchStats, Outcome, Row
+from serve.engine.row import Answer, BatchStats, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import (
@@ -99,12 +99,12 @@ def test_an_answer_says_where_why_and_how_long() -> None:
     assert (answer.queue_s, answer.compute_s) == (1, 1)
 
 
-def test_rows_enter_while_others_are_deeper_and_go_on_together() -> None:
+def test_rows_of_a_better_priority_enter_while_others_are_deeper_and_go_on_together() -> None:
     bench = Bench(sure_from({1: 3, 2: 0, 3: 3, 4: 3}), BatchLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, rule=rule))
     bench.step()
-    bench.add(*(fake_row(key, rule=rule) for key in (2, 3, 4)))
+    bench.add(*(fake_row(key, rule=rule, priority=Priority.HIGH) for key in (2, 3, 4)))
     bench.finish()
     together = [1, 3, 4]
     assert [run.keys for run in bench.runner.runs] == [[1], [2, 3, 4], *[together] * 3]
@@ -116,7 +116,7 @@ def test_batches_that_join_keep_every_row_its_own_state() -> None:
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 9, rule), fake_row(2, 4, rule))
     bench.step()
-    bench.add(fake_row(3, 5, rule), fake_row(4, 5, rule), fake_row(5, 5, rule))
+    bench.add(*(fake_row(key, 5, rule, priority=Priority.HIGH) for key in (3, 4, 5)))
     answers = {o.row.tag: answer_of(o).exit_index for o in bench.finish()}
     assert answers == {3: 0, 2: 3, 4: 3, 5: 3}
     assert [2, 4, 5] in [run.keys for run in bench.runner.runs]

@@ -3,7 +3,7 @@ import pytest
 
 from serve.bundle.loader import Bundle
 from serve.engine.cost_model import REFIT_EVERY, CostModel, SegmentCost
-from serve.engine.warm_up import measure
+from serve.engine.warm_up import WarmUp, measure
 from serve.runtime.cpu_runner import CpuRunner
 
 TRUE = SegmentCost(fixed_s=2e-4, per_token_s=2e-5, per_token_pair_s=2e-8)
@@ -146,7 +146,7 @@ def test_joining_costs_by_tokens() -> None:
 
 def test_the_warm_up_measures_every_segment_of_a_real_model(bundle: Bundle) -> None:
     chain = CpuRunner(bundle, "fp32", num_threads=1)
-    model = measure(chain, bundle.manifest.max_tokens, budget_s=0.2)
+    model = measure(chain, bundle.manifest.max_tokens, WarmUp(budget_s=0.2))
     assert model.known
     assert len(model) == len(chain)
     assert model.segment_s(0, 8, 32) > 0

@@ -19,6 +19,7 @@ from serve.errors import InvalidRequest, Overloaded, Unavailable
 from serve.rules import EntropyRule
 from tests.serve.support.fake_runner import FakeRunner, Heads
 from tests.serve.support.fake_runner import fake_row as row_for
+from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.traits import two_labels
 
 EXITS = (1, 2)
@@ -176,12 +177,13 @@ def test_a_drain_that_takes_too_long_ends_with_an_error_for_every_row(
     assert all(isinstance(result, Unavailable) for result in results.values())
 
 
+@pytest.mark.parametrize("error", [SystemExit(), RuntimeError(ILLEGAL_ADDRESS)], ids=str)
 def test_when_the_engine_dies_every_row_gets_an_error_and_health_shows_it(
-    make_engine: MakeEngine,
+    make_engine: MakeEngine, error: BaseException
 ) -> None:
     def heads(key: int, index: int) -> tuple[float, float]:
         if key == 1:
-            raise SystemExit  # what no segment is allowed to survive
+            raise error  # what no engine is allowed to survive
         return 1.0, 0.0
 
     engine, collected = make_engine(heads)

@@ -18,6 +18,7 @@ from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import FakeRunner, fake_row
+from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4, 5, 6)
@@ -245,6 +246,16 @@ def test_a_run_ends_before_a_deadline_and_at_every_exit_while_other_rows_wait() 
     busy = Bench(between=lambda runs: True)
     busy.step(fake_row(1))
     assert [(run.index, run.exit_index) for run in busy.runner.runs] == [(0, 0)]
+
+
+def test_device_that_is_lost_on_the_way_ends_the_engine() -> None:
+    def heads(key: int, index: int) -> tuple[float, float]:
+        raise RuntimeError(ILLEGAL_ADDRESS)
+
+    bench = Bench()
+    bench.runner._heads = heads
+    with pytest.raises(RuntimeError, match="CUDA failure 700"):
+        bench.step(fake_row(1))
 
 
 def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:

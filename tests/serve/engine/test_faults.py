@@ -9,14 +9,15 @@ import pytest
 from serve.bundle.loader import Bundle
 from serve.engine.batch import Batch
 from serve.engine.core import EngineCore
+from serve.engine.device_errors import device_lost, out_of_memory
 from serve.engine.executor import Executor, ModelShape
-from serve.engine.out_of_memory import out_of_memory
 from serve.engine.row import Answer, Row
 from serve.engine.runner import StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.errors import ModelFailure
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.runtime.cpu_runner import CpuRunner
+from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.tiny import DEPTH
 
 NEVER = NeverRule()
@@ -189,3 +190,29 @@ def test_logits_that_are_not_numbers_fail_their_rows_only(bundle: Bundle, chain:
 )
 def test_out_of_memory_is_told_by_what_the_runtime_says(said: str, expected: bool) -> None:
     assert out_of_memory(RuntimeError(said)) is expected
+    assert not device_lost(RuntimeError(said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"[ONNXRuntimeError] : 1 : FAIL : {ILLEGAL_ADDRESS}",
+        "CUDA failure 719: unspecified launch failure ; GPU=0",
+        "CUDA failure 214: uncorrectable ECC error encountered ; GPU=0",
+        "CUDA failure 700: an illegal memory access ; expr=cudaMalloc; Failed to allocate memory",
+        "CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED ; GPU=0",
+        "CUDNN failure 5000: CUDNN_STATUS_EXECUTION_FAILED ; GPU=0",
+        "CUDA error cudaErrorIllegalAddress:an illegal memory access was encountered",
+    ],
+)
+def test_a_lost_device_is_told_by_what_the_runtime_says(said: str) -> None:
+    assert device_lost(RuntimeError(said))
+    assert not out_of_memory(RuntimeError(said))
+
+
+def test_no_engine_goes_on_without_its_device(bundle: Bundle, chain: CpuRunner) -> None:
+    def fault(index: int, num_rows: int, step: StepOutput) -> StepOutput:
+        raise RuntimeError(ILLEGAL_ADDRESS)
+
+    with pytest.raises(RuntimeError, match="CUDA failure 700"):
+        answers(bundle, Faulty(chain, fault), [6, 6])

@@ -94,51 +94,26 @@ def test_a_quiet_server_lets_rows_run_on_until_they_leave() -> None:
     assert keys(scheduler.schedule(0)) == [1]
 
 
-def parked(costs: CostModel) -> Scheduler:
-    """Return a scheduler with row 1 in flight while a full batch, 11 to 18, could start."""
+@pytest.mark.parametrize("costs", [CPU, GPU])
+def test_a_shrunken_batch_goes_on_before_a_full_one_starts(costs: CostModel) -> None:
     scheduler = Scheduler(DEPTH, BatchLimits(max_rows=8), costs)
     scheduler.add([row(1)])
     deeper(scheduler, scheduler.schedule(0))
     scheduler.add([row(key) for key in range(11, 19)])
-    return scheduler
-
-
-def test_where_launches_are_dear_a_shrunken_batch_waits_for_a_full_one_and_joins_it() -> None:
-    scheduler = parked(GPU)
-    batches = scheduler.schedule(0)
-    assert keys(batches) == list(range(11, 19))
-    deeper(scheduler, batches, leavers=(12, 13))
-    assert keys(scheduler.schedule(0)) == [1, 11, *range(14, 19)]
-    assert not scheduler
-
-
-def test_where_tokens_are_dear_it_runs_on() -> None:
-    assert keys(parked(CPU).schedule(0)) == [1]
-
-
-def test_a_batch_is_not_parked_for_ever() -> None:
-    scheduler = parked(GPU)
-    lone_s = GPU.remaining_s(0, 1, 3)
-    assert keys(scheduler.schedule(BatchLimits().max_hold_passes * lone_s)) == [1]
-
-
-def test_nor_if_no_full_one_could_catch_up_with_it_well_before_that() -> None:
-    until_s = BatchLimits().max_hold_passes * GPU.remaining_s(0, 1, 3)
-    behind_s = GPU.segment_s(0, 8, 3)
-    assert keys(parked(GPU).schedule(until_s - 2.1 * behind_s)) == list(range(11, 19))
-    assert keys(parked(GPU).schedule(until_s - 1.9 * behind_s)) == [1]
+    assert keys(scheduler.schedule(0)) == [1]
 
 
 @pytest.mark.parametrize(("started_s", "held"), [(0.0, False), (10.0, False), (21.0, True)])
-def test_rows_that_started_too_late_for_their_time_are_held_from_their_start(
+def test_rows_that_better_ones_keep_back_are_due_after_some_passes_from_admission_or_late_start(
     started_s: float, held: bool
 ) -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=8), GPU)
+    scheduler = Scheduler(DEPTH, BatchLimits(max_rows=8, aging_s=1), GPU)
     scheduler.add([row(1)])
     assert 20 < BatchLimits().max_hold_passes * GPU.remaining_s(0, 1, 3) < 21
     deeper(scheduler, scheduler.schedule(started_s))
-    scheduler.add([row(key, admitted_s=22.0) for key in range(11, 19)])
-    assert keys(scheduler.schedule(22.0)) == (list(range(11, 19)) if held else [1])
+    urgent = range(11, 19)
+    scheduler.add([row(key, admitted_s=22.0, priority=Priority.HIGH) for key in urgent])
+    assert keys(scheduler.schedule(22.0)) == (list(urgent) if held else [1])
 
 
 def test_those_who_come_while_others_run_count_when_the_next_batch_is_formed() -> None:
@@ -152,20 +127,6 @@ def test_those_who_come_while_others_run_count_when_the_next_batch_is_formed() -
     assert keys(scheduler.schedule(0)) == [3, 5]
     assert keys(scheduler.schedule(0)) == [4]
     assert not scheduler
-
-
-def test_a_full_batch_may_be_waiting_in_tokens_as_well_as_in_rows() -> None:
-    scheduler = Scheduler(DEPTH, BatchLimits(max_tokens=24), GPU)
-    scheduler.add([row(1)])
-    deeper(scheduler, scheduler.schedule(0))
-    scheduler.add([row(key) for key in range(11, 18)])
-    assert keys(scheduler.schedule(0)) == [1]
-    scheduler.requeue(Batch([row(1)], depth=1), 0)
-    scheduler.add([row(18)])
-    assert keys(scheduler.schedule(0)) == list(range(11, 19))
-    scheduler.add([row(key, cancelled=key == 28) for key in range(21, 29)])
-    scheduler.drop_expired(0)
-    assert keys(scheduler.schedule(0)) == [1]
 
 
 def test_batches_too_different_in_length_stay_apart() -> None:

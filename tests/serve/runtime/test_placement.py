@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
 from serve.config import ServerConfig
-from serve.errors import DeviceUnavailable, InvalidBundle
+from serve.errors import DeviceUnavailable, InvalidBundle, InvalidRequest
 from serve.launch import Launch, launch
 from serve.runtime import cuda_provider as cuda
 from serve.runtime import placement as placements
@@ -21,7 +21,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import GRAPHS
 from serve.runtime.hardware import choose_precision
 from serve.runtime.ort_session import session_options
-from serve.runtime.placement import Placement, build_runner, place
+from serve.runtime.placement import Placement, build_runner, place, share_gpus
 
 JOIN = GRAPHS / "join.fp32.onnx"
 
@@ -48,6 +48,24 @@ def test_auto_is_fp16_on_the_gpu_or_fp32_where_there_is_no_fp16(
     assert place(half_bundle, "auto", "auto") == ("cuda", "fp16")
     assert place(half_bundle, "auto", "fp32") == ("cuda", "fp32")
     assert place(bundle, "cuda", "auto") == ("cuda", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "share", "message"),
+    [
+        (5, None, "5 replicas with 1 of a GPU each: this host has 4, for 4 replicas; start fewer"),
+        (13, 0.3, "13 replicas with 0.3 of a GPU each: this host has 4, for 12 replicas"),
+    ],
+)
+def test_more_replicas_than_the_gpus_have_room_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch, num_replicas: int, share: float | None, message: str
+) -> None:
+    monkeypatch.setattr(cuda, "num_devices", lambda: 4)
+    on_gpu = [Placement("cpu", "int8"), Placement("cuda", "fp16")]
+    with pytest.raises(InvalidRequest, match=message):
+        share_gpus(on_gpu, num_replicas, share)
+    assert share_gpus(on_gpu, num_replicas - 1, share) == (share or 1)
+    assert share_gpus(on_gpu[:1], num_replicas, None) == 0
 
 
 @pytest.mark.usefixtures("with_gpu")
