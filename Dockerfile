@@ -12,7 +12,7 @@ ARG VARIANT
 # a later 13 run them too. They are not in constraints.txt, which is for all machines.
 ARG CUDA_LIBRARIES="nvidia-cuda-runtime==13.0.96 nvidia-cuda-nvrtc==13.0.88 \
   nvidia-cublas==13.1.0.3 nvidia-cufft==12.0.0.61 nvidia-curand==10.4.0.35 \
-  nvidia-cudnn-cu13==9.15.1.9"
+  nvidia-cudnn-cu13==9.15.1.9 cuda-bindings==13.5.0"
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./

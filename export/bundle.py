@@ -6,12 +6,13 @@ from pathlib import Path
 
 from export.bundle_folder import BUNDLE
 from export.card import card
+from export.chain.gpu_segments import gpu_segment
 from export.chain.segments import build_segment, variant
 from export.chain.weights import WeightsFile
-from export.checks import parity, samples
+from export.checks import overflow, parity, samples
 from export.files import (
     copy_recording,
-    hashes,
+    head_path,
     joined_path,
     save_joined,
     save_segment,
@@ -26,7 +27,7 @@ from export.plan import Export, plan
 from models.staging import staged
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle, load_bundle, sha256_of
-from serve.bundle.manifest import Manifest, Parity, Precision
+from serve.bundle.manifest import FOR_GPUS, Manifest, Parity, Precision
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
 
@@ -48,7 +49,8 @@ def write(
         export: from `plan`.
         out: the bundle's folder; an existing bundle there is replaced.
         report: called with the name of every step before the step starts.
-        note: called with what turns out only now, such as certificates of other weights.
+        note: called with what turns out only now, such as certificates of other weights, or
+            activations that fp16 may not hold.
 
     Raises:
         ExportFailed: `out` exists and is no bundle, or the segments' results differ from the
@@ -63,7 +65,7 @@ def write(
         export = _with_fitting_ladders(export, folder, note)
         if export.calibration != Calibration():
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
-        measured = _measure(export, folder, report)
+        measured = _measure(export, folder, report, note)
         _write_card(export, measured, out.name, folder)
         return _write_manifest(export, measured, folder)
 
@@ -86,25 +88,32 @@ def _write_graphs(export: Export, folder: Path, report: Report) -> None:
         segment = build_segment(export.model, span)
         for precision in export.precisions:
             path = folder / segment_path(precision, span.exit_layer)
-            save_segment(variant(segment, precision), path, weights[precision])
+            if precision == "fp16":
+                body, head = gpu_segment(segment)
+                save_segment(body, path, weights[precision])
+                path = folder / head_path(precision, span.exit_layer)
+                save_segment(head, path, weights[precision])
+            else:
+                save_segment(variant(segment, precision), path, weights[precision])
     for precision in export.precisions:
-        segments = [folder / segment_path(precision, span.exit_layer) for span in export.spans]
-        save_joined(segments, folder / joined_path(precision))
+        if precision not in FOR_GPUS:
+            segments = [folder / segment_path(precision, span.exit_layer) for span in export.spans]
+            save_joined(segments, folder / joined_path(precision))
 
 
 def _write_manifest(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
-    manifest = describe(export, measured, hashes(folder))
+    manifest = describe(export, measured, folder)
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2))
     return manifest
 
 
 def _write_card(export: Export, measured: dict[Precision, Parity], name: str, folder: Path) -> None:
-    manifest = describe(export, measured, hashes(folder))
+    manifest = describe(export, measured, folder)
     text = card(name, manifest, export.calibration, sizes_of(folder, manifest))
     (folder / "README.md").write_text(text)
 
 
-def _measure(export: Export, folder: Path, report: Report) -> dict[Precision, Parity]:
+def _measure(export: Export, folder: Path, report: Report, note: Report) -> dict[Precision, Parity]:
     """Load the bundle as the server does, and compare every variant with the model."""
     _write_manifest(export, dict.fromkeys(export.precisions, _UNMEASURED), folder)
     bundle = load_bundle(folder)
@@ -112,14 +121,23 @@ def _measure(export: Export, folder: Path, report: Report) -> dict[Precision, Pa
     for precision in export.precisions:
         report(f"parity of {precision}")
         measured[precision] = _parity(export, bundle, precision)
+    if "fp16" in export.precisions:
+        remark = overflow.warning(overflow.find_peak(export.model, _texts(bundle)))
+        if remark:
+            note(remark)
     return measured
+
+
+def _texts(bundle: Bundle) -> list[samples.Batch]:
+    manifest = bundle.manifest
+    return samples.text_batches(bundle.tokenizer_path, manifest.max_tokens, manifest.pad_id)
 
 
 def _parity(export: Export, bundle: Bundle, precision: Precision) -> Parity:
     model, manifest = export.model, bundle.manifest
     runner = build_runner(bundle, Placement("cpu", precision), available_threads())
     odd = samples.odd_batches(manifest.max_tokens, model.config.vocab_size)
-    texts = samples.text_batches(bundle.tokenizer_path, manifest.max_tokens, manifest.pad_id)
+    texts = _texts(bundle)
     on_odd = parity.compare(runner, model, export.spans, odd)
     on_texts = parity.compare(runner, model, export.spans, texts)
     parity.check([*on_odd, *on_texts], precision)

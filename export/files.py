@@ -19,6 +19,11 @@ def segment_path(precision: str, exit_layer: int) -> str:
     return f"segments/{precision}/{exit_layer:02d}.onnx"
 
 
+def head_path(precision: str, exit_layer: int) -> str:
+    """Return the path of the graph of an exit head alone inside the bundle."""
+    return f"segments/{precision}/{exit_layer:02d}.head.onnx"
+
+
 def joined_path(precision: str) -> str:
     """Return the path of a variant's joined graph inside the bundle."""
     return f"segments/{precision}/joined.onnx"

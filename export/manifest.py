@@ -1,19 +1,21 @@
 """Building the manifest of a new bundle."""
 
-from collections.abc import Iterable
+from pathlib import Path
 
+import onnx_ir as ir
 import torch
 import transformers
 
-from export.chain.segments import segment_inputs
-from export.checks.contract import Port, segment_outputs
-from export.files import joined_path, segment_path, weights_path
+from export.chain.gpu_segments import names
+from export.files import hashes, head_path, joined_path, segment_path, weights_path
 from export.plan import Export
 from models.checkpoints.token_limit import max_tokens
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.bundle.manifest import (
+    FOR_GPUS,
     Exit,
     Head,
+    HeadGraph,
     Manifest,
     Parity,
     Precision,
@@ -24,13 +26,13 @@ from serve.bundle.manifest import (
 from serve.version import __version__
 
 
-def describe(export: Export, measured: dict[Precision, Parity], files: dict[str, str]) -> Manifest:
+def describe(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
     """Return the manifest.
 
     Args:
         export: the planned export.
         measured: parity of every variant.
-        files: sha256 of every file except the manifest, by path.
+        folder: holds every other file of the bundle.
     """
     model = export.model
     return Manifest(
@@ -47,9 +49,9 @@ def describe(export: Export, measured: dict[Precision, Parity], files: dict[str,
         head=_head(model.exit_config.head),
         trained_for=export.trained_for,
         policy=export.policy,
-        variants={p: _variant(export, p, parity) for p, parity in measured.items()},
+        variants={p: _variant(export, p, parity, folder) for p, parity in measured.items()},
         source=_source(export),
-        files=files,
+        files=hashes(folder),
     )
 
 
@@ -64,25 +66,30 @@ def _head(config: AnyHeadConfig) -> Head:
     )
 
 
-def _variant(export: Export, precision: Precision, parity: Parity) -> Variant:
+def _variant(export: Export, precision: Precision, parity: Parity, folder: Path) -> Variant:
     return Variant(
-        segments=tuple(
-            Segment(
-                file=segment_path(precision, span.exit_layer),
-                exit_layer=span.exit_layer,
-                inputs=_names(segment_inputs(export.model, span)),
-                outputs=_names(segment_outputs(export.model.traits)),
-            )
-            for span in export.spans
-        ),
-        joined=joined_path(precision),
+        segments=tuple(_segment(precision, span.exit_layer, folder) for span in export.spans),
+        joined=None if precision in FOR_GPUS else joined_path(precision),
         weights=weights_path(precision),
         parity=parity,
     )
 
 
-def _names(ports: Iterable[Port]) -> tuple[str, ...]:
-    return tuple(port.name for port in ports)
+def _segment(precision: Precision, exit_layer: int, folder: Path) -> Segment:
+    file = segment_path(precision, exit_layer)
+    head = None
+    if precision in FOR_GPUS:
+        apart = head_path(precision, exit_layer)
+        inputs, outputs = _ports(folder / apart)
+        head = HeadGraph(file=apart, inputs=inputs, outputs=outputs)
+    inputs, outputs = _ports(folder / file)
+    return Segment(file=file, exit_layer=exit_layer, inputs=inputs, outputs=outputs, head=head)
+
+
+def _ports(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a written graph's inputs and outputs."""
+    graph = ir.load(path).graph
+    return names(graph.inputs), names(graph.outputs)
 
 
 def _source(export: Export) -> Source:

@@ -42,13 +42,13 @@ def take_apart(model: ir.Model, prefix: str, entered: ir.Value | None) -> Segmen
             value.name = f"{prefix}/{value.name}"
         node.name = node.outputs[0].name
     if entered is not None:
-        ir.convenience.replace_all_uses_with(_chosen(nodes), entered)
+        ir.convenience.replace_all_uses_with(chosen(nodes), entered)
     layers = _leading_to([hidden], nodes)
     head = _leading_to(outputs, [node for node in nodes if node not in layers])
     return SegmentParts(layers, head, hidden, outputs)
 
 
-def _chosen(nodes: Sequence[ir.Node]) -> ir.Value:
+def chosen(nodes: Iterable[ir.Node]) -> ir.Value:
     """Return the hidden states once rows are chosen and padding is cut.
 
     `export.graph.compaction` writes the two nodes that do so.

@@ -1,5 +1,7 @@
 """One ONNX segment per exit, in every precision."""
 
+from typing import Literal
+
 import onnx_ir as ir
 
 from export.chain.stages import FirstStage, LaterStage, Span
@@ -17,11 +19,8 @@ from export.checks.contract import (
 from export.graph.compaction import put_compaction_first
 from export.graph.trace import trace
 from export.kernels.cpu import pack_attention, suit_cpu
-from export.kernels.gpu import suit_gpu
-from export.precision.half import halve
 from export.precision.quantize import quantize
 from models.multi_exit import MultiExitModel
-from serve.bundle.manifest import Precision
 
 
 def segment_inputs(model: MultiExitModel, span: Span) -> tuple[Port, ...]:
@@ -47,17 +46,14 @@ def build_segment(model: MultiExitModel, span: Span) -> ir.Model:
     return segment
 
 
-def variant(segment: ir.Model, precision: Precision) -> ir.Model:
-    """Return a segment in one precision; fp32 and int8 suit CPUs, fp16 suits GPUs.
+def variant(segment: ir.Model, precision: Literal["fp32", "int8"]) -> ir.Model:
+    """Return a segment for CPUs; `export.chain.gpu_segments` makes those for GPUs.
 
     Args:
         segment: from `build_segment`; left as it is.
-        precision: hidden states are fp16 in fp16, else fp32; logits are always fp32.
+        precision: of products with weights; hidden states and logits are fp32.
     """
     model = segment.clone()
-    if precision == "fp16":
-        suit_gpu(model)
-        return halve(model)
     suit_cpu(model)
     if precision == "int8":
         return quantize(model)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
+KEY_PADDING_MASK = 4  # position among the inputs of MultiHeadAttention
 ATTENTION_BIAS = 5  # position among the inputs of MultiHeadAttention and of Attention
 _QUERIES = 2  # axis of (rows, heads, queries, keys)
 

@@ -1,21 +1,16 @@
 """Rewriting a fused graph for the kernels of ONNX Runtime's CPU provider."""
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
-from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase, RewriteRuleSet
 
-from export.graph.splice import CONTRIB, Splice
-from export.kernels.attention_bias import ATTENTION_BIAS, split_bias
+from export.graph.splice import Splice
+from export.kernels.attention_bias import ATTENTION_BIAS, KEY_PADDING_MASK, split_bias
 from export.kernels.convolution import multiply_convolutions
 from export.kernels.packed_attention import Added, pack
+from export.kernels.pooling import fix_order_of_pooling
 from export.kernels.positions import slice_positions
 from serve.bundle.manifest import ATTENTION_MASK
-
-_KEY_PADDING_MASK = 4  # position among MultiHeadAttention's inputs
-_FLOAT = ir.DataType.FLOAT.value
 
 
 def suit_cpu(model: ir.Model) -> None:
@@ -64,7 +59,7 @@ def pass_mask_to_attention(model: ir.Model) -> None:
     splice.insert()
     lowest = float(np.finfo(np.float32).min)
     for node in by_padding:
-        node.replace_input_with(_KEY_PADDING_MASK, padding)
+        node.replace_input_with(KEY_PADDING_MASK, padding)
         node.attributes["mask_filter_value"] = ir.AttrFloat32("mask_filter_value", lowest)
 
 
@@ -75,59 +70,6 @@ def pack_attention(model: ir.Model) -> None:
     quantized to int8.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
-    added = {n: Added(*n.inputs[_KEY_PADDING_MASK : ATTENTION_BIAS + 1]) for n in attentions}
+    added = {n: Added(*n.inputs[KEY_PADDING_MASK : ATTENTION_BIAS + 1]) for n in attentions}
     pack(model, {node: each for node, each in added.items() if each.mask is not None})
     RemoveUnusedNodesPass()(model)
-
-
-class _Pooling(RewriteRuleClassBase):
-    """A mean over tokens in five nodes instead of seven, always summed in the same order.
-
-    ONNX Runtime has a special kernel for products whose left matrix is a single row. Its order of
-    summing depends on the number of tokens, padding included. A transposed column takes the
-    general kernel, which always sums in the same order.
-    """
-
-    def pattern(self, op: Any, mask: Any, hidden: Any, across: Any, one: Any, along: Any) -> Any:
-        weights = op.Cast(op.Unsqueeze(mask, across), to=_FLOAT)  # (rows, 1, tokens)
-        length = op.Max(op.ReduceSum(weights, along, keepdims=0), one)
-        return op.Div(op.Squeeze(op.MatMul(weights, hidden), across), length)
-
-    def check(
-        self,
-        context: object,
-        mask: ir.Value,
-        hidden: ir.Value,
-        across: ir.Value,
-        one: ir.Value,
-        along: ir.Value,
-    ) -> MatchResult:
-        wanted = ((one, 1), (across, [1]), (along, [2]))
-        found = MatchResult()
-        for value, expected in wanted:
-            if value.const_value is None or value.const_value.numpy().tolist() != expected:
-                return found.fail(f"not {expected}", value)
-        return found
-
-    def rewrite(
-        self,
-        op: Any,
-        mask: ir.Value,
-        hidden: ir.Value,
-        across: ir.Value,
-        along: ir.Value,
-        **_values: ir.Value,
-    ) -> ir.Value:
-        # The mean of a row of only padding is 0.
-        shares = op.LpNormalization(op.Cast(mask, to=_FLOAT), p=1, axis=-1)
-        column = op.Unsqueeze(shares, along)
-        product = op.FusedMatMul(column, hidden, transA=1, _domain=CONTRIB)
-        return op.Squeeze(product, across)
-
-
-_POOLING = RewriteRuleSet([_Pooling.rule()])
-
-
-def fix_order_of_pooling(model: ir.Model) -> None:
-    """Make means over tokens independent of padding to the last bit, see `_Pooling`."""
-    _POOLING.apply_to_model(model)

@@ -1,44 +1,60 @@
-"""Rewriting a fused graph for the kernels of ONNX Runtime's CUDA provider."""
+"""Rewriting a fused graph for the kernels of ONNX Runtime's CUDA provider.
 
-import numpy as np
+The graphs have no attention mask. The host gives lengths to attention, and each token's share of a
+mean to exit heads, so that no segment counts tokens again.
+"""
+
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from export.checks.contract import ROWS, TOKENS
 from export.graph.splice import CONTRIB, Splice
-from export.kernels.attention_bias import split_bias
+from export.kernels.attention_bias import ATTENTION_BIAS, KEY_PADDING_MASK, Bias, split_bias
 from export.kernels.packed_attention import Added, pack
-from serve.bundle.manifest import ATTENTION_MASK
+from export.kernels.pooling import fix_order_of_pooling, take_shares
+from serve.bundle.manifest import ATTENTION_LENGTHS, LENGTHS, SHARES
+
+# The memory-efficient kernel takes heads whose width is a multiple of this.
+_HEAD_STEP = 8
 
 
 def suit_gpu(model: ir.Model) -> None:
     """Reduce the number of kernels, which decides a GPU's time at small batches. In place.
 
-    SkipLayerNormalization stays, unlike on the CPU: CUDA runs it as one kernel.
+    SkipLayerNormalization stays, unlike on the CPU: CUDA runs it as one kernel. The attention mask
+    stays an input only where something else than attention and means over tokens reads it.
     """
-    # CUDA sums integers with cuDNN and two conversions, but floats with one kernel.
-    pack_attention(model, counted_in=ir.DataType.FLOAT)
+    tell_lengths(model)
+    fix_order_of_pooling(model)
+    take_shares(model, _input(model, SHARES, ir.DataType.FLOAT, (ROWS, TOKENS, 1)))
     drop_unread_sums(model)
     RemoveUnusedNodesPass()(model)
 
 
-def pack_attention(model: ir.Model, counted_in: ir.DataType = ir.DataType.INT32) -> None:
-    """Merge the products for queries, keys and values into attention. In place.
+def tell_lengths(model: ir.Model) -> None:
+    """Give attention lengths instead of a bias computed from the mask. In place.
 
-    Only attention whose bias hides padding and nothing else is rewritten. It gets lengths instead
-    of a mask; padding is on the right, so both have the same meaning. ONNX Runtime chooses its
-    fused fp16 kernels only with lengths, on devices before Hopper. A length cannot overflow,
-    either. A bias by position stays.
+    Padding is on the right, so both have the same meaning; a length cannot overflow. Products for
+    queries, keys and values are merged into attention where they are of one source. A bias by
+    position stays, and so does one that hides more than padding.
 
-    Args:
-        model: a fused graph.
-        counted_in: number type in which tokens are counted.
+    ONNX Runtime's memory-efficient kernel wants lengths and where texts begin and end; the six
+    launches of its plain one go by lengths alone. The first takes a bias only for some numbers of
+    tokens, and heads of some widths. Where it might not, attention is given lengths alone, because
+    the plain kernel reads the longer form wrongly.
     """
     attentions = [n for n in model.graph if n.op_type == "MultiHeadAttention"]
     biases = {node: split_bias(node) for node in attentions}
-    found = {node: bias.rest for node, bias in biases.items() if bias.hides_padding}
-    if found:
-        lengths = _lengths(model, counted_in)
-        pack(model, {node: Added(lengths, bias) for node, bias in found.items()})
+    padded = {node: bias for node, bias in biases.items() if bias.hides_padding}
+    if not padded:
+        return
+    alone = _input(model, LENGTHS, ir.DataType.INT32, (ROWS,))
+    placed = _input(model, ATTENTION_LENGTHS, ir.DataType.INT32, ("lengths_and_starts",))
+    told = {node: placed if _is_plain(node, bias) else alone for node, bias in padded.items()}
+    pack(model, {node: Added(told[node], bias.rest) for node, bias in padded.items()})
+    for node in [n for n in model.graph if told.get(n) is placed]:
+        node.replace_input_with(KEY_PADDING_MASK, placed)
+        node.replace_input_with(ATTENTION_BIAS, None)
 
 
 def drop_unread_sums(model: ir.Model) -> None:
@@ -52,15 +68,26 @@ def drop_unread_sums(model: ir.Model) -> None:
         splice.replace(normal)
 
 
-def _lengths(model: ir.Model, counted_in: ir.DataType) -> ir.Value:
-    """Return (rows,) int32, the number of real tokens; its nodes are the graph's first."""
-    graph = model.graph
-    mask = next(value for value in graph.inputs if value.name == ATTENTION_MASK)
-    splice = Splice(model, graph[0])
-    real = splice.op("Cast", mask, attributes={"to": counted_in.value})
-    axis = splice.constant("lengths.axis", np.array([1], np.int64))
-    lengths = splice.op("ReduceSum", real, axis, attributes={"keepdims": 0})
-    if counted_in != ir.DataType.INT32:
-        lengths = splice.op("Cast", lengths, attributes={"to": ir.DataType.INT32.value})
-    splice.insert()
-    return lengths
+def _is_plain(attention: ir.Node, bias: Bias) -> bool:
+    """Return whether the memory-efficient kernel takes this attention for any batch."""
+    width = _width(attention)
+    if bias.rest is not None or width is None:
+        return False
+    return width // attention.attributes["num_heads"].as_int() % _HEAD_STEP == 0
+
+
+def _width(attention: ir.Node) -> int | None:
+    """Return the width of all heads together, if some value near attention tells it."""
+    for value in (*attention.outputs, *attention.inputs[:3]):
+        width = value.shape[-1] if value is not None and value.shape is not None else None
+        if isinstance(width, int):
+            return width
+    return None
+
+
+def _input(
+    model: ir.Model, name: str, element: ir.DataType, axes: tuple[str | int, ...]
+) -> ir.Value:
+    value = ir.Value(name=name, shape=ir.Shape(axes), type=ir.TensorType(element))
+    model.graph.inputs.append(value)
+    return value

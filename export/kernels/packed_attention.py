@@ -30,7 +30,7 @@ class Added(NamedTuple):
     """What attention adds to its scores.
 
     Attributes:
-        mask: (rows, tokens) mask, or (rows,) lengths; None for none.
+        mask: (rows, tokens) mask, or one-dimensional lengths; None for none.
         bias: (1 or rows, heads, queries, keys); None for none.
     """
 

@@ -1,14 +1,15 @@
-"""fp16 for GPUs: layers and hidden states in half precision, exit heads in full precision.
+"""fp16 for GPUs: layers, hidden states and pooling in half precision, exit heads in full.
 
 Exit rules read differences between logits that may be close, and a head costs almost nothing.
-Pooling, pooler and classifier therefore stay fp32.
+Pooler and classifier therefore stay fp32. Pooling reads all hidden states, which a cast would write
+once more; the pooled vectors are cast.
 """
 
 import numpy as np
 import onnx_ir as ir
 
 from export.graph.splice import Splice
-from serve.bundle.manifest import HIDDEN_OUT
+from serve.bundle.manifest import HIDDEN, HIDDEN_OUT, SHARES
 
 _ANGLE_OPS = ("Cos", "Sin")
 _INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
@@ -16,13 +17,26 @@ _FLOAT, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 _LARGEST = float(np.finfo(np.float16).max)
 
 
-def halve(segment: ir.Model) -> ir.Model:
-    """Return a copy of an fp32 segment whose layers compute in fp16; logits stay fp32."""
-    model = segment.clone()
+def halve(body: ir.Model) -> ir.Model:
+    """Return a copy of fp32 layers, computing in fp16; what else the graph gives stays fp32."""
+    model = body.clone()
     graph = model.graph
     carried = next(value for value in graph.outputs if value.name == HIDDEN_OUT)
     exact = _ancestors(*(v for n in graph if _is_exact(n) for v in n.outputs))
-    layers = _ancestors(carried) - exact
+    _convert(model, _ancestors(carried) - exact)
+    return model
+
+
+def halve_head(head: ir.Model) -> ir.Model:
+    """Return a copy of an fp32 exit head that reads fp16 hidden states; logits stay fp32."""
+    model = head.clone()
+    _convert(model, _pooling(model.graph))
+    return model
+
+
+def _convert(model: ir.Model, layers: set[ir.Node]) -> None:
+    """Let some nodes and all inputs be fp16. In place."""
+    graph = model.graph
     for value in graph.inputs:
         _retype(value)
     for node in graph:
@@ -31,7 +45,30 @@ def halve(segment: ir.Model) -> ir.Model:
     _halve_weights(model, layers)
     _cast_inputs(model, layers, _FLOAT, _HALF)
     _cast_inputs(model, {n for n in graph if n not in layers}, _HALF, _FLOAT)
-    return model
+
+
+def _pooling(graph: ir.Graph) -> set[ir.Node]:
+    """Return the nodes from hidden states to one vector per row; none if a head has no such.
+
+    A norm before pooling (ModernBERT) is one of them.
+    """
+    found: set[ir.Node] = set()
+    value = next(value for value in graph.inputs if value.name == HIDDEN)
+    while len(value.uses()) == 1:
+        ((node, _),) = value.uses()
+        found.add(node)
+        if _pools(node):
+            return found
+        if node.op_type != "LayerNormalization":
+            break
+        value = node.outputs[0]
+    return set()
+
+
+def _pools(node: ir.Node) -> bool:
+    if node.op_type == "Gather":  # the first token
+        return node.attributes["axis"].as_int() == 1
+    return any(value is not None and value.name == SHARES for value in node.inputs)
 
 
 def _is_exact(node: ir.Node) -> bool:
@@ -41,7 +78,9 @@ def _is_exact(node: ir.Node) -> bool:
     cast to an integer may be a count, and fp16 cannot represent every integer beyond 2048.
     """
     if node.op_type == "Cast":
-        return node.attributes["to"].as_int() in _INTEGERS
+        (source,) = node.inputs
+        truth = source is not None and source.dtype == ir.DataType.BOOL
+        return node.attributes["to"].as_int() in _INTEGERS and not truth
     return node.op_type in _ANGLE_OPS
 
 
@@ -98,11 +137,14 @@ def _half_copy(value: ir.Value) -> ir.Value:
 def _cast_inputs(
     model: ir.Model, readers: set[ir.Node], unsuited: ir.DataType, suited: ir.DataType
 ) -> None:
-    """Insert a Cast before every input of the readers that has the unsuited type."""
+    """Insert a Cast of every unsuited value that the readers take, before the first of them."""
+    fitting: dict[ir.Value, ir.Value] = {}
     for node in [n for n in model.graph if n in readers]:
         for index, value in enumerate(node.inputs):
-            if value is not None and value.dtype == unsuited:
+            if value is None or value.dtype != unsuited:
+                continue
+            if value not in fitting:
                 splice = Splice(model, node)
-                fitting = splice.op("Cast", value, attributes={"to": suited.value})
+                fitting[value] = splice.op("Cast", value, attributes={"to": suited.value})
                 splice.insert()
-                node.replace_input_with(index, fitting)
+            node.replace_input_with(index, fitting[value])

@@ -16,42 +16,62 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import (
+    ATTENTION_LENGTHS,
     ATTENTION_MASK,
     HIDDEN,
     HIDDEN_OUT,
     INPUT_IDS,
     KEEP,
+    LENGTHS,
     LOGITS,
+    SHARES,
     TOKEN_TYPE_IDS,
     Precision,
 )
 
 FILE_NAME = "one_graph.onnx"
-_SHARED = {INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS}
+_SHARED = {INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS, LENGTHS, ATTENTION_LENGTHS, SHARES}
 
 
 def write_one_graph(bundle: Bundle, precision: Precision, folder: Path) -> Path:
     """Write the graph with its weights in a file beside it, and return the graph's path."""
     path = folder / FILE_NAME
-    joined = join([onnx.load(segment) for segment in bundle.segment_paths(precision)])
+    parts = [*bundle.segment_paths(precision), *bundle.head_paths(precision)[-1:]]
+    joined = join([onnx.load(part) for part in parts])
     onnx.save_model(joined, path, save_as_external_data=True, location="weights")
     return path
 
 
 def join(segments: list[ModelProto]) -> ModelProto:
-    """Return embeddings, all layers and the last head as one graph; its output is the logits."""
+    """Return embeddings, all layers and the last head as one graph; its output is the logits.
+
+    Args:
+        segments: first to last; of a variant for GPUs the bodies, then the last head.
+    """
     joined = ModelProto()
     joined.CopyFrom(segments[-1])
     joined.graph.CopyFrom(GraphProto(name="one_graph", input=segments[0].graph.input))
     hidden = logits = ""
     for index, segment in enumerate(segments):
         names = _append(joined.graph, segment.graph, f"{index}.", hidden)
-        hidden, logits = names[HIDDEN_OUT], names[LOGITS]
-    joined.graph.output.add().CopyFrom(segments[-1].graph.output[1])
+        hidden, logits = names.get(HIDDEN_OUT, ""), names.get(LOGITS, "")
+    (output,) = (value for value in segments[-1].graph.output if value.name == LOGITS)
+    joined.graph.output.add().CopyFrom(output)
     joined.graph.output[0].name = logits
     _drop_unused(joined.graph)
     _merge_equal(joined.graph)
+    _declare_inputs(joined.graph, segments)
     return joined
+
+
+def _declare_inputs(graph: GraphProto, segments: Iterable[ModelProto]) -> None:
+    """Declare what later parts read and the first does not."""
+    declared = {value.name for value in graph.input}
+    read = {name for node in graph.node for name in node.input}
+    for value in [value for segment in segments for value in segment.graph.input]:
+        if value.name in (read & _SHARED) - declared:
+            graph.input.add().CopyFrom(value)
+            declared.add(value.name)
 
 
 def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -> dict[str, str]:
@@ -72,7 +92,7 @@ def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -
         joined.initializer.add().CopyFrom(tensor)
         joined.initializer[-1].name = names[tensor.name]
     for node in segment.node:
-        if HIDDEN in node.input or compacted in node.output:
+        if compacted != HIDDEN and (HIDDEN in node.input or compacted in node.output):
             continue
         copy = joined.node.add()
         copy.CopyFrom(node)
@@ -83,7 +103,13 @@ def _append(joined: GraphProto, segment: GraphProto, prefix: str, hidden: str) -
 
 
 def _compacted(segment: GraphProto) -> str:
-    """Return the name of the hidden states after rows are chosen and padding is cut, or ''."""
+    """Return the name of the hidden states after rows are chosen and padding is cut, or ''.
+
+    Graphs for GPUs begin there.
+    """
+    inputs = {value.name for value in segment.input}
+    if HIDDEN in inputs and KEEP not in inputs:
+        return HIDDEN
     gathers = (node for node in segment.node if list(node.input) == [HIDDEN, KEEP])
     gathered = next((node.output[0] for node in gathers), None)
     cuts = (node for node in segment.node if gathered in node.input)

@@ -83,12 +83,24 @@ class Bundle:
         return ladder.temperatures if ladder else tuple(e.temperature for e in self.manifest.exits)
 
     def segment_paths(self, precision: Precision) -> list[Path]:
-        """Return the segments' files of one precision, first to last."""
+        """Return the segments' files of one precision, first to last; for GPUs the bodies'."""
         return [self.folder / s.file for s in self.manifest.variants[precision].segments]
 
+    def head_paths(self, precision: Precision) -> list[Path]:
+        """Return the files of the exit heads of a variant for GPUs, first to last."""
+        heads = [s.head for s in self.manifest.variants[precision].segments]
+        return [self.folder / head.file for head in heads if head]
+
     def joined_path(self, precision: Precision) -> Path:
-        """Return the file of one precision's joined graph."""
-        return self.folder / self.manifest.variants[precision].joined
+        """Return the file of one precision's joined graph.
+
+        Raises:
+            InvalidBundle: the variant is for GPUs and has none.
+        """
+        joined = self.manifest.variants[precision].joined
+        if joined is None:
+            raise InvalidBundle(f"{self.folder}: {precision} is for GPUs and has no joined graph")
+        return self.folder / joined
 
     def weights_path(self, precision: Precision) -> Path:
         """Return the file of one precision's weights."""

@@ -8,9 +8,11 @@ from serve.policy.document import Policy
 from serve.rules import ExitRule
 from serve.rules.traits import Task, Traits
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 
 Precision = Literal["fp32", "int8", "fp16"]
+# Variants whose heads are graphs of their own; the others have a joined graph, for CPUs.
+FOR_GPUS: tuple[Precision, ...] = ("fp16",)
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # Bounded, because numpy and the tokenizer's library compute with machine words.
 PositiveInt = Annotated[int, Field(gt=0, lt=2**31)]
@@ -24,6 +26,11 @@ HIDDEN_OUT = "hidden_out"
 # Inputs of the joined graph beside those of the segments: the first segment to run, and the one
 # whose exit ends the run, both counted from 0.
 FIRST, UNTIL = "first", "until"
+# Inputs of graphs for GPUs, in the place of an attention mask. `lengths` is (rows,) int32, the
+# number of each row's tokens. `attention_lengths` begins with the same numbers, see
+# `serve.runtime.step_inputs`. `shares` is (rows, tokens, 1): one divided by the row's length at
+# tokens, 0 at padding.
+LENGTHS, ATTENTION_LENGTHS, SHARES = "lengths", "attention_lengths", "shares"
 # The name of every variant's file of weights.
 WEIGHTS = "weights.bin"
 
@@ -77,22 +84,51 @@ class TrainedFor(_Frozen):
     rule: ExitRule | None = None
 
 
+class HeadGraph(_Frozen):
+    """The ONNX graph of an exit head alone.
+
+    Attributes:
+        file: path inside the bundle.
+        inputs: hidden, which is a body's hidden_out, and what the head reads of lengths and shares.
+        outputs: logits and, if the head has learned it, uncertainty.
+    """
+
+    file: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = (LOGITS,)
+
+
 class Segment(_Frozen):
-    """One ONNX graph, from the exit before to its own.
+    """The graph from the exit before to its own; for GPUs the head is a graph of its own.
 
     Attributes:
         file: path inside the bundle.
         exit_layer: transformer layers executed once this segment has run.
-        inputs: the first segment takes input_ids, attention_mask and, if the model has
-            them, token_type_ids; a later one takes hidden, keep and attention_mask.
-        outputs: hidden_out, which is the next segment's hidden, and the head's outputs: logits
-            and, if the head has learned it, uncertainty.
+        inputs: on CPUs the first segment takes input_ids, attention_mask and, if the model has
+            them, token_type_ids; a later one takes hidden, keep and attention_mask. On GPUs a body
+            takes input_ids and token_type_ids, or hidden, and what it reads of lengths,
+            attention_lengths and shares.
+        outputs: hidden_out, which is the next segment's hidden, and without `head` the head's
+            outputs: logits and, if the head has learned it, uncertainty.
+        head: of a variant for GPUs, else None.
     """
 
     file: str
     exit_layer: PositiveInt
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
+    head: HeadGraph | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The segment's files."""
+        return (self.file, self.head.file) if self.head else (self.file,)
+
+    @property
+    def head_outputs(self) -> tuple[str, ...]:
+        """What the exit head gives."""
+        outputs = self.head.outputs if self.head else self.outputs
+        return tuple(name for name in outputs if name != HIDDEN_OUT)
 
 
 class Parity(_Frozen):
@@ -116,19 +152,21 @@ class Variant(_Frozen):
         segments: first to last.
         joined: path of the graph that holds all segments, for one session on a CPU. Its inputs are
             those of the segments, first and until; its outputs are the heads' outputs, of the head
-            at until only, and `hidden_after` each segment but the last.
+            at until only, and `hidden_after` each segment but the last. None in a variant for
+            GPUs, whose segments have heads of their own.
         weights: path of the file that holds the weights of all these graphs.
     """
 
     segments: tuple[Segment, ...]
-    joined: str
     weights: str
     parity: Parity
+    joined: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
         """All files of the variant."""
-        return (*(segment.file for segment in self.segments), self.joined, self.weights)
+        segments = [path for segment in self.segments for path in segment.paths]
+        return (*segments, *([self.joined] if self.joined else []), self.weights)
 
 
 class Source(_Frozen):
@@ -154,7 +192,7 @@ class Manifest(_Frozen):
         files: sha256 of every other file in the bundle, by path.
     """
 
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     task: Task = "single_label"
     labels: tuple[str, ...] = Field(min_length=1)
     exits: tuple[Exit, ...] = Field(min_length=1)
@@ -196,9 +234,16 @@ class Manifest(_Frozen):
             raise ValueError("labels must be distinct")
         for precision, variant in self.variants.items():
             self._check_variant(f"variants.{precision}", variant)
+            self._check_heads(f"variants.{precision}", variant, precision in FOR_GPUS)
         self._check_task()
         self.policy.check(self.traits)
         return self
+
+    def _check_heads(self, place: str, variant: Variant, for_gpus: bool) -> None:
+        apart = {segment.head is not None for segment in variant.segments}
+        if apart != {for_gpus} or (variant.joined is None) != for_gpus:
+            wanted = "a head for every segment and no" if for_gpus else "no heads but a"
+            raise ValueError(f"{place} needs {wanted} joined graph")
 
     def _check_task(self) -> None:
         if self.task != "regression" and len(self.labels) < 2:
@@ -215,7 +260,7 @@ class Manifest(_Frozen):
                 f"{place} has segments for layers {list(found)}, but the exits are at "
                 f"{list(self.exit_layers)}"
             )
-        silent = [s.file for s in variant.segments if UNCERTAINTY not in s.outputs]
+        silent = [s.file for s in variant.segments if UNCERTAINTY not in s.head_outputs]
         if self.learned and silent:
             raise ValueError(f"{place}: {silent[0]} gives no uncertainty, though learned is true")
         unlisted = [path for path in variant.paths if path not in self.files]

@@ -40,8 +40,8 @@ class ModelRunner(Protocol):
             input_ids: (rows, tokens), padded.
             attention_mask: (rows, tokens), 1 for real tokens.
             token_type_ids: (rows, tokens).
-            until: index of the active exit at which the run ends. What exits before it would give
-                is not returned, and on a CPU their heads do not run.
+            until: index of the active exit at which the run ends. The heads of exits before it do
+                not run.
         """
         ...
 

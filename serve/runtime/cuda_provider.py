@@ -8,6 +8,7 @@ for the provider that it runs on.
 import ctypes
 import importlib.util
 import io
+import logging
 import os
 from collections.abc import Collection
 from contextlib import redirect_stdout, suppress
@@ -17,6 +18,7 @@ from pathlib import Path
 import onnxruntime as ort
 
 from serve.errors import DeviceUnavailable, InvalidBundle
+from serve.runtime import ort_session
 
 PROVIDER = "CUDAExecutionProvider"
 # CUDA's name for its default stream. All sessions and all copies to and from the host run on it, in
@@ -32,6 +34,11 @@ ATTENTION_KERNELS = 1 + 2 + 4 + 32 + 16
 _CUDNN = "libcudnn.so.9"
 _shared_arena: list[int | None] = []  # the arena's limit, once the arena is made
 
+# Makes a node that would run on the CPU an error, not copies that are never noticed.
+_NO_CPU_NODES = "session.disable_cpu_ep_fallback"
+_CPU_NODES_FOUND = "fallback to CPU EP has been explicitly disabled"
+
+log = logging.getLogger(__name__)
 _REMEDY = "; pass --device cpu, or put right what is missing"
 
 
@@ -39,12 +46,12 @@ _REMEDY = "; pass --device cpu, or put right what is missing"
 def fault() -> str | None:
     """Return why this process cannot use CUDA, or None if nothing stands in the way.
 
-    Checks ONNX Runtime's provider, the driver, the devices and the CUDA libraries. It occupies no
-    memory on the device.
+    Checks ONNX Runtime's provider, the driver, the devices, the CUDA libraries and their bindings
+    to Python. It occupies no memory on the device.
     """
     if PROVIDER not in ort.get_available_providers():
         return "the installed onnxruntime has no CUDA provider: install onnxruntime-gpu"
-    return _driver_fault() or _library_fault()
+    return _driver_fault() or _library_fault() or _bindings_fault()
 
 
 def require() -> None:
@@ -61,6 +68,13 @@ def num_devices() -> int:
     return devices.value
 
 
+def session_options() -> ort.SessionOptions:
+    """Return the options of sessions on CUDA: one thread, and no nodes on the CPU."""
+    options = ort_session.session_options(1)
+    options.add_session_config_entry(_NO_CPU_NODES, "1")
+    return options
+
+
 def open_session(
     model: Path,
     options: ort.SessionOptions,
@@ -71,7 +85,9 @@ def open_session(
 
     Args:
         model: an ONNX file.
-        options: from `serve.runtime.ort_session`; asks for shared allocators.
+        options: from `session_options`. Where they allow no nodes on the CPU and the graph needs
+            some, they are changed to allow them, and a warning is logged: attention of some models
+            computes shapes there.
         memory_bytes: limit of the memory of all sessions of the process; None for none.
         attention_kernels: that attention may use, a sum of ONNX Runtime's values for
             `sdpa_kernel`; 0 leaves it the choice.
@@ -82,23 +98,32 @@ def open_session(
     """
     require()
     _share_memory(memory_bytes)
+    chosen = [(PROVIDER, provider_options(memory_bytes, attention_kernels))]
     try:
-        # Without `enable_fallback=0` a failure here would end in a session on the CPU.
-        session = ort.InferenceSession(
-            model,
-            options,
-            providers=[(PROVIDER, provider_options(memory_bytes, attention_kernels))],
-            enable_fallback=0,
-        )
-    except Exception as error:  # ONNX Runtime's errors have no common type
-        reason = str(error).splitlines()[0]
-        raise InvalidBundle(f"ONNX Runtime cannot load {model} on CUDA: {reason}") from error
+        session = _open(model, options, chosen)
+    except InvalidBundle as error:
+        if _CPU_NODES_FOUND not in str(error):
+            raise
+        log.warning("%s: some nodes run on the CPU, and each step may wait for copies", model)
+        options.add_session_config_entry(_NO_CPU_NODES, "0")
+        session = _open(model, options, chosen)
     if session.get_providers()[0] != PROVIDER:
         raise DeviceUnavailable(
             "CUDA cannot be used here: ONNX Runtime could not set up its CUDA provider; "
             f"its warnings above say why{_REMEDY}"
         )
     return session
+
+
+def _open(
+    model: Path, options: ort.SessionOptions, providers: list[tuple[str, dict[str, str]]]
+) -> ort.InferenceSession:
+    try:
+        # Without `enable_fallback=0` a failure here would end in a session on the CPU.
+        return ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
+    except Exception as error:  # ONNX Runtime's errors have no common type
+        reason = str(error).splitlines()[0]
+        raise InvalidBundle(f"ONNX Runtime cannot load {model} on CUDA: {reason}") from error
 
 
 def provider_options(
@@ -185,6 +210,14 @@ def _library_fault() -> str | None:
         f"{next(iter(missing.values()))}: install CUDA {ort.cuda_version} and cuDNN 9, or pip "
         "install 'onnxruntime-gpu[cuda,cudnn]'"
     )
+
+
+def _bindings_fault() -> str | None:
+    try:
+        import cuda.bindings.runtime  # noqa: F401
+    except ImportError as error:
+        return f"{error}: pip install 'offramp[gpu]'"
+    return None
 
 
 def _missing_libraries() -> dict[str, str]:

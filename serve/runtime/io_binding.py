@@ -1,46 +1,12 @@
 """Runs of ONNX Runtime sessions whose inputs and outputs stay on the device."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 
-Inputs: TypeAlias = Mapping[str, ort.OrtValue]
-
-
-def on_device(array: NDArray[np.int64], device: str) -> ort.OrtValue:
-    """Return a copy of an array on a device."""
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), device)
-
-
-def bound_run(
-    session: ort.InferenceSession,
-    inputs: Inputs,
-    outputs: Mapping[str, str],
-    options: ort.RunOptions | None,
-) -> list[ort.OrtValue]:
-    """Run and return the outputs in order; outputs that are not named are not read.
-
-    The binding is not used again, because the outputs are views into it.
-
-    Args:
-        session: to be run.
-        inputs: by name, on the session's device.
-        outputs: the device on which each is left, by name.
-        options: None to wait for the result.
-    """
-    binding = session.io_binding()
-    for name, value in inputs.items():
-        binding.bind_ortvalue_input(name, value)
-    for name, device in outputs.items():
-        binding.bind_output(name, device)
-    session.run_with_iobinding(binding, options)
-    # Otherwise hidden states would keep those of all segments before them alive.
-    binding.clear_binding_inputs()
-    values: list[ort.OrtValue] = binding.get_outputs()
-    return values
+OpenSession: TypeAlias = Callable[[Path], ort.InferenceSession]
 
 
 def _queued() -> ort.RunOptions:
@@ -51,3 +17,15 @@ def _queued() -> ort.RunOptions:
 
 # ONNX Runtime returns once everything is queued on the stream.
 QUEUED = _queued()
+
+
+def run_queued(session: ort.InferenceSession, binding: ort.IOBinding) -> list[ort.OrtValue]:
+    """Queue a run and return its outputs, which may not be computed yet.
+
+    The binding is not used again, because the outputs are views into it.
+    """
+    session.run_with_iobinding(binding, QUEUED)
+    # Otherwise hidden states would keep those of all segments before them alive.
+    binding.clear_binding_inputs()
+    values: list[ort.OrtValue] = binding.get_outputs()
+    return values

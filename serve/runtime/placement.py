@@ -5,19 +5,19 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import Precision
+from serve.bundle.manifest import FOR_GPUS, Precision
 from serve.errors import DeviceUnavailable, InvalidRequest
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
+from serve.runtime.cuda_memory import MOST_BYTES, CudaMemory
 from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.device_memory import DeviceMemory, HostMemory
 from serve.runtime.hardware import choose_precision
-from serve.runtime.ort_session import session_options
+from serve.runtime.io_binding import OpenSession
+from serve.runtime.ort_session import open_session, session_options
 from serve.runtime.trial import try_out
 
 Device: TypeAlias = Literal["cpu", "cuda"]
-
-# Best first. int8 variants use operators that the CUDA provider does not have.
-_ON_CUDA: tuple[Precision, ...] = ("fp16", "fp32")
 
 
 class Placement(NamedTuple):
@@ -34,8 +34,8 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
         bundle: to be run.
         device: `auto`, `cpu` or `cuda`; auto is CUDA if this process can use it and the bundle has
             a variant for it.
-        precision: `auto` or a variant's name; auto is the first that the bundle has of fp16 and
-            fp32 on CUDA, and of int8 (if the CPU has VNNI) and fp32 on a CPU.
+        precision: `auto` or a variant's name; auto is fp16 on CUDA, and on a CPU the first that
+            the bundle has of int8 (if the CPU has VNNI) and fp32.
 
     Raises:
         DeviceUnavailable: the device or the variant is not there, or the variant does not run on
@@ -51,9 +51,9 @@ def place(bundle: Bundle, device: str, precision: str) -> Placement:
     cuda.require()
     on_cuda = _choose_on_cuda(precision, bundle)
     if on_cuda is None:
-        wish = "fp16 or fp32" if precision == "auto" else precision
+        wish = "" if precision == "auto" else f"{precision} "
         raise DeviceUnavailable(
-            f"bundle {bundle.name} has no {wish} variant that runs on CUDA; it has "
+            f"bundle {bundle.name} has no {wish}variant that runs on CUDA; it has "
             f"{', '.join(bundle.manifest.variants)}: `offramp export --precision fp16` writes one, "
             "and --device cpu does without"
         )
@@ -108,17 +108,26 @@ def build_runner(
 def _load(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> CpuRunner | CudaRunner:
-    if placement.device == "cpu":
+    if placement.precision not in FOR_GPUS:
         return CpuRunner(bundle, placement.precision, num_threads)
-    memory_bytes = None if gpu_memory_gb is None else int(gpu_memory_gb * 2**30)
-    open_session = partial(
-        cuda.open_session, options=session_options(num_threads), memory_bytes=memory_bytes
-    )
-    return CudaRunner(bundle, placement.precision, "cuda", open_session)
+    opener: OpenSession
+    if placement.device == "cpu":
+        opener = partial(open_session, options=session_options(num_threads))
+    else:
+        memory_bytes = None
+        if gpu_memory_gb is not None:
+            memory_bytes = max(1, int(gpu_memory_gb * 2**30) - MOST_BYTES)
+        opener = partial(
+            cuda.open_session, options=cuda.session_options(), memory_bytes=memory_bytes
+        )
+    return CudaRunner(bundle, placement.precision, device_memory(placement.device), opener)
+
+
+def device_memory(device: Device) -> DeviceMemory:
+    """Return the memory of a device, as the runner for GPUs sees it."""
+    return HostMemory() if device == "cpu" else CudaMemory()
 
 
 def _choose_on_cuda(wish: str, bundle: Bundle) -> Precision | None:
-    for precision in _ON_CUDA:
-        if precision in bundle.manifest.variants and wish in ("auto", precision):
-            return precision
-    return None
+    variants = bundle.manifest.variants
+    return next((p for p in FOR_GPUS if p in variants and wish in ("auto", p)), None)

@@ -93,6 +93,7 @@ def test_layers_run_fused_operators(family: str, make_bundle: MakeBundle) -> Non
     assert not {"Erf", "Pow", "SkipLayerNormalization"} & found.keys()
     for_gpus = ops(make_bundle(family), "fp16", 1)
     assert for_gpus[FOR_GPUS.get(family, "Attention")] == 1
+    assert not ({"Einsum", "ReduceSum", "LpNormalization"} & for_gpus.keys())
 
 
 @pytest.mark.parametrize("family", FUSED)

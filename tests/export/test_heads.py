@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AlbertConfig, BertConfig
 
+from export.chain.gpu_segments import gpu_segment
 from export.chain.segments import build_segment, variant
 from export.chain.stages import spans
 from models.encoders.families import build_encoder
@@ -19,6 +20,7 @@ from models.heads import AttentionHeadConfig, HeadConfig
 from models.multi_exit import ExitConfig, MultiExitModel
 from serve.bundle.manifest import Precision
 from serve.runtime.ort_session import plain_options
+from tests.export.support.gpu_graphs import GpuGraphs
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -144,11 +146,14 @@ def test_int8_stays_near(kind: str, open_chain: Callable[..., list[ort.Inference
             assert 0 < np.abs(one - other).max() < 0.2 * np.abs(one).max()
 
 
-@pytest.mark.parametrize("kind", ["token", "learned", "regression", "attention-unbiased"])
-def test_fp16_keeps_heads_in_fp32(
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_for_gpus_say_the_same_in_fp32(
     kind: str, open_chain: Callable[..., list[ort.InferenceSession]]
 ) -> None:
-    exact, coarse = (run(open_chain(kind, p), IDS, MASK) for p in ("fp32", "fp16"))
+    model = make_model(kind)
+    segments = [build_segment(model, span) for span in spans(model.exits)]
+    exact = run(open_chain(kind, "fp32"), IDS, MASK)
+    coarse = GpuGraphs([gpu_segment(segment) for segment in segments]).run(IDS, MASK)
     for fine, rough in zip(exact, coarse, strict=True):
         assert rough.hidden.dtype == np.float16
         for one, other in zip(fine.said, rough.said, strict=True):

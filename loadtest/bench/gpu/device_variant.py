@@ -8,15 +8,16 @@ from tokenizers import Tokenizer
 
 from loadtest.bench.engine_driver import model_shape
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import Precision
+from serve.bundle.manifest import FOR_GPUS, Precision
 from serve.engine.executor import ModelShape
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
-from serve.runtime.cuda_runner import CudaRunner, OpenSession
+from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.hardware import choose_precision
+from serve.runtime.io_binding import OpenSession
 from serve.runtime.ort_session import open_session, session_options
-from serve.runtime.placement import Device
+from serve.runtime.placement import Device, device_memory
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 NUM_THREADS = 2
 
 
@@ -64,18 +65,20 @@ class DeviceVariant:
 
 def variants(bundle: Bundle) -> list[Precision]:
     """Return every variant that a GPU may run."""
-    return [precision for precision in PRECISIONS if precision in bundle.manifest.variants]
+    return [precision for precision in FOR_GPUS if precision in bundle.manifest.variants]
 
 
 def load(bundle: Bundle, precision: Precision, place: Place) -> DeviceVariant:
     """Return a variant on the device."""
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
-    chain = CudaRunner(bundle, precision, place.device, place.opener())
+    chain = CudaRunner(bundle, precision, device_memory(place.device), place.opener())
     return DeviceVariant(bundle, precision, place, chain, vocabulary)
 
 
 def reference(bundle: Bundle) -> CpuRunner:
-    """Return the fp32 segments on the CPU provider, or the first variant's if there is no fp32."""
-    variants = bundle.manifest.variants
-    precision = "fp32" if "fp32" in variants else next(iter(variants))
-    return CpuRunner(bundle, precision, NUM_THREADS)
+    """Return the fp32 segments on the CPU provider.
+
+    Raises:
+        DeviceUnavailable: the bundle has none.
+    """
+    return CpuRunner(bundle, choose_precision("fp32", bundle), NUM_THREADS)

@@ -59,7 +59,8 @@ def operators(variant: DeviceVariant) -> dict[str, dict[str, int]]:
     options.log_severity_level = _WARNINGS
     open_session = variant.place.opener(options)
     found: dict[str, Counter[str]] = {}
-    for path in variant.bundle.segment_paths(variant.precision):
+    bundle, precision = variant.bundle, variant.precision
+    for path in [*bundle.segment_paths(precision), *bundle.head_paths(precision)]:
         for part in open_session(path).get_provider_graph_assignment_info():
             kinds = found.setdefault(part.ep_name, Counter())
             kinds.update(node.op_type for node in part.get_nodes())

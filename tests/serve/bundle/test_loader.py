@@ -86,14 +86,14 @@ def test_manifest_that_is_no_json_is_refused(bundle_copy: CopyBundle, content: b
     assert f"{folder}/{MANIFEST} is not JSON" in refusal(folder)
 
 
-@pytest.mark.parametrize(("version", "shown"), [(1, "1"), (3, "3"), ("2", "'2'"), (None, "None")])
+@pytest.mark.parametrize(("version", "shown"), [(2, "2"), (4, "4"), ("3", "'3'"), (None, "None")])
 def test_other_format_version_is_refused_before_anything_else(
     bundle_copy: CopyBundle, version: Any, shown: str
 ) -> None:
     folder = bundle_copy()
     rewrite_manifest(folder, lambda m: m.update(format_version=version, unheard_of=1))
     message = refusal(folder)
-    assert f"format_version is {shown}, this server reads 2; export the model again" in message
+    assert f"format_version is {shown}, this server reads 3; export the model again" in message
 
 
 @pytest.mark.parametrize("document", [[], 1, "x", None])
@@ -189,7 +189,10 @@ def in_segment(**fields: Any) -> Callable[[Document], Any]:
         (put(variants={}), "variants"),
         (lambda m: m["variants"].update(bf16=m["variants"]["fp32"]), "variants.bf16"),
         (lambda m: m["variants"]["fp32"]["segments"].pop(), "variants.fp32 has segments for"),
-        (lambda m: m["variants"]["fp32"].pop("joined"), "variants.fp32.joined: required field"),
+        (
+            lambda m: m["variants"]["fp32"].pop("joined"),
+            "variants.fp32 needs no heads but a joined",
+        ),
         (lambda m: m["variants"]["fp32"].pop("weights"), "variants.fp32.weights: required field"),
         (lambda m: m["variants"]["fp32"].update(joined="x.onnx"), "fp32: no sha256 for x.onnx"),
         (lambda m: m["variants"]["fp32"].update(weights="x.bin"), "fp32: no sha256 for x.bin"),

@@ -35,7 +35,6 @@ VARIANTS: list[tuple[str, Precision]] = [
     ("bundle", "int8"),
     ("shared_bundle", "fp32"),
     ("shared_bundle", "int8"),
-    ("half_bundle", "fp16"),
 ]
 ACTIVE = [(0, 1, 2, 3), (0, 3), (1, 2, 3), (1, 3), (3,)]
 NOT_FINITE = ([np.nan] * 3, [np.inf, 0, 0], [0, np.nan, 0])

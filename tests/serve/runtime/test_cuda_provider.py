@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["fp32", "fp16"])
+@pytest.fixture(scope="module", params=["fp16"])
 def subject(request: pytest.FixtureRequest, half_bundle: Bundle) -> DeviceVariant:
     return load(half_bundle, request.param, Place("cuda"))
 

@@ -1,8 +1,7 @@
 """The runner for GPUs, on the CPU provider, against the runner for CPUs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from export.chain.join_graph import ELEMENTS, join_graph
+from export import bundle as bundles
+from export.chain import gpu_segments
+from export.chain.take_graph import ELEMENTS, take_graph
+from models.encoders.families import build_encoder
+from models.heads import HeadConfig
+from models.multi_exit import ExitConfig, MultiExitModel
 from serve.bundle.loader import Bundle, load_bundle
-from serve.engine.runner import StepOutput
 from serve.errors import InvalidBundle
-from serve.rules.traits import Task
 from serve.runtime.cpu_runner import CpuRunner
-from serve.runtime.cuda_runner import GRAPHS, CudaRunner
+from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.device_memory import Block, HostMemory
 from serve.runtime.ort_session import session_options
+from serve.runtime.row_taker import GRAPHS
+from serve.runtime.step_inputs import attention_lengths, shares
 from serve.runtime.trial import try_out
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
-from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS
+from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, tiny_model, tiny_tokenizer
 
 Ids = NDArray[np.int64]
+# The same sums in another order.
+CLOSE = {"atol": 2e-5}
+
+
+class CountedMemory(HostMemory):
+    """The host's memory, and every copy: ("up" or "down", bytes)."""
+
+    def __init__(self) -> None:
+        self.copies: list[str] = []
+
+    def upload(self, block: Block, num_bytes: int) -> None:
+        self.copies.append("up")
+        super().upload(block, num_bytes)
+
+    def download(self, block: Block, num_bytes: int) -> None:
+        self.copies.append("down")
+        super().download(block, num_bytes)
 
 
 def open_on_cpu(path: Path) -> ort.InferenceSession:
@@ -32,20 +53,42 @@ def open_on_cpu(path: Path) -> ort.InferenceSession:
 
 
 @pytest.fixture(scope="module")
-def chain(bundle: Bundle) -> CpuRunner:
-    return CpuRunner(bundle, "fp32", num_threads=1)
+def full_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Return the tiny bundle with graphs for GPUs that are not halved, to see every digit."""
+    folder = tmp_path_factory.mktemp("full")
+    tiny_model().save(folder / "model")
+    return export_in_full(folder)
+
+
+def export_in_full(folder: Path) -> Bundle:
+    tiny_tokenizer().save(str(folder / "model" / "tokenizer.json"))
+    with pytest.MonkeyPatch.context() as patch:
+        for halve in ("halve", "halve_head"):
+            patch.setattr(gpu_segments, halve, lambda model: model)
+        bundles.write(bundles.plan(folder / "model", ("fp32", "fp16")), folder / "bundle")
+    return load_bundle(folder / "bundle")
 
 
 @pytest.fixture(scope="module")
-def bound(bundle: Bundle) -> CudaRunner:
-    return CudaRunner(bundle, "fp32", "cpu", open_on_cpu)
+def chain(full_bundle: Bundle) -> CpuRunner:
+    return CpuRunner(full_bundle, "fp32", num_threads=1)
 
 
-def test_model_is_tried_against_its_manifest(bound: CudaRunner, bundle: Bundle) -> None:
-    try_out(bound, bundle, "fp32")
-    wider = bundle.manifest.model_copy(update={"width": 33})
+@pytest.fixture(scope="module")
+def memory() -> CountedMemory:
+    return CountedMemory()
+
+
+@pytest.fixture(scope="module")
+def bound(full_bundle: Bundle, memory: CountedMemory) -> CudaRunner:
+    return CudaRunner(full_bundle, "fp16", memory, open_on_cpu)
+
+
+def test_model_is_tried_against_its_manifest(bound: CudaRunner, full_bundle: Bundle) -> None:
+    try_out(bound, full_bundle, "fp16")
+    wider = full_bundle.manifest.model_copy(update={"width": 33})
     with pytest.raises(InvalidBundle, match="exit 1 gives hidden states of shape"):
-        try_out(bound, replace(bundle, manifest=wider), "fp32")
+        try_out(bound, replace(full_bundle, manifest=wider), "fp16")
 
 
 def texts(lengths: list[int], seed: int = 0) -> tuple[Ids, Ids, Ids]:
@@ -70,7 +113,7 @@ def test_pruned_and_reordered_rows_have_the_same_logits(
 ) -> None:
     ids, mask, types = texts(lengths)
     expected, found = chain.start(ids, mask, types), bound.start(ids, mask, types)
-    np.testing.assert_array_equal(found.logits, expected.logits)
+    np.testing.assert_allclose(found.logits, expected.logits, **CLOSE)
     for index in range(1, DEPTH):
         rows = st.permutations(range(len(mask)))
         order = data.draw(rows)[: data.draw(st.integers(1, len(mask)))]
@@ -78,7 +121,7 @@ def test_pruned_and_reordered_rows_have_the_same_logits(
         mask = cut(mask, keep)
         expected = chain.advance(index, expected.hidden, keep, mask)
         found = bound.advance(index, found.hidden, keep, mask)
-        np.testing.assert_array_equal(found.logits, expected.logits)
+        np.testing.assert_allclose(found.logits, expected.logits, **CLOSE)
     assert found.hidden is None
 
 
@@ -90,7 +133,11 @@ def test_pruned_and_reordered_rows_have_the_same_logits(
     dropped=st.booleans(),
 )
 def test_joined_batches_go_on_as_one(
-    chain: CpuRunner, bound: CudaRunner, batches: list[list[int]], dropped: bool
+    chain: CpuRunner,
+    bound: CudaRunner,
+    memory: CountedMemory,
+    batches: list[list[int]],
+    dropped: bool,
 ) -> None:
     masks, here, there = [], [], []
     for seed, lengths in enumerate(batches):
@@ -104,8 +151,11 @@ def test_joined_batches_go_on_as_one(
     mask = np.concatenate([np.pad(m, ((0, 0), (0, longest - m.shape[1]))) for m in masks])
     every_row = np.arange(len(mask))
     expected = chain.advance(1, chain.join(here), every_row, mask)
-    found = bound.advance(1, bound.join(there), every_row, mask)
-    np.testing.assert_allclose(found.logits, expected.logits, atol=1e-5)
+    memory.copies.clear()
+    joined = bound.join(there)
+    assert memory.copies == ["up"]
+    found = bound.advance(1, joined, every_row, mask)
+    np.testing.assert_allclose(found.logits, expected.logits, **CLOSE)
 
 
 @pytest.mark.parametrize("active", [(3,), (1, 3), (0, 3), (0, 1, 2, 3)])
@@ -121,108 +171,143 @@ def test_segments_between_active_exits_run_as_one(
         expected = chain.advance(index, expected.hidden, np.arange(3), mask)
         logits.append(expected.logits)
     step = fewer.start(ids, mask, types)
-    np.testing.assert_array_equal(step.logits, logits[active[0]])
+    np.testing.assert_allclose(step.logits, logits[active[0]], **CLOSE)
     for until, exit_index in enumerate(active):
         at_once = fewer.start(ids, mask, types, until)
-        np.testing.assert_array_equal(at_once.logits, logits[exit_index])
+        np.testing.assert_allclose(at_once.logits, logits[exit_index], **CLOSE)
+    step = fewer.start(ids, mask, types)
     for index, exit_index in enumerate(active[1:], 1):
         to_last = fewer.advance(index, step.hidden, np.arange(3), mask, len(active) - 1)
-        np.testing.assert_array_equal(to_last.logits, logits[-1])
+        np.testing.assert_allclose(to_last.logits, logits[-1], **CLOSE)
         step = fewer.advance(index, step.hidden, np.arange(3), mask)
-        np.testing.assert_array_equal(step.logits, logits[exit_index])
+        np.testing.assert_allclose(step.logits, logits[exit_index], **CLOSE)
 
 
-@pytest.mark.parametrize("task", LABELS)
-@pytest.mark.parametrize("learned", [False, True])
-def test_heads_of_every_task_give_the_same(tmp_path: Path, task: Task, learned: bool) -> None:
-    tiny = load_bundle(write_task_bundle(tmp_path, Kind(task, learned=learned)))
-    here, there = CpuRunner(tiny, "fp32", 1), CudaRunner(tiny, "fp32", "cpu", open_on_cpu)
+TASKS = {
+    "learned": ExitConfig(exits=(1, 2), head=HeadConfig(uncertainty="pooler")),
+    "token": ExitConfig(exits=(1, 2), task="token", head=HeadConfig(pooling="tokens")),
+}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_all_that_heads_give_comes_in_one_copy(kind: str, tmp_path: Path) -> None:
+    config = tiny_model().config
+    config.num_hidden_layers = 2
+    MultiExitModel(build_encoder(config), TASKS[kind]).eval().save(tmp_path / "model")
+    tiny, memory = export_in_full(tmp_path), CountedMemory()
+    here, there = CpuRunner(tiny, "fp32", 1), CudaRunner(tiny, "fp16", memory, open_on_cpu)
     ids, mask, types = texts([9, 4, 1])
     expected, found = here.start(ids, mask, types), there.start(ids, mask, types)
     keep = np.array([2, 0])
-    for index in range(1, len(here)):
-        assert_same_outputs(found, expected, learned)
-        assert found.hidden is not None
-        mask = cut(mask, keep)
-        expected = here.advance(index, expected.hidden, keep, mask)
-        found = there.advance(index, found.hidden, keep, mask)
-        keep = np.arange(2)
-    assert_same_outputs(found, expected, learned)
-    assert found.hidden is expected.hidden is None
-    tokens = (9,) if task == "token" else ()
-    assert found.logits.shape == (2, *tokens, len(LABELS[task]))
-
-
-def assert_same_outputs(found: StepOutput, expected: StepOutput, learned: bool) -> None:
-    np.testing.assert_array_equal(found.logits, expected.logits)
-    assert (found.uncertainty is not None) == learned
+    mask = cut(mask, keep)
+    expected = here.advance(1, expected.hidden, keep, mask)
+    found = there.advance(1, found.hidden, keep, mask)
+    assert memory.copies == ["up", "down"] * 2
+    real = mask.astype(bool) if kind == "token" else slice(None)
+    np.testing.assert_allclose(found.logits[real], expected.logits[real], **CLOSE)
+    assert (found.uncertainty is None) == (kind == "token")
     if found.uncertainty is not None:
-        assert found.uncertainty.shape == (len(found.logits),)
-        np.testing.assert_array_equal(found.uncertainty, expected.uncertainty)
+        np.testing.assert_allclose(found.uncertainty, expected.uncertainty, **CLOSE)
+
+
+def test_a_step_is_one_copy_up_and_one_down(bound: CudaRunner, memory: CountedMemory) -> None:
+    ids, mask, types = texts([11, 4, 7])
+    memory.copies.clear()
+    step = bound.start(ids, mask, types)
+    assert memory.copies == ["up", "down"]
+    step = bound.advance(1, step.hidden, np.arange(3), mask)
+    assert memory.copies == ["up", "down", "down"], "rows that go on unchanged are there already"
+    keep = np.array([2, 1])
+    step = bound.advance(2, step.hidden, keep, cut(mask, keep))
+    assert memory.copies == ["up", "down", "down", "up", "down"]
+    bound.start(ids, mask.copy(), types)
+    assert memory.copies[-2:] == ["up", "down"], "another mask is another"
+
+
+def test_only_the_head_at_the_end_of_a_run_runs(
+    bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, watched = texts([5, 3]), watch_runs(monkeypatch)
+    bound.start(*batch, 2)
+    assert watched() == ["hidden_out"] * 3 + ["logits"]
+    step = bound.presenting((1, 3)).start(*batch)
+    assert watched() == ["hidden_out"] * 2 + ["logits"]
+    bound.advance(3, step.hidden, np.array([1]), batch[1][1:, :3])
+    assert watched() == ["taken", "hidden_out", "logits"]
+
+
+def watch_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Return what sessions give, run after run, since the last call; all must be queued."""
+    given: list[str] = []
+    run = ort.InferenceSession.run_with_iobinding
+    key = "disable_synchronize_execution_providers"
+
+    def watch(
+        session: ort.InferenceSession, binding: object, options: ort.RunOptions | None = None
+    ) -> None:
+        assert options is not None
+        assert options.get_run_config_entry(key) == "1"
+        given.append(session.get_outputs()[0].name)
+        run(session, binding, options)
+
+    def read() -> list[str]:
+        names = given.copy()
+        given.clear()
+        return names
+
+    monkeypatch.setattr(ort.InferenceSession, "run_with_iobinding", watch)
+    return read
+
+
+def test_heads_of_exits_that_are_not_active_are_not_loaded(full_bundle: Bundle) -> None:
+    opened = []
+
+    def open_session(path: Path) -> ort.InferenceSession:
+        opened.append(path.name)
+        return open_on_cpu(path)
+
+    CudaRunner(full_bundle.presenting((2, 4)), "fp16", HostMemory(), open_session)
+    heads = sorted(name for name in opened if "head" in name)
+    assert heads == ["02.head.onnx", "04.head.onnx"]
 
 
 def test_hidden_states_never_become_arrays(
     bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[list[int]] = []
-    numpy = ort.OrtValue.numpy
-    monkeypatch.setattr(ort.OrtValue, "numpy", lambda v: read.append(v.shape()) or numpy(v))
+    def refuse(value: ort.OrtValue) -> None:
+        raise AssertionError(value.shape())
+
+    monkeypatch.setattr(ort.OrtValue, "numpy", refuse)
     ids, mask, types = texts([9, 4])
     steps = [bound.start(ids, mask, types) for _ in range(2)]
     keep = np.array([1, 0])
     hidden = bound.join([(step.hidden, keep, 9) for step in steps])
     bound.advance(1, hidden, np.arange(4), np.concatenate([mask, mask]))
-    assert read == [[2, 3], [2, 3], [4, 3]], "rows x labels, and nothing else"
 
 
-def test_masks_and_choices_that_do_not_change_are_uploaded_once(
-    bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uploaded: list[tuple[int, ...]] = []
-    upload = ort.OrtValue.ortvalue_from_numpy
-
-    def watch(array: Ids, device: str) -> ort.OrtValue:
-        uploaded.append(array.shape)
-        return upload(array, device)
-
-    monkeypatch.setattr(ort.OrtValue, "ortvalue_from_numpy", watch)
-    ids, mask, types = texts([11, 4, 7])
-    step = bound.start(ids, mask, types)
-    for index in range(1, DEPTH):
-        step = bound.advance(index, step.hidden, np.arange(3), mask)
-    rows, order = ids.shape, (3,)
-    assert sorted(uploaded) in ([order, *3 * [rows]], 3 * [rows]), "rows in order: perhaps before"
-    bound.start(ids, mask.copy(), types)
-    assert len(uploaded) in (6, 7), "another mask is another"
+def test_a_batch_larger_than_the_buffers_is_taken(chain: CpuRunner, bound: CudaRunner) -> None:
+    batch = texts([MAX_TOKENS] * 200)
+    np.testing.assert_allclose(bound.start(*batch).logits, chain.start(*batch).logits, **CLOSE)
 
 
-def test_inner_segments_of_a_run_are_queued(
-    bound: CudaRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited = list(_watched(monkeypatch, lambda: bound.presenting((1, 3)).start(*texts([5]))))
-    assert waited == [False, True]
+def test_attention_on_cuda_is_told_where_rows_begin() -> None:
+    lengths = np.array([5, 2, 3], np.int32)
+    on_cuda = attention_lengths(lengths, 6, "cuda")
+    assert on_cuda.dtype == np.int32
+    assert on_cuda.tolist() == [5, 2, 3, *(0, 6, 12, 18), *(0, 6, 12, 18)]
+    assert attention_lengths(lengths, 6, "cpu").tolist() == [5, 2, 3]
 
 
-def _watched(monkeypatch: pytest.MonkeyPatch, act: object) -> Iterator[bool]:
-    """Yield, per run of a session, whether the caller waits for the device."""
-    options: list[ort.RunOptions | None] = []
-    run = ort.InferenceSession.run_with_iobinding
-
-    def watch(session: object, binding: object, chosen: ort.RunOptions | None = None) -> None:
-        options.append(chosen)
-        run(session, binding, chosen)
-
-    monkeypatch.setattr(ort.InferenceSession, "run_with_iobinding", watch)
-    partial(act)()  # type: ignore[operator]
-    key = "disable_synchronize_execution_providers"
-    for chosen in options:
-        yield chosen is None or chosen.get_run_config_entry(key) != "1"
+def test_shares_of_a_row_add_up_to_one() -> None:
+    mask = (np.arange(4) < np.array([[4], [1], [0]])).astype(np.int64)
+    found = shares(mask, mask.sum(axis=1, dtype=np.int32))
+    assert found.tolist() == [[[0.25]] * 4, [[1.0], [0.0], [0.0], [0.0]], [[0.0]] * 4]
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
-def test_the_shipped_join_graphs_are_those_that_export_writes(name: str, tmp_path: Path) -> None:
-    from export.chain.join_graph import ir
+def test_the_shipped_graphs_are_those_that_export_writes(name: str, tmp_path: Path) -> None:
+    from export.chain.take_graph import ir
 
-    ir.save(join_graph(ELEMENTS[name]), tmp_path / "join.onnx")
-    shipped = (GRAPHS / f"join.{name}.onnx").read_bytes()
-    assert (tmp_path / "join.onnx").read_bytes() == shipped, "run python -m export.chain.join_graph"
+    ir.save(take_graph(ELEMENTS[name]), tmp_path / "take.onnx")
+    shipped = (GRAPHS / f"take.{name}.onnx").read_bytes()
+    assert (tmp_path / "take.onnx").read_bytes() == shipped, "run python -m export.chain.take_graph"

@@ -1,6 +1,7 @@
 """Choosing a device, with a GPU and without one."""
 
 import ctypes
+import importlib.util
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +19,15 @@ from serve.launch import Launch, launch
 from serve.runtime import cuda_provider as cuda
 from serve.runtime import placement as placements
 from serve.runtime.cpu_runner import CpuRunner
-from serve.runtime.cuda_runner import GRAPHS
+from serve.runtime.cuda_memory import MOST_BYTES
+from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.device_memory import HostMemory
 from serve.runtime.hardware import choose_precision
 from serve.runtime.ort_session import session_options
 from serve.runtime.placement import Placement, build_runner, place, share_gpus
+from serve.runtime.row_taker import GRAPHS
 
-JOIN = GRAPHS / "join.fp32.onnx"
+TAKE = GRAPHS / "take.float32.onnx"
 
 
 @pytest.fixture
@@ -42,12 +46,9 @@ def only(bundle: Bundle, *precisions: Precision) -> Bundle:
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_auto_is_fp16_on_the_gpu_or_fp32_where_there_is_no_fp16(
-    half_bundle: Bundle, bundle: Bundle
-) -> None:
+def test_auto_is_fp16_on_the_gpu(half_bundle: Bundle) -> None:
     assert place(half_bundle, "auto", "auto") == ("cuda", "fp16")
-    assert place(half_bundle, "auto", "fp32") == ("cuda", "fp32")
-    assert place(bundle, "cuda", "auto") == ("cuda", "fp32")
+    assert place(half_bundle, "cuda", "auto") == ("cuda", "fp16")
 
 
 @pytest.mark.parametrize(
@@ -69,20 +70,23 @@ def test_more_replicas_than_the_gpus_have_room_for_are_refused(
 
 
 @pytest.mark.usefixtures("with_gpu")
-def test_int8_stays_on_the_cpu(bundle: Bundle) -> None:
-    assert place(bundle, "auto", "int8") == ("cpu", "int8")
-    assert place(only(bundle, "int8"), "auto", "auto") == ("cpu", "int8")
-    with pytest.raises(DeviceUnavailable, match=r"has no int8 variant that runs on CUDA.*--device"):
-        place(bundle, "cuda", "int8")
-    with pytest.raises(DeviceUnavailable, match=r"has no fp16 or fp32 variant.*it has int8"):
-        place(only(bundle, "int8"), "cuda", "auto")
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_variants_for_cpus_stay_on_the_cpu(bundle: Bundle, precision: Precision) -> None:
+    assert place(bundle, "auto", precision) == ("cpu", precision)
+    assert place(only(bundle, precision), "auto", "auto") == ("cpu", precision)
+    said = rf"has no {precision} variant that runs on CUDA.*--device"
+    with pytest.raises(DeviceUnavailable, match=said):
+        place(bundle, "cuda", precision)
+    said = rf"has no variant that runs on CUDA; it has {precision}: .*--precision fp16"
+    with pytest.raises(DeviceUnavailable, match=said):
+        place(only(bundle, precision), "cuda", "auto")
 
 
 @pytest.mark.usefixtures("with_gpu")
 def test_a_model_of_one_layer_run_again_and_again_is_placed_as_any_other(
     shared_bundle: Bundle,
 ) -> None:
-    assert place(shared_bundle, "cuda", "auto") == ("cuda", "fp32")
+    assert place(shared_bundle, "auto", "auto").device == "cpu", "it has no fp16"
     assert place(shared_bundle, "cpu", "int8") == ("cpu", "int8")
 
 
@@ -101,6 +105,7 @@ def test_the_cpu_is_taken_where_it_is_asked_for(half_bundle: Bundle) -> None:
     assert place(half_bundle, "cpu", "auto") == ("cpu", "fp32")
     assert place(half_bundle, "cpu", "fp16") == ("cpu", "fp16")
     assert isinstance(build_runner(half_bundle, Placement("cpu", "fp32"), 1), CpuRunner)
+    assert isinstance(build_runner(half_bundle, Placement("cpu", "fp16"), 1), CudaRunner)
 
 
 def test_the_gpus_runner_is_given_the_memory_limit(
@@ -112,13 +117,15 @@ def test_the_gpus_runner_is_given_the_memory_limit(
         model: Path, options: ort.SessionOptions, memory_bytes: int | None
     ) -> ort.InferenceSession:
         limits.append(memory_bytes)
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(model, providers=["CPUExecutionProvider"])
 
     monkeypatch.setattr(cuda, "open_session", open_session)
+    monkeypatch.setattr(placements, "CudaMemory", HostMemory)
     monkeypatch.setattr(placements, "try_out", lambda *_: None)  # there is no GPU to try it on
     runner = build_runner(half_bundle, Placement("cuda", "fp16"), 1, gpu_memory_gb=1.5)
     assert len(runner) == 4
-    assert limits == [3 * 2**29] * 5, "four segments and the graph that joins batches"
+    left = 3 * 2**29 - MOST_BYTES
+    assert limits == [left] * 9, "four segments, four heads, and the graph that chooses rows"
 
 
 def test_a_session_that_would_run_on_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +137,7 @@ def test_a_session_that_would_run_on_the_cpu_is_refused(monkeypatch: pytest.Monk
         ort, "InferenceSession", lambda model, options, **_: session(model, options, **cpu)
     )
     with pytest.raises(DeviceUnavailable, match="could not set up its CUDA provider"):
-        cuda.open_session(JOIN, session_options(1), None)
+        cuda.open_session(TAKE, session_options(1), None)
 
 
 def test_a_session_never_falls_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +150,43 @@ def test_a_session_never_falls_back_by_itself(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cuda, "require", lambda: None)
     monkeypatch.setattr(cuda, "_share_memory", lambda memory_bytes: None)
     monkeypatch.setattr(ort, "InferenceSession", refuse)
-    with pytest.raises(InvalidBundle, match=r"join.fp32.onnx on CUDA: CUDA failure 2: out of mem"):
-        cuda.open_session(JOIN, session_options(1), 2**30)
+    with pytest.raises(InvalidBundle, match=r"take.float32.onnx on CUDA: CUDA failure 2"):
+        cuda.open_session(TAKE, session_options(1), 2**30)
     assert wished["enable_fallback"] == 0
     ((name, options),) = wished["providers"]
     assert (name, options["gpu_mem_limit"]) == ("CUDAExecutionProvider", str(2**30))
+
+
+def test_nodes_on_the_cpu_are_refused_and_then_allowed_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, asked = ort.InferenceSession, []
+
+    def open_(model: Path, options: ort.SessionOptions, **_: object) -> ort.InferenceSession:
+        asked.append(options.get_session_config_entry("session.disable_cpu_ep_fallback"))
+        if asked[-1] == "1":
+            raise RuntimeError(
+                "This session contains graph nodes that are assigned to the default CPU EP, but "
+                "fallback to CPU EP has been explicitly disabled by the user."
+            )
+        return session(model, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(cuda, "require", lambda: None)
+    monkeypatch.setattr(cuda, "_share_memory", lambda memory_bytes: None)
+    monkeypatch.setattr(cuda, "PROVIDER", "CPUExecutionProvider")
+    monkeypatch.setattr(ort, "InferenceSession", open_)
+    options = cuda.session_options()
+    assert options.intra_op_num_threads == 1
+    for _ in range(2):
+        cuda.open_session(TAKE, options, None)
+    assert asked == ["1", "0", "0"]
+    assert len(caplog.messages) == 1
+    assert "take.float32.onnx: some nodes run on the CPU" in caplog.text
+
+
+def test_without_bindings_cuda_is_refused_and_the_extra_is_named() -> None:
+    if importlib.util.find_spec("cuda") is None:
+        assert "pip install 'offramp[gpu]'" in str(cuda._bindings_fault())
 
 
 def test_sessions_share_one_arena_under_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +273,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
         monkeypatch.setattr(ctypes, "CDLL", load)
         monkeypatch.setattr(ort, "preload_dlls", lambda: print(libraries))
         monkeypatch.setattr(ort, "get_available_providers", lambda: [wheel])
+        monkeypatch.setattr(cuda, "_bindings_fault", lambda: None)
         return cuda.fault.__wrapped__()
 
     return look_
@@ -338,7 +378,7 @@ def test_the_fault_is_named(
 
 def test_the_provider_agrees_with_the_check_on_this_machine() -> None:
     if cuda.fault() is None:
-        assert cuda.open_session(JOIN, session_options(1), None).get_providers()[0] == cuda.PROVIDER
+        assert cuda.open_session(TAKE, session_options(1), None).get_providers()[0] == cuda.PROVIDER
     else:
         with pytest.raises(DeviceUnavailable, match=r"CUDA cannot be used here: .*--device cpu"):
-            cuda.open_session(JOIN, session_options(1), None)
+            cuda.open_session(TAKE, session_options(1), None)

@@ -188,7 +188,7 @@ def _model(signature: str, body: str, weights: dict[str, np.ndarray]) -> onnx.Mo
 
 def _manifest(kind: Kind, files: dict[str, str]) -> dict[str, Any]:
     return {
-        "format_version": 2,
+        "format_version": 3,
         "task": kind.task,
         "labels": kind.labels,
         "exits": [{"layer": layer} for layer in EXITS],

@@ -1,0 +1,115 @@
+"""Memory on a device, and copies between it and the host.
+
+The runner for GPUs sees only `DeviceMemory`, so that it runs on a CPU as well, copies included.
+`serve.runtime.cuda_memory` is the implementation for CUDA.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of every array in a buffer, in bytes: what CUDA gives its own allocations.
+ALIGNMENT = 256
+_FIRST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """As many bytes on the host as on the device.
+
+    Attributes:
+        host: (bytes,) in memory that can be copied from and to without waiting.
+        address: of the bytes on the device.
+        owned: what the implementation needs to copy and to free them.
+    """
+
+    host: NDArray[np.uint8]
+    address: int
+    owned: Any
+
+
+class DeviceMemory(Protocol):
+    """Copies are queued behind all runs before them, and runs after them behind the copies.
+
+    Attributes:
+        device: its name, as ONNX Runtime calls it.
+    """
+
+    device: str
+
+    def allocate(self, num_bytes: int) -> Block:
+        """Return memory; raises `MemoryError` or `RuntimeError` if there is none left."""
+        ...
+
+    def free(self, block: Block) -> None:
+        """Give memory back, once all copies of it have ended."""
+        ...
+
+    def upload(self, block: Block, num_bytes: int) -> None:
+        """Queue a copy of the first bytes to the device."""
+        ...
+
+    def download(self, block: Block, num_bytes: int) -> None:
+        """Queue a copy of the first bytes to the host."""
+        ...
+
+    def wait(self, block: Block) -> None:
+        """Wait until the last copy of the block has ended."""
+        ...
+
+
+class HostMemory:
+    """The host as a device: what is not copied is not there."""
+
+    device = "cpu"
+
+    def allocate(self, num_bytes: int) -> Block:
+        there = np.zeros(num_bytes + ALIGNMENT, np.uint8)
+        there = there[-there.ctypes.data % ALIGNMENT :][:num_bytes]
+        return Block(np.zeros(num_bytes, np.uint8), there.ctypes.data, there)
+
+    def free(self, block: Block) -> None:
+        pass  # numpy does
+
+    def upload(self, block: Block, num_bytes: int) -> None:
+        block.owned[:num_bytes] = block.host[:num_bytes]
+
+    def download(self, block: Block, num_bytes: int) -> None:
+        block.host[:num_bytes] = block.owned[:num_bytes]
+
+    def wait(self, block: Block) -> None:
+        pass
+
+
+class Buffer:
+    """A block that is exchanged for a larger one as needed."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self._memory = memory
+        self._block = memory.allocate(_FIRST_BYTES)
+
+    @property
+    def address(self) -> int:
+        """Where the buffer begins on the device, until more is reserved."""
+        return self._block.address
+
+    def reserve(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Return the host's bytes, at least so many, once the last copy of them has ended."""
+        self._memory.wait(self._block)
+        if num_bytes > len(self._block.host):
+            larger = max(num_bytes, 2 * len(self._block.host))
+            self._memory.free(self._block)
+            self._block = self._memory.allocate(larger)
+        return self._block.host
+
+    def upload(self, num_bytes: int) -> None:
+        """Queue a copy of the first bytes to the device."""
+        self._memory.upload(self._block, num_bytes)
+
+    def download(self, num_bytes: int) -> NDArray[np.uint8]:
+        """Return the first bytes of the device, once all runs queued before have ended."""
+        self._memory.download(self._block, num_bytes)
+        self._memory.wait(self._block)
+        return self._block.host[:num_bytes]
