@@ -190,16 +190,17 @@ class Unavailable(OfframpError):
 
 
 class DeadlineExceeded(OfframpError):
-    """The deadline came before a text had reached its first exit, so there is no answer."""
+    """The deadline came too early for an answer: a text had not reached its first exit."""
 
     status = 504
     code = "deadline_exceeded"
 
-    def __init__(self) -> None:
-        super().__init__(
-            "timeout_ms passed before every text had come by an exit; allow more time, or send "
-            "fewer texts"
-        )
+    def __init__(
+        self,
+        message: str = "timeout_ms passed before every text had come by an exit; allow more time, "
+        "or send fewer texts",
+    ) -> None:
+        super().__init__(message)
 
 
 class ModelFailure(OfframpError):

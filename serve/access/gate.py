@@ -72,10 +72,10 @@ class Client:
         with self.usage.request(self.key, num_rows, max_chars):
             yield
 
-    def take_rows(self, num_rows: int) -> None:
-        """Count further rows of a request, as `Usage.rows`."""
+    def take_rows(self, num_rows: int, counted: int) -> None:
+        """Count the rows of a request, as `Usage.rows`."""
         if self.key is not None and self.usage is not None:
-            self.usage.rows(self.key, num_rows)
+            self.usage.rows(self.key, num_rows, counted)
 
     def take_tokens(self, num_tokens: int) -> None:
         """Count the tokens of a request, as `Usage.tokens`."""

@@ -69,15 +69,20 @@ class Usage:
             if not self._in_flight[key.name]:
                 del self._in_flight[key.name]
 
-    def rows(self, key: Key, num_rows: int) -> None:
-        """Count further rows of a request: windows of its texts beyond one for each.
+    def rows(self, key: Key, num_rows: int, counted: int) -> None:
+        """Count the rows of a request, once it is known how many windows its texts have.
+
+        Args:
+            key: of the request.
+            num_rows: texts and windows of them.
+            counted: so many of them have been counted.
 
         Raises:
             RateLimited: the key sends texts too fast.
             InvalidRequest: the request has more than the key may send at any time.
         """
         if key.limits.rows_per_s:
-            self._take(key, "texts", key.limits.rows_per_s, num_rows)
+            self._take(key, "texts", key.limits.rows_per_s, num_rows, counted)
 
     def tokens(self, key: Key, num_tokens: int) -> None:
         """Count the tokens of a request.
@@ -89,7 +94,7 @@ class Usage:
         if key.limits.tokens_per_s:
             self._take(key, "tokens", key.limits.tokens_per_s, num_tokens)
 
-    def _take(self, key: Key, what: str, per_s: int, amount: int) -> None:
+    def _take(self, key: Key, what: str, per_s: int, amount: int, counted: int = 0) -> None:
         most = int(self._share(per_s * WINDOW_S))
         if amount > most:
             raise InvalidRequest(
@@ -100,13 +105,13 @@ class Usage:
         window = self._windows.get((what, key.name))
         if window is None or now_s >= window.ends_s:
             window = self._windows[what, key.name] = _Window(now_s + WINDOW_S)
-        if window.taken + amount > most:
+        if window.taken + amount - counted > most:
             raise RateLimited(
                 f"the key {key.name} may send {per_s} {what} a second; it has sent more in the "
                 f"last {WINDOW_S} s",
                 retry_after_s=max(1, math.ceil(window.ends_s - now_s)),
             )
-        window.taken += amount
+        window.taken += amount - counted
 
     def _share(self, limit: float) -> float:
         """Return this process's share of a limit of the whole server, at least 1."""

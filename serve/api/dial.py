@@ -1,13 +1,13 @@
 """The dial between speed and certainty in headers, for clients that have no field for it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.datastructures import Headers
 
+from serve.api.request_body import parse_json
 from serve.classifier.classifier import Classified, Classifier
-from serve.errors import InvalidRequest
+from serve.errors import InvalidRequest, OfframpError
 
 EXIT: Final = "x-offramp-exit"
 TIMEOUT_MS: Final = "x-offramp-timeout-ms"
@@ -60,8 +60,8 @@ def read_exit(text: str, place: str) -> Any:
     if not text.startswith("{"):
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text.encode())
+    except OfframpError:
         raise InvalidRequest(
             f'{place}: must be the name of a profile, or JSON such as {{"target": '
             '{"max_disagreement": 0.01}}'
@@ -102,6 +102,6 @@ def exit_headers(classifier: Classifier, classified: Classified) -> dict[str, st
 
 def _number(text: str, place: str) -> float:
     try:
-        return float(text)
+        return float(text.replace("_", "x"))  # Python takes 1_0 for 10
     except ValueError:
         raise InvalidRequest(f"{place}: must be a number, not {text[:40]!r}") from None

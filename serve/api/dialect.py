@@ -11,8 +11,8 @@ from serve.errors import OfframpError
 # Messages quote the request, which may be long.
 MAX_MESSAGE_CHARS = 1000
 
-# How messages name an input, and the way to have long ones cut; see `Dialect.words`.
-INPUT, TRUNCATE = "inputs[", '"truncate": true'
+# How messages name inputs, and the way to have long ones cut; see `Dialect.words`.
+INPUT, TRUNCATE = r"^inputs([\[:])", '"truncate": true'
 
 # In the place of names: every dialect.
 ALL = "all"
@@ -34,7 +34,7 @@ class Dialect:
         reads: paths that are asked by POST and need scope `read`.
         probes: paths that need no key.
         statuses: what its clients expect in the place of a status of ours.
-        words: what the dialect calls what messages of ours name, by our word.
+        words: what the dialect calls what messages of ours name, by a pattern of our words.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Dialect:
         """Return an error's message in the dialect's words, cut to a sane length."""
         message = str(error)
         for ours, theirs in self.words.items():
-            message = message.replace(ours, theirs)
+            message = re.sub(ours, theirs, message)
         if len(message) > MAX_MESSAGE_CHARS:
             return message[:MAX_MESSAGE_CHARS] + " ..."
         return message

@@ -8,7 +8,12 @@ from fastapi import FastAPI
 from serve.api.context import AppContext
 from serve.api.dialect import ALL, V1, Dialect
 from serve.api.routes.classify import add_classify_route
-from serve.api.routes.guardrails import GUARDRAILS, add_guardrail_routes
+from serve.api.routes.guardrails import (
+    DETECTORS,
+    LITELLM,
+    add_detector_route,
+    add_litellm_route,
+)
 from serve.api.routes.hugging_face import HUGGING_FACE, add_hugging_face_routes
 from serve.api.routes.kserve import KSERVE, add_kserve_route
 from serve.api.routes.oip import OIP, add_oip_routes
@@ -30,7 +35,8 @@ _SPOKEN = (
     Spoken(KSERVE, add_kserve_route),
     Spoken(TEI, add_tei_routes),
     Spoken(VLLM, add_vllm_route),
-    Spoken(GUARDRAILS, add_guardrail_routes),
+    Spoken(DETECTORS, add_detector_route),
+    Spoken(LITELLM, add_litellm_route),
     Spoken(V1, add_classify_route),  # the last one: its paths are all
 )
 
@@ -43,7 +49,7 @@ def choose_dialects(names: Sequence[str]) -> tuple[Spoken, ...]:
     """
     if list(names) == [ALL]:
         return _SPOKEN
-    known = [spoken.dialect.name for spoken in _SPOKEN]
+    known = list(dict.fromkeys(spoken.dialect.name for spoken in _SPOKEN))
     if unknown := [name for name in names if name not in known]:
         raise InvalidRequest(
             f"dialects: there is no {unknown[0]!r}; there are {', '.join(known)}, or {ALL}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from serve.api.classification import Classification, classify, read_fields, respond
 from serve.api.context import AppContext
@@ -13,36 +13,58 @@ from serve.api.schemas.guardrails import GuardrailParameters
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
-from serve.errors import InvalidRequest
+from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.rules.reason import Reason
+
+# Stands in the place of a blank text: the places of the others stay, and settings are checked also
+# where all texts are blank.
+_IN_PLACE_OF_BLANK = "none"
 
 
 class Flagged(NamedTuple):
     """Texts that have been classified under a flag.
 
     Attributes:
-        places: of those texts that are not blank.
+        blank: of each text, whether it is whitespace alone; such a text is never flagged.
         kind: of the model, as detectors name it.
-        answered: their answers; None if all are blank.
+        answered: the answers.
     """
 
-    places: Sequence[int]
+    blank: Sequence[bool]
     kind: str
-    answered: Classification | None = None
+    answered: Classification
 
-    async def respond(self, make: Callable[[dict[int, list[Found]]], Any]) -> Response:
-        """Return as JSON what `make` makes of what flags each text, by its place.
+    async def respond(self, make: Callable[[list[list[Found]]], Any]) -> Response:
+        """Return as JSON what `make` makes of what flags each text.
 
         Many tokens are read on a thread.
         """
         answered = self.answered
-        if answered is None:
-            return JSONResponse(make({}))
         headers = exit_headers(answered.classifier, answered.classified)
+        return await respond(answered, lambda: make(self.found()), headers)
 
-        def made() -> Any:
-            return make(dict(zip(self.places, _found(answered), strict=True)))
+    def found(self) -> list[list[Found]]:
+        """Return what flags each text."""
+        classified = self.answered.classified
+        flagger = classified.flagger
+        assert flagger is not None
+        # There is one answer more than texts where there are no texts.
+        answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
+        return [[] if blank else flagger.found(answer, tokens) for blank, answer, tokens in answers]
 
-        return await respond(answered, made, headers)
+    def check_complete(self, found: Sequence[Sequence[Found]]) -> None:
+        """Refuse to call a text unflagged whose deadline has cut its classification short.
+
+        Raises:
+            DeadlineExceeded: there is such a text.
+        """
+        answers = zip(self.blank, found, self.answered.classified.answers, strict=False)
+        for blank, flags, answer in answers:
+            if not blank and not flags and answer.reason is Reason.DEADLINE:
+                raise DeadlineExceeded(
+                    "timeout_ms passed before the exit rule was content with every text, so that "
+                    "none flags it is not known; allow more time"
+                )
 
 
 async def flag_texts(
@@ -52,7 +74,7 @@ async def flag_texts(
     asked: GuardrailParameters,
     place: str,
 ) -> Flagged:
-    """Classify texts under the flag of the request or its profile; leave out blank ones.
+    """Classify texts under the flag of the request or its profile.
 
     Args:
         context: of the routes.
@@ -66,16 +88,14 @@ async def flag_texts(
     """
     classifier = context.catalog.pick(asked.model)
     request.state.model = classifier.name
-    kind = _KINDS[classifier.bundle.manifest.task]
-    said = {place: text for place, text in enumerate(texts) if text.strip()}
+    blank = [not text.strip() for text in texts]
+    inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
     names = {name: f"{place}.{name}" for name in type(asked).model_fields}
-    # Where there is nothing to classify, the rest is checked all the same.
-    fields = _fields(asked, place) | {"inputs": list(said.values()) or "none"}
+    fields = _fields(asked, place) | {"inputs": inputs or [_IN_PLACE_OF_BLANK]}
     body = read_fields(fields, request.headers, names)
     body = body.model_copy(update={"flag": _flag(classifier, body, asked.threshold, place)})
-    if not said:
-        return Flagged((), kind)
-    return Flagged(list(said), kind, await classify(context, request, body))
+    kind = _KINDS[classifier.bundle.manifest.task]
+    return Flagged(blank, kind, await classify(context, request, body))
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.
@@ -113,12 +133,3 @@ def _flag(
             f"/v1/models/{classifier.name}/policy, or send {place}.flag"
         )
     return flag if threshold is None else dict.fromkeys(flag, threshold)
-
-
-def _found(answered: Classification) -> list[list[Found]]:
-    classified = answered.classified
-    assert classified.flagger is not None
-    return [
-        classified.flagger.found(answer, tokens)
-        for answer, tokens in zip(classified.answers, classified.tokens, strict=True)
-    ]

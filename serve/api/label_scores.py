@@ -63,11 +63,17 @@ _FUNCTIONS: dict[str, Function] = {
 
 
 def scores_of(answer: Answer, function: Function) -> NDArray[np.float32]:
-    """Return a score for every label."""
+    """Return a score for every label.
+
+    Raises:
+        InvalidRequest: the answer has nothing that the function applies to.
+    """
     match function:
         case "softmax":
             return softmax(answer.logits) if answer.scores is None else answer.scores
         case "sigmoid":
+            if answer.scores is not None:
+                raise InvalidRequest("sigmoid: a text that was cut into windows has no logits")
             return sigmoid(answer.logits)
     return answer.logits
 

@@ -1,6 +1,6 @@
 """What one model has answered to one request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ class Classified(NamedTuple):
     Attributes:
         answers: one per input.
         tokens: what each input was tokenized to.
+        lengths: tokens of each input, those of all its windows once.
         policy_version: version of the policy that the answers were made under.
         resolution: of the target that the exit rule came from; None where a rule was chosen. Its
             certificate is about single windows, so there is none if a text had several.
@@ -29,6 +30,7 @@ class Classified(NamedTuple):
 
     answers: list[Answer]
     tokens: list[Tokens]
+    lengths: Sequence[int]
     policy_version: int
     resolution: Resolution | None = None
     reports: Mapping[int, WindowsReport] = _NONE

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from serve.classifier.flagger import probabilities
 from serve.engine.row import Answer
 from serve.policy.windows import Windows
+from serve.rules.reason import Reason
 from serve.rules.traits import Task
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.windows import Cut
@@ -42,7 +43,7 @@ class Combined(NamedTuple):
 def combine(
     text: Cut, answers: Sequence[Answer | None], winner: int | None, windows: Windows, task: Task
 ) -> Combined:
-    """Return the answer of a text.
+    """Return the answer of a text; its reason is `deadline` if that of any window it rests on is.
 
     Args:
         text: cut into windows.
@@ -52,6 +53,7 @@ def combine(
         task: of the model.
     """
     done = [answer for answer in answers if answer is not None]
+    cut_short = any(answer.reason is Reason.DEADLINE for answer in done)
     if winner is not None:
         answer, tokens, decided = answers[winner], text.windows[winner], winner
         assert answer is not None
@@ -63,6 +65,8 @@ def combine(
         answer, decided = _of_labels(done, windows.combine == "mean", task)
     exits = tuple(each.exit_index for each in done)
     report = WindowsReport(len(text.windows), decided, text.spans[decided], exits)
+    if cut_short and winner is None:
+        answer = answer._replace(reason=Reason.DEADLINE)
     return Combined(_with_times(answer, done), tokens, report)
 
 

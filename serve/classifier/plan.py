@@ -47,6 +47,10 @@ def num_windows(text: Tokens | Cut) -> int:
     return len(text.windows) if isinstance(text, Cut) else 1
 
 
+def _whole(text: Tokens | Cut) -> Tokens:
+    return text.whole if isinstance(text, Cut) else text
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a request and the policy together have become.
@@ -109,7 +113,8 @@ class Plan:
         resolution = self.chosen.resolution
         if resolution and reports:
             resolution = replace(resolution, certificate=None)
-        return Classified(found, tokens, policy_version, resolution, reports, self.flagger)
+        lengths = [len(_whole(text).input_ids) for text in texts]
+        return Classified(found, tokens, lengths, policy_version, resolution, reports, self.flagger)
 
     def _of_text(
         self, text: Tokens | Cut, answers: Sequence[Answer | None], winner: int | None
@@ -137,13 +142,14 @@ def plan_for(
         InvalidRequest: the model cannot flag or be windowed like this.
     """
     flag = request.flag or chosen.settings.flag
-    windows = request.windows or chosen.settings.windows
+    # A text that its request wants cut short needs no windows of the profile.
+    windows = request.windows or (None if request.truncate else chosen.settings.windows)
     if request.flag is not None:
         check_flag(dict(request.flag), traits)
     if windows is not None:
         check_windows(windows, flag is not None, traits)
         if request.truncate:
-            raise InvalidRequest("truncate: texts are cut into windows here; leave truncate out")
+            raise InvalidRequest("truncate: the texts are cut into windows; send one of the two")
         if request.exit_trace and traits.task == "token":
             raise InvalidRequest(
                 "return: exits of tokens are not shown with windows; leave exits or windows out"

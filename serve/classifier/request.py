@@ -43,7 +43,8 @@ class ModelRequest:
         windows: how long texts are cut; None for what the profile says.
         aggregation: how tokens become entities, which a flag looks at.
         max_rows: most windows of all inputs together.
-        take_rows: called with the windows that go beyond one per input, as `take_tokens`.
+        take_rows: called with the number of rows and that of inputs, if windows make more rows of
+            them, as `take_tokens`.
     """
 
     inputs: Sequence[Input]
@@ -59,7 +60,7 @@ class ModelRequest:
     windows: Windows | None = None
     aggregation: Aggregation = "simple"
     max_rows: int | None = None
-    take_rows: Callable[[int], None] | None = None
+    take_rows: Callable[[int, int], None] | None = None
 
     @property
     def size(self) -> int:
@@ -73,6 +74,6 @@ class ModelRequest:
             OfframpError: the client has taken its share.
         """
         if self.take_rows and num_rows > len(self.inputs):
-            self.take_rows(num_rows - len(self.inputs))
+            self.take_rows(num_rows, len(self.inputs))
         if self.take_tokens:
             self.take_tokens(num_tokens)

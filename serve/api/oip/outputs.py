@@ -13,7 +13,7 @@ from serve.api.label_scores import Function, scores_of
 from serve.api.oip.signature import BYTES, FP32, INT32, output_specs
 from serve.api.oip.tensors import Tensor, quoted
 from serve.classifier.classifier import Classifier
-from serve.errors import InvalidTensor
+from serve.errors import InvalidRequest, InvalidTensor
 from serve.rules.signals import entropy
 
 # Outputs whose elements are scores of labels.
@@ -87,6 +87,8 @@ class _Arrays:
 
     @property
     def entropy(self) -> NDArray[np.float32]:
+        if any(answer.scores is not None for answer in self._answers):
+            raise InvalidRequest("entropy: a text that was cut into windows has no logits")
         return _column([entropy(answer.logits) for answer in self._answers], "<f4")
 
     @property
@@ -105,7 +107,7 @@ class _Arrays:
 
     @property
     def num_tokens(self) -> NDArray[np.int32]:
-        return _column([len(tokens.input_ids) for tokens in self._classified.tokens], "<i4")
+        return _column(list(self._classified.lengths), "<i4")
 
     @property
     def exit_layer(self) -> NDArray[np.int32]:

@@ -9,7 +9,7 @@ from serve.api.oip.tensors import quoted
 from serve.errors import InvalidTensor
 
 # Triton's are numbers: 1 is the highest level, and 0 asks for the default one.
-PRIORITIES: Final = {0: "normal", 1: "high", 2: "normal", 3: "low"}
+PRIORITIES: Final = {0: None, 1: "high", 2: "normal", 3: "low"}
 
 _KNOWN: Final = ("exit", "timeout", "timeout_ms", "priority", "truncate")
 # What messages call the fields of a `ClassifyRequest`.

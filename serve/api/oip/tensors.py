@@ -15,6 +15,7 @@ from serve.api.schemas.inputs import MAX_LIST
 from serve.errors import InvalidTensor
 
 _MAX_QUOTED = 64
+_MAX_SIZE = 2**31 - 1
 _LENGTH_BYTES = 4
 
 
@@ -81,6 +82,8 @@ def quoted(name: str) -> str:
 
 
 def _check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
+    if shape and max(shape) > _MAX_SIZE:
+        raise InvalidTensor(f"{spec.name}: the shape must not have a size above {_MAX_SIZE}")
     wanted, rank = spec.shape, len(shape)
     as_column = wanted == (-1, 1) and (rank == 1 or (rank == 2 and shape[1] == 1))
     if not as_column and (wanted == (-1, 1) or rank != 2):

@@ -12,6 +12,7 @@ from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.flagging import flag_texts
 from serve.api.json_encoding import short
+from serve.api.litellm_content import PARAMETERS, texts_of
 from serve.api.routes.classify import classify_errors
 from serve.api.schemas.guardrails import (
     Detection,
@@ -32,56 +33,76 @@ def _error(error: OfframpError, message: str) -> Any:
     return {"code": error.status, "message": message}
 
 
-_PATHS = re.compile(r"/api/v1/text/contents|/beta/litellm_basic_guardrail_api")
-_WORDS = {INPUT: "texts[", TRUNCATE: '"windows": {"stride": 64, "combine": "any"}'}
-GUARDRAILS = Dialect("guardrails", _PATHS, _error, classifies=_PATHS, words=_WORDS)
+_TRUNCATE = '"windows": {"stride": 64, "combine": "any"}'
+_NAME = "guardrails"
+DETECTORS = Dialect(
+    _NAME,
+    re.compile(r"/api/v1/text/.*"),
+    _error,
+    classifies=re.compile(r"/api/v1/text/contents"),
+    words={INPUT: r"contents\1", TRUNCATE: _TRUNCATE},
+)
+_LITELLM = re.compile(r"/beta/litellm_basic_guardrail_api")
+LITELLM = Dialect(
+    _NAME, _LITELLM, _error, classifies=_LITELLM, words={INPUT: r"texts\1", TRUNCATE: _TRUNCATE}
+)
 
 
-def add_guardrail_routes(app: FastAPI, context: AppContext) -> None:
-    """Add the routes of guardrails."""
-    options: dict[str, Any] = {
-        "tags": ["guardrails"],
-        "responses": classify_errors(DetectorError),
-    }
+def add_detector_route(app: FastAPI, context: AppContext) -> None:
+    """Add the route of detectors."""
 
-    @app.post("/api/v1/text/contents", response_model=list[list[Detection]], **options)
+    @app.post("/api/v1/text/contents", response_model=list[list[Detection]], **_OPTIONS)
     async def detect(request: Request, body: DetectorRequest) -> Response:
         """Return what flags each text, in the form of FMS and TrustyAI detectors."""
         asked = _detector(context, request, body.detector_params or GuardrailParameters())
         flagged = await flag_texts(context, request, body.contents, asked, "detector_params")
 
-        def make(found: dict[int, list[Found]]) -> Any:
+        def make(found: list[list[Found]]) -> Any:
+            flagged.check_complete(found)
             return [
-                _detections(found.get(place, []), text, flagged.kind)
-                for place, text in enumerate(body.contents)
+                _detections(each, text, flagged.kind)
+                for each, text in zip(found, body.contents, strict=True)
             ]
 
         return await flagged.respond(make)
+
+
+def add_litellm_route(app: FastAPI, context: AppContext) -> None:
+    """Add the route of LiteLLM's generic guardrail."""
 
     @app.post(
         "/beta/litellm_basic_guardrail_api",
         response_model=LiteLLMResponse,
         response_model_exclude_none=True,
-        **options,
+        **_OPTIONS,
     )
     async def decide(request: Request, body: LiteLLMRequest) -> Response:
         """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
         asked = body.additional_provider_specific_params or LiteLLMParameters()
-        _check_content(body, asked)
-        flagged = await flag_texts(context, request, body.texts or [], asked, _PARAMETERS)
-        return await flagged.respond(_decision)
+        named = _detector(context, request, asked)
+        flagged = await flag_texts(context, request, texts_of(body), named, PARAMETERS)
+
+        def make(found: list[list[Found]]) -> Any:
+            if not any(found):
+                flagged.check_complete(found)
+            return _decision(found)
+
+        return await flagged.respond(make)
 
 
-_PARAMETERS = "additional_provider_specific_params"
+_OPTIONS: dict[str, Any] = {"tags": ["guardrails"], "responses": classify_errors(DetectorError)}
 
 
 def _detector(
     context: AppContext, request: Request, asked: GuardrailParameters
 ) -> GuardrailParameters:
     """Read the header that names the detector: a model, or a profile of the only one."""
-    detector = request.headers.get(DETECTOR_ID)
-    if detector is None:
+    named = request.headers.getlist(DETECTOR_ID)
+    if not named:
         return asked
+    if len(named) > 1:
+        raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
+    (detector,) = named
     models = [classifier.name for classifier in context.catalog]
     name = "model" if detector in models else "profile"
     if name == "profile":
@@ -118,20 +139,10 @@ def _detections(found: Sequence[Found], text: str, kind: str) -> list[dict[str, 
     return detections
 
 
-def _check_content(body: LiteLLMRequest, asked: LiteLLMParameters) -> None:
-    """Refuse what cannot be looked at, so that it does not pass as if it had been."""
-    for name in ("images", "tools", "tool_calls"):
-        if getattr(body, name) and name not in asked.unchecked:
-            raise InvalidRequest(
-                f"{name}: this server looks at texts only; to let {name} pass unchecked, put "
-                f'"unchecked": ["{name}"] into {_PARAMETERS}'
-            )
-
-
-def _decision(flagged: dict[int, list[Found]]) -> dict[str, Any]:
+def _decision(flagged: list[list[Found]]) -> dict[str, Any]:
     reasons = [
-        f"text {place + 1}: {each.label} {short(each.score)}"
-        for place, found in flagged.items()
+        f"text {place}: {each.label} {short(each.score)}"
+        for place, found in enumerate(flagged, 1)
         for each in found
     ]
     if not reasons:

@@ -22,7 +22,7 @@ from serve.api.schemas.hugging_face import ErrorText
 from serve.api.schemas.kserve import KServeParameters, KServeRequest, KServeResponse
 
 _PATHS = re.compile(r"/v1/models/[^/]*:predict")
-_WORDS = {INPUT: "instances[", TRUNCATE: '"parameters": {"truncate": true}'}
+_WORDS = {INPUT: r"instances\1", TRUNCATE: '"parameters": {"truncate": true}'}
 KSERVE = Dialect("kserve", _PATHS, error_text, classifies=_PATHS, words=_WORDS)
 
 # What the request calls fields of ours.

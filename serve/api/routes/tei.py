@@ -138,6 +138,6 @@ def _timing(answered: Classification) -> dict[str, str]:
     return {
         "X-Compute-Type": answered.classifier.device,
         "X-Compute-Characters": str(sum(map(size_of, answered.body.read_inputs()))),
-        "X-Compute-Tokens": str(sum(len(each.input_ids) for each in classified.tokens)),
+        "X-Compute-Tokens": str(sum(classified.lengths)),
         **{name: str(int(value * 1000)) for name, value in seconds.items()},
     }

@@ -21,7 +21,6 @@ from serve.api.schemas.tei import (
     TeiToken,
     TeiTokenizeRequest,
 )
-from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest, TooManyInputs
 from serve.tokenization.length_bounds import PIECE_CHARS
 from serve.version import __version__
@@ -106,7 +105,9 @@ async def _tokenize(
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _check_size(texts, context.limits.max_inputs)
     with client.request(len(texts), max(map(len, texts))):
-        content = await _tokens(classifier, texts, body.add_special_tokens is not False)
+        encodings = await classifier.encode(texts, body.add_special_tokens is not False)
+        client.take_tokens(sum(map(len, encodings)))
+        content = await asyncio.to_thread(_listed, texts, encodings)
     return Response(content, media_type=JSONResponse.media_type)
 
 
@@ -120,13 +121,9 @@ def _check_size(texts: list[str], max_inputs: int) -> None:
         )
 
 
-async def _tokens(classifier: Classifier, texts: list[str], special_tokens: bool) -> bytes:
-    encodings = await classifier.encode(texts, special_tokens)
-    return await asyncio.to_thread(
-        lambda: encode_by_element(
-            [_shown(text, each) for text, each in zip(texts, encodings, strict=True)]
-        )
-    )
+def _listed(texts: list[str], encodings: list[Encoding]) -> bytes:
+    shown = [_shown(text, each) for text, each in zip(texts, encodings, strict=True)]
+    return encode_by_element(shown)
 
 
 def _shown(text: str, encoding: Encoding) -> list[dict[str, Any]]:

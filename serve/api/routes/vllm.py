@@ -43,7 +43,7 @@ def _error(error: OfframpError, message: str) -> Any:
 
 
 _PATHS = re.compile(r"/classify")
-_WORDS = {INPUT: "input[", TRUNCATE: '"truncate_prompt_tokens": -1'}
+_WORDS = {INPUT: r"input\1", TRUNCATE: '"truncate_prompt_tokens": -1'}
 VLLM = Dialect("vllm", _PATHS, _error, classifies=_PATHS, statuses=_STATUSES, words=_WORDS)
 
 # What the request calls fields of ours.
@@ -108,9 +108,9 @@ def _truncates(body: VllmRequest, max_tokens: int) -> bool | None:
 
 
 def _priority(given: int | None) -> str | None:
-    if given is None:
+    if not given:  # 0 is vLLM's default
         return None
-    return "high" if given < 0 else "low" if given > 0 else "normal"
+    return "high" if given < 0 else "low"
 
 
 def _wants_logits(body: VllmRequest) -> bool:
@@ -122,7 +122,7 @@ def _wants_logits(body: VllmRequest) -> bool:
 def _response(answered: Classification, given_id: str, logits: bool) -> Any:
     classifier, classified = answered.classifier, answered.classified
     rows = label_scores(answered, "none" if logits else None)
-    num_tokens = sum(len(each.input_ids) for each in classified.tokens)
+    num_tokens = sum(classified.lengths)
     return {
         "id": f"classify-{given_id}",
         "object": "list",

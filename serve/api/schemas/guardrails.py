@@ -1,12 +1,10 @@
 """The JSON of guardrails: FMS and TrustyAI detectors, LiteLLM's generic guardrail."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from serve.api.schemas.base import RequestModel, ResponseModel
-
-Unchecked = Literal["images", "tools", "tool_calls"]
 
 
 class GuardrailParameters(RequestModel):
@@ -66,17 +64,26 @@ class DetectorError(ResponseModel):
 class LiteLLMParameters(GuardrailParameters):
     """Of the guardrail's configuration at LiteLLM."""
 
-    unchecked: list[Unchecked] = Field(
+    unchecked: list[Annotated[str, Field(max_length=64)]] = Field(
         default=[],
-        description="What may come along although this server does not look at it.",
+        max_length=32,
+        fail_fast=True,
+        description="What may come along although this server does not look at it: `images`, "
+        "`tools`, `tool_calls`, or the name of a field or type that a refusal names.",
     )
 
 
+_DESCRIBES = "Of the call; not looked at."
+
+
 class LiteLLMRequest(RequestModel):
-    """The texts of a call to a language model; fields that describe the call are not looked at."""
+    """A call to a language model; fields that describe the call are not looked at.
+
+    Other fields than these may be content, and are refused unless `unchecked` names them.
+    """
 
     model_config = ConfigDict(
-        extra="ignore",
+        extra="allow",
         json_schema_extra={
             "examples": [
                 {
@@ -88,12 +95,23 @@ class LiteLLMRequest(RequestModel):
         },
     )
 
-    texts: list[str] | None = Field(default=None, max_length=10_000)
+    texts: list[str] | None = Field(max_length=10_000)
     input_type: Literal["request", "response"]
     images: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
     tools: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
     tool_calls: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    structured_messages: list[Any] | None = Field(
+        default=None,
+        max_length=10_000,
+        description="Texts in them that `texts` lacks are looked at too.",
+    )
     additional_provider_specific_params: LiteLLMParameters | None = None
+    litellm_call_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_trace_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_version: Any = Field(default=None, description=_DESCRIBES)
+    model: Any = Field(default=None, description=_DESCRIBES)
+    request_data: Any = Field(default=None, description=_DESCRIBES)
+    request_headers: Any = Field(default=None, description=_DESCRIBES)
 
 
 class LiteLLMResponse(ResponseModel):

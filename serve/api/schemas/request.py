@@ -85,6 +85,8 @@ class ClassifyRequest(RequestModel):
     returned: list[Extra] = Field(
         default=[],
         alias="return",
+        max_length=8,
+        fail_fast=True,
         description="More fields for the results: the `logits` of the answer; the outputs of all "
         "`exits` on the input's way (with both, their logits too).",
     )

@@ -32,7 +32,7 @@ class TeiRequest(RequestModel):
             "anyOf": [
                 _TEXT,
                 _TEXT_OR_PAIR,
-                {"type": "array", "items": _TEXT_OR_PAIR, "minItems": 1},
+                {"type": "array", "items": _TEXT_OR_PAIR, "minItems": 1, "maxItems": MAX_LIST},
             ]
         },
     )

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.inputs import MAX_LIST
 from serve.api.schemas.response import ExitReport
 
 _TEXT: JsonDict = {"type": "string"}
@@ -40,7 +41,11 @@ class VllmRequest(RequestModel):
                 _TEXT,
                 _PAIR,
                 _IDS,
-                {"type": "array", "items": {"anyOf": [_TEXT, _PAIR, _IDS]}},
+                {
+                    "type": "array",
+                    "items": {"anyOf": [_TEXT, _PAIR, _IDS]},
+                    "maxItems": MAX_LIST,
+                },
             ]
         },
     )

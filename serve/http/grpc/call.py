@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
@@ -27,6 +28,11 @@ from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
 log = logging.getLogger(__name__)
 
 _OK: Final = 200
+# Calls that need no key, of all connections: probes, whose message must come at once, and streams
+# of health and reflection, which may last.
+_MAX_PROBES: Final = 256
+_PROBE_TIMEOUT_S: Final = 1.0
+_MAX_STREAMS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Calls:
         """Prepare for calls to the models of a context."""
         bounds = context.limits
         self.num_running = 0
+        self._num_probes = self._num_streams = 0
         self._guard = context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_bytes = bounds.max_body_bytes
@@ -86,11 +93,12 @@ class Calls:
             noted = new_record(metadata.get(REQUEST_ID, ""))
             call, held = Call(metadata, State(noted), rpc), 0
             self.num_running += 1
+            self._num_probes += scope is None
             try:
                 noted["client"] = self._admit(call, scope)
-                data = await self._read(rpc)
+                data = await self.read(rpc, scope is None)
                 held = self._hold(data)
-                made = await answer(call, _parse(request_type, data))
+                made = await answer(call, parse(request_type, data))
                 noted["code"] = _OK
                 rpc.set_trailing_metadata(((REQUEST_ID, noted["request_id"]),))
                 encoded: bytes = made.SerializeToString()
@@ -102,6 +110,7 @@ class Calls:
                 return await _refuse(rpc, noted, error)
             finally:
                 self.num_running -= 1
+                self._num_probes -= scope is None
                 self._bodies.release(held)
                 self._recorder.publish(noted, "GRPC", route)
 
@@ -115,6 +124,8 @@ class Calls:
         """
         address = _address(call.rpc.peer())
         if scope is None:
+            if self._num_probes > _MAX_PROBES:
+                raise Overloaded("the server has as many probes as it may", RETRY_AFTER_S)
             return Client(address)
         client = self._guard.gate.identify(secret_of(call.metadata), address)
         self._guard.gate.check(client, scope)
@@ -122,9 +133,32 @@ class Calls:
             raise Overloaded("the server has as many calls as it may", RETRY_AFTER_S)
         return client
 
-    async def _read(self, rpc: Any) -> bytes:
+    @asynccontextmanager
+    async def stream(self, rpc: Any) -> AsyncIterator[None]:
+        """Count a stream that needs no key; refuse it if there are too many."""
+        self._num_streams += 1
         try:
-            async with asyncio.timeout(self._limits.body_timeout_s):
+            if self._num_streams > _MAX_STREAMS:
+                raise Overloaded("the server has as many streams as it may", RETRY_AFTER_S)
+            yield
+        except OfframpError as error:
+            await rpc.abort(*status_of(error), error_metadata(error))
+        finally:
+            self._num_streams -= 1
+
+    async def read(self, rpc: Any, probe: bool) -> bytes:
+        """Return the next message of a call.
+
+        Args:
+            rpc: of grpc.aio.
+            probe: whether the call needs no key; its message must come at once.
+
+        Raises:
+            OfframpError: it comes too slowly, is none or is too large.
+        """
+        limit_s = self._limits.body_timeout_s
+        try:
+            async with asyncio.timeout(min(_PROBE_TIMEOUT_S, limit_s) if probe else limit_s):
                 data = await rpc.read()
         except TimeoutError:
             raise RequestTimeout("the message came too slowly") from None
@@ -142,7 +176,12 @@ class Calls:
         return counted
 
 
-def _parse(request_type: Any, data: bytes) -> Any:
+def parse(request_type: Any, data: bytes) -> Any:
+    """Return a message of this type.
+
+    Raises:
+        MalformedMessage: the bytes are none.
+    """
     try:
         return request_type.FromString(data)
     except DecodeError:
@@ -168,7 +207,7 @@ def _metadata(rpc: Any) -> dict[str, str]:
     for name, value in rpc.invocation_metadata() or ():
         if isinstance(value, str):
             if name in found and name in DIAL:
-                found[name] += f", {value}"  # nothing that the dial can say
+                found[name] += f"\0{value}"  # nothing that the dial can say
             found.setdefault(name, value)
     return found
 

@@ -7,7 +7,7 @@ import grpc
 
 from serve.api.context import AppContext
 from serve.errors import NotFound
-from serve.http.grpc.call import Call
+from serve.http.grpc.call import Call, Calls, parse
 from serve.http.grpc.messages import HEALTH, INFERENCE, message_class, types_of
 
 _Response: Final = message_class("grpc.health.v1.HealthCheckResponse")
@@ -38,23 +38,30 @@ class Health:
             raise NotFound(f"no service {request.service[:64]!r}; there is {INFERENCE}")
         return self._status(self._name(request.service))
 
-    def watch_handler(self) -> Any:
-        """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop."""
+    def watch_handler(self, calls: Calls) -> Any:
+        """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop.
+
+        Args:
+            calls: count its streams.
+        """
         request_type, _ = types_of(HEALTH, "Watch")
 
-        async def watch(request: Any, rpc: Any) -> None:
+        async def watch(messages: Any, rpc: Any) -> None:
             told = ""
-            while True:
-                now = self._name(request.service)
-                if now != told:
-                    await rpc.write(self._status(now))
-                    told = now
-                if self._context.connections.stopping:
-                    return
-                await asyncio.sleep(_LOOK_EVERY_S)
+            async with calls.stream(rpc):
+                request = parse(request_type, await calls.read(rpc, probe=True))
+                while True:
+                    now = self._name(request.service)
+                    if now != told:
+                        await rpc.write(self._status(now))
+                        told = now
+                    if self._context.connections.stopping:
+                        return
+                    await asyncio.sleep(_LOOK_EVERY_S)
 
-        return grpc.unary_stream_rpc_method_handler(
-            watch, request_type.FromString, lambda answer: answer.SerializeToString()
+        # Not as a method of one message: grpc.aio would wait for that before it calls us.
+        return grpc.stream_stream_rpc_method_handler(
+            watch, response_serializer=lambda answer: answer.SerializeToString()
         )
 
     def _name(self, service: str) -> str:

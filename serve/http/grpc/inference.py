@@ -100,7 +100,10 @@ def _tensor(given: Any, raw: bytes | None) -> Tensor:
     if parameters.get("content_type", "str") != "str":  # MLServer's clients say so of texts
         raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
     if raw is None:
-        data: Any = getattr(given.contents, _FIELDS.get(given.datatype, "bytes_contents"))
+        name = _FIELDS.get(given.datatype, "bytes_contents")
+        if any(field.name != name for field, _ in given.contents.ListFields()):
+            raise InvalidTensor(f"{quoted(given.name)}: its elements must be in {name} alone")
+        data: Any = getattr(given.contents, name)
         return read_tensor(given.name, given.datatype, given.shape, list(data))
     if given.HasField("contents"):
         raise InvalidTensor(f"{quoted(given.name)}: is in contents and in raw_input_contents")

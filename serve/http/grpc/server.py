@@ -1,6 +1,7 @@
 """The gRPC server of one process: grpc.aio on the running event loop."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc
@@ -110,13 +111,29 @@ class GrpcServer:
         }
         checks = {
             "Check": handler(HEALTH, "Check", health.check),
-            "Watch": health.watch_handler(),
+            "Watch": health.watch_handler(self._calls),
         }
         for service, handlers in ((INFERENCE, inference), (HEALTH, checks)):
             generic = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((generic,))
-        reflection = reflection_aio.ReflectionServicer((INFERENCE, HEALTH, REFLECTION), POOL)
+        reflection = _Reflection(self._calls)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection, server)
+
+
+class _Reflection(reflection_aio.ReflectionServicer):  # type: ignore[misc]
+    """Reflection whose streams are counted."""
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__((INFERENCE, HEALTH, REFLECTION), POOL)
+        self._calls = calls
+
+    async def ServerReflectionInfo(
+        self, request_iterator: AsyncIterator[Any], context: Any
+    ) -> AsyncIterator[Any]:
+        """Tell what services there are."""
+        async with self._calls.stream(context):
+            async for answer in super().ServerReflectionInfo(request_iterator, context):
+                yield answer
 
 
 def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, int]]:

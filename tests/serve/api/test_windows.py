@@ -151,7 +151,7 @@ def test_any_is_answered_by_a_flagged_window_or_by_all(servers: LiveServer) -> N
         ({"windows": {"stride": -1}}, "windows.stride: must be greater than or equal to 0"),
         ({"windows": {"combine": "sum"}}, "windows.combine: must be"),
         ({"windows": {"size": 8}}, "windows.size: unknown field"),
-        ({"windows": {}, "truncate": True}, "truncate: texts are cut into windows here"),
+        ({"windows": {}, "truncate": True}, "truncate: the texts are cut into windows"),
         ({"windows": {"combine": "mean"}, "model": "token"}, "windows.combine: entities have no"),
         ({"windows": {}, "model": "token", "return": ["exits"]}, "return: exits of tokens are"),
     ],
@@ -180,11 +180,17 @@ def test_windows_count_as_texts(start_server: StartServer) -> None:
 
 def test_windows_count_against_a_keys_texts(start_server: StartServer, tmp_path: Path) -> None:
     secret = make_key(tmp_path, "classify", rows_per_s=1)  # ten texts in ten seconds
+    other = make_key(tmp_path, "admin", rows_per_s=1)
     server = start_server(keys=tmp_path / "keys.json")
     body = {"inputs": LONG, "windows": {"stride": STRIDE}}
     headers = {"Authorization": f"Bearer {secret}"}
     for status in (200, 200, 429):
         assert server.http.post("/v1/classify", json=body, headers=headers).status_code == status
+    body["inputs"] = [LONG] * 3  # 12 windows, which would never pass
+    headers = {"Authorization": f"Bearer {other}"}
+    refused = server.http.post("/v1/classify", json=body, headers=headers)
+    assert refused.status_code == 422
+    assert "12 texts are more than" in refused.json()["error"]["message"]
 
 
 def test_profiles_cut_texts_and_a_certificate_is_about_single_windows(
@@ -200,6 +206,8 @@ def test_profiles_cut_texts_and_a_certificate_is_about_single_windows(
     assert answer["certificate"] is None
     assert server.answer(LONG, exit="guard")["results"] == answer["results"]
     assert server.refusal(LONG, exit={"rule": "never"}).code == "text_too_long"
+    cut = server.answer(LONG, truncate=True)["results"]
+    assert cut == server.answer(LONG, truncate=True, exit={"rule": "layer", "layer": 2})["results"]
 
 
 def test_other_dialects_show_the_scores_of_combined_windows(servers: LiveServer) -> None:
@@ -212,3 +220,13 @@ def test_other_dialects_show_the_scores_of_combined_windows(servers: LiveServer)
     (own,) = servers.answer(LONG, model="single_label")["results"]
     (found,) = servers.http.post("/models/single_label", json={"inputs": LONG}).json()
     assert {each["label"]: each["score"] for each in found} == own["scores"]
+    by_sigmoid = {"inputs": LONG, "parameters": {"function_to_apply": "sigmoid"}}
+    tensor = {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": [LONG]}
+    entropy = {"inputs": [tensor], "outputs": [{"name": "entropy"}]}
+    for route, body in (
+        ("/models/single_label", by_sigmoid),
+        ("/v2/models/single_label/infer", entropy),
+    ):
+        refused = servers.http.post(route, json=body)
+        assert refused.status_code in (400, 422)
+        assert "that was cut into windows has no" in refused.json()["error"]

@@ -35,3 +35,21 @@ def test_a_certificate_is_named_only_where_no_text_was_cut(bundle: Bundle) -> No
 
     assert named(short) == certificate
     assert named(short, long) is None
+
+
+def test_a_window_that_the_deadline_has_cut_short_tells_so_of_its_text(bundle: Bundle) -> None:
+    traits, windows = bundle.manifest.traits, Windows(stride=8)
+    compiled = compile_rule(NeverRule(), traits, (1.0,) * len(traits.exits))
+    plan = Plan(ChosenExit(compiled, None), None, windows, traits)
+    reader = InputReader(bundle.tokenizer_path, bundle.manifest)
+    texts = reader.read_windows([Text("w1 " * 100)], windows.stride)
+    sure = Answer(np.float32([0, 1, 2]), 3, Reason.CONFIDENT, 0.0, 0.0, 0.0, 3)
+    cut = sure._replace(logits=np.float32([0, 0, 0]), exit_index=1, reason=Reason.DEADLINE)
+    answers = [sure] * num_windows(texts[0])
+    whole = plan.classified(texts, answers, {}, 1)
+    short = plan.classified(texts, [*answers[:-1], cut], {}, 1)
+    assert [whole.answers[0].reason, short.answers[0].reason] == [Reason.CONFIDENT, Reason.DEADLINE]
+    assert whole.lengths == short.lengths == [102]
+    won = plan.classified(texts, [sure, *[None] * (len(answers) - 1)], {0: 0}, 1)
+    assert won.answers[0].reason is Reason.CONFIDENT
+    assert won.lengths == [102]

@@ -58,6 +58,11 @@ def test_headers_ask_our_own_route_too(server: LiveServer) -> None:
         ({"X-Offramp-Timeout-Ms": "0"}, "timeout_ms: must be greater than 0"),
         ({"X-Offramp-Timeout-Ms": "nan"}, "timeout_ms: must be"),
         ({"X-Offramp-Priority": "now"}, "priority: must be"),
+        ({"X-Offramp-Timeout-Ms": "1_0"}, "x-offramp-timeout-ms: must be a number"),
+        (
+            {"X-Offramp-Exit": '{"rule": "never", "rule": "layer"}'},
+            "x-offramp-exit: must be the name of a profile, or JSON",
+        ),
     ],
 )
 def test_headers_that_cannot_be_read_are_refused(
@@ -95,7 +100,7 @@ def test_a_dial_that_comes_twice_is_refused(server: LiveServer) -> None:
         (
             "/api/v1/text/contents",
             {"contents": [LONG], "detector_params": {"flag": {"negative": 0.5}}},
-            'texts[0] has*"windows": {"stride": 64, "combine": "any"}',
+            'contents[0] has*"windows": {"stride": 64, "combine": "any"}',
         ),
     ],
 )

@@ -1,13 +1,18 @@
 """Guardrails against a running server."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from serve.api.flagging import Flagged
+from serve.classifier.flagger import Found
+from serve.errors import DeadlineExceeded
+from serve.rules.reason import Reason
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
@@ -113,18 +118,72 @@ def test_nothing_to_look_at_is_not_flagged_and_the_rest_is_checked(server: LiveS
     assert detect(server, []).json() == []
     assert detect(server, ["", " "], threshold=0).json() == [[], []]
     assert decide(server, None).json() == {"action": "NONE"}
-    assert detect(server, ["", "w1"], threshold=0).json()[0] == []
-    assert detect(server, [], profile="bare").status_code == 422
+    found = detect(server, ["", "w1", ""], threshold=0)
+    assert [bool(each) for each in found.json()] == [False, True, False]
+    assert found.headers["x-offramp-exit-layer"] == "4,4,4"
+    for contents in ([], [""]):
+        assert detect(server, contents, profile="bare").status_code == 422
+        wrong = {"exit": {"rule": "layer", "layer": 99}, "flag": {LABEL: 0.5}}
+        assert detect(server, contents, **wrong).status_code == 422
+
+
+def test_a_wrong_text_is_named_by_its_place_and_field(server: LiveServer) -> None:
+    texts = ["", "w1", "w1 " * 200]
+    assert (
+        detect(server, texts, exit="bare", flag={LABEL: 0.5})
+        .json()["message"]
+        .startswith("contents[2] has")
+    )
+    answer = decide(server, texts, **{PARAMETERS: {"exit": "bare", "flag": {LABEL: 0.5}}})
+    assert answer.json()["message"].startswith("texts[2] has")
+    many = detect(server, ["w1"] * 257).json()["message"]
+    assert many.startswith("contents: 257 texts")
 
 
 def test_what_is_not_text_is_refused_unless_it_may_pass_unchecked(server: LiveServer) -> None:
-    for name in ("images", "tools", "tool_calls"):
-        refused = decide(server, ["w1"], **{name: [{"x": 1}]})
+    audio = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A"}}]}
+    call = {"role": "assistant", "content": None, "function_call": {"name": "f"}}
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    for name, fields in {
+        "images": {"images": ["x"]},
+        "tools": {"tools": [{"x": 1}]},
+        "tool_calls": {"tool_calls": [{"x": 1}]},
+        "prompt": {"prompt": "w1"},
+        "input_audio": {"structured_messages": [audio]},
+        "function_call": {"structured_messages": [call]},
+    }.items():
+        refused = decide(server, ["w1"], **fields)
         assert refused.status_code == 422
         assert refused.json()["message"].startswith(f"{name}: this server looks at texts only")
         allowed = {PARAMETERS: {"unchecked": [name], "threshold": 1}}
-        assert decide(server, ["w1"], **{name: [{"x": 1}]}, **allowed).status_code == 200
-        assert decide(server, ["w1"], **{name: []}).status_code == 200
+        assert decide(server, ["w1"], **fields, **allowed).status_code == 200
+    assert decide(server, ["w1"], structured_messages=[image]).status_code == 422
+    assert decide(server, ["w1"], images=[], tools=None).status_code == 200
+    no_texts = server.http.post(BASIC, json={"input_type": "request"})
+    assert no_texts.json()["message"] == "texts: required field is missing"
+
+
+def test_texts_that_stand_in_messages_alone_are_looked_at(server: LiveServer) -> None:
+    for content in ("w3", [{"type": "text", "text": "w3"}]):
+        messages = [{"role": "system", "content": "w1"}, {"role": "user", "content": content}]
+        answer = decide(
+            server, ["w1"], structured_messages=messages, **{PARAMETERS: {"threshold": 0}}
+        )
+        assert answer.json()["blocked_reason"].count("text ") == 2
+        assert "; text 2: " in answer.json()["blocked_reason"]
+
+
+def test_what_the_deadline_has_cut_short_is_not_called_unflagged() -> None:
+    def flagged(reasons: Sequence[Reason], blank: Sequence[bool] = (False, False)) -> Any:
+        answers = [SimpleNamespace(reason=reason) for reason in reasons]
+        classified = SimpleNamespace(classified=SimpleNamespace(answers=answers))
+        return Flagged(blank, "single_label_classification", classified)  # type: ignore[arg-type]
+
+    found = [[], [Found(LABEL, 0.9)]]
+    flagged((Reason.CONFIDENT, Reason.DEADLINE)).check_complete(found)
+    flagged((Reason.DEADLINE, Reason.FINAL), (True, False)).check_complete(found)
+    with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
+        flagged((Reason.DEADLINE, Reason.FINAL)).check_complete(found)
 
 
 @pytest.mark.parametrize(

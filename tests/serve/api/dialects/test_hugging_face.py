@@ -10,7 +10,9 @@ import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
+from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 
 NEVER = '{"rule": "never"}'
 
@@ -86,3 +88,22 @@ def test_what_is_wrong_is_said_in_the_clients_words(server: LiveServer) -> None:
     assert (
         refusal(client(server).token_classification, "w1", aggregation_strategy="simple")[0] == 422
     )
+
+
+def test_a_missing_key_and_overload_reach_the_client(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json")
+    assert refusal(client(server).text_classification, "w1")[0] == 401
+    known = InferenceClient(f"http://127.0.0.1:{server.port}", token=secret)
+    assert known.text_classification("w1")
+    body = {"inputs": ["w1"] * 9}  # all that ten seconds allow
+    server.http.post("/", json=body, headers={"Authorization": f"Bearer {secret}"})
+    asked = server.http.post(
+        "/", json={"inputs": ["w1"] * 9}, headers={"Authorization": f"Bearer {secret}"}
+    )
+    assert (asked.status_code, set(asked.json())) == (429, {"error"})
+    with pytest.raises(HfHubHTTPError, match="429"):
+        for _ in range(3):
+            known.text_classification("w1")

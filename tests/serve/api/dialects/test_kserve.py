@@ -61,7 +61,7 @@ def test_pairs_ids_and_the_dial_go_through(server: LiveServer) -> None:
         ([["w1"]], {}, "instances[0]: must be a text or an object"),
         ("w1", {}, "instances: must be a valid list"),
         (["w1"] * 10_001, {}, "instances: must have at most 10000 entries"),
-        (["w1"] * 257, {}, "inputs: 257 texts, at most 256"),
+        (["w1"] * 257, {}, "instances: 257 texts, at most 256"),
         (["w1"], {"top_p": 1}, "parameters.top_p: unknown field"),
         (["w1"], {"exit": {"rule": "nothing"}}, "parameters.exit: unknown rule 'nothing'"),
         (["w1"], {"timeout_ms": 0}, "parameters.timeout_ms: must be greater than 0"),

@@ -218,6 +218,7 @@ def test_raw_body_is_one_text(server: LiveServer, triton: InferenceServerClient)
         ({"headers": {"X-Offramp-Exit": "fast"}}, {"exit": "fast"}),
         ({"timeout": 500_000_000, "priority": 1}, {"timeout_ms": 500_000, "priority": "high"}),
         ({"parameters": {"timeout_ms": 9000}, "priority": 3}, {"priority": "low"}),
+        ({"priority": 0}, {}),
         ({"parameters": {"truncate": True}}, {"truncate": True}),
     ],
 )

@@ -56,6 +56,7 @@ def refused(response: httpx.Response) -> tuple[int, str]:
         ([described(6, shape=[2])], element(b"w1"), "TEXT[1]: its bytes end before the element"),
         ([described(6, shape=[0])], element(b"w1"), "TEXT: must have 1 to 10000 rows, not [0]"),
         ([described(6, shape=[10**9])], element(b"w1"), "TEXT: must have 1 to 10000 rows"),
+        ([described(6, shape=[1, 10**4299])], element(b"w1"), "TEXT: the shape must not have a"),
         ([described(6, shape=[1, 2])], element(b"w1"), "TEXT: the shape must be [rows, 1] or"),
         ([described(6, shape=[True])], element(b"w1"), "inputs[0].shape[0]: must be a valid int"),
         ([described(6, shape=[1] * 9)], element(b"w1"), "inputs[0].shape: must have at most 8"),

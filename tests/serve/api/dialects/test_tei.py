@@ -13,6 +13,7 @@ from tei_client.models import ClassificationResult
 from serve.access.keys import Key, new_key
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
@@ -198,3 +199,11 @@ def test_several_models_are_told_apart_by_the_address(tmp_path: Path) -> None:
         ):
             found_status, _, message = refusal(server.http.post(path, json={"inputs": "w1"}))
             assert (found_status, message[: len(said)]) == (status, said)
+
+
+def test_tokenizing_counts_against_a_keys_tokens(start_server: StartServer, tmp_path: Path) -> None:
+    secret = make_key(tmp_path, "classify", tokens_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json")
+    server.http.headers["Authorization"] = f"Bearer {secret}"
+    statuses = [server.http.post("/tokenize", json={"inputs": "w1 w2"}).status_code for _ in "abc"]
+    assert statuses == [200, 200, 429]

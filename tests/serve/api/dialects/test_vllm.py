@@ -141,7 +141,7 @@ def test_pairs_may_stand_in_the_place_of_texts(server: LiveServer) -> None:
         ([[1], [99_999]], {}, "input[1].input_ids[0] is 99999"),
         (3, {}, "input: must be a text"),
         ([[1]] * 10_001, {}, "input: must have at most 10000 entries"),
-        (["w1"] * 257, {}, "inputs: 257 texts, at most 256"),
+        (["w1"] * 257, {}, "input: 257 texts, at most 256"),
         ("w1 " * 65, {}, "input[0] has more than"),
         ("w1", {"truncate_prompt_tokens": 10}, "truncate_prompt_tokens: texts are cut to"),
         (

@@ -1,6 +1,12 @@
 """Health and reflection by the libraries' own stubs."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
 import grpc
+import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
@@ -36,3 +42,49 @@ def test_reflection_tells_services_and_their_messages(server: LiveServer) -> Non
             assert pool.FindServiceByName(name).methods
         request = pool.FindMessageTypeByName("inference.ModelInferRequest")
         assert request.fields_by_name["raw_input_contents"].number == 7
+
+
+def test_streams_without_a_key_have_a_bound_and_calls_go_on(server: LiveServer) -> None:
+    with ExitStack() as stack:
+        # The server takes 256 streams of one connection.
+        channels = [
+            stack.enter_context(
+                grpc.insecure_channel(server.grpc_address, options=[("grpc.dummy", number)])
+            )
+            for number in range(3)
+        ]
+        health = [health_pb2_grpc.HealthStub(channel) for channel in channels]
+        watches = [
+            health[number // 200].Watch(health_pb2.HealthCheckRequest()) for number in range(400)
+        ]
+        told = [_first(watch) for watch in watches]
+        assert told.count("SERVING") == 256
+        assert told.count("RESOURCE_EXHAUSTED") == 400 - 256
+        assert health[2].Check(health_pb2.HealthCheckRequest()).status == Status.SERVING
+        for watch in watches:
+            watch.cancel()
+
+
+def _first(watch: Any) -> str:
+    try:
+        return str(Status.ServingStatus.Name(next(watch).status))
+    except grpc.RpcError as error:
+        return str(error.code().name)
+
+
+def test_a_probe_whose_message_does_not_come_is_ended(server: LiveServer) -> None:
+    def never() -> Iterator[bytes]:
+        ended.wait()
+        yield b""
+
+    ended = threading.Event()
+    try:
+        with grpc.insecure_channel(server.grpc_address) as channel:
+            for method in ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"):
+                call = channel.stream_stream(method)(never())
+                with pytest.raises(grpc.RpcError) as caught:
+                    next(call)
+                error: Any = caught.value
+                assert error.details() == "the message came too slowly"
+    finally:
+        ended.set()
