@@ -47,7 +47,7 @@ _THREAD = ThreadPoolExecutor(1, thread_name_prefix="ray-start")
 
 
 @contextmanager
-def local_node(num_cpus: int, num_gpus: int) -> Iterator[None]:
+def local_node(num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
     """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal

@@ -35,8 +35,12 @@ class CudaMemory:
                 f"out of memory: {num_bytes} more bytes for inputs and logits, of {MOST_BYTES}"
             )
         cuda = self._cuda
-        pinned = self._call(cuda.cudaHostAlloc(num_bytes, cuda.cudaHostAllocDefault))
         address = self._call(cuda.cudaMalloc(num_bytes))
+        try:
+            pinned = self._call(cuda.cudaHostAlloc(num_bytes, cuda.cudaHostAllocDefault))
+        except RuntimeError:
+            self._call(cuda.cudaFree(address))
+            raise
         event = self._call(cuda.cudaEventCreateWithFlags(cuda.cudaEventDisableTiming))
         CudaMemory._held_bytes += num_bytes
         host = np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).from_address(int(pinned)))
