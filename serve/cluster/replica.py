@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import zlib
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
@@ -95,9 +96,13 @@ class Classifiers:
         entry = await asyncio.to_thread(policy.refresh)
         return Ack(self._replica, entry.version)
 
-    async def metrics_page(self) -> tuple[str, str]:
-        """Return this replica's id and its metrics as Prometheus text."""
-        return self._replica, self._metrics.page().decode()
+    async def metrics_page(self) -> tuple[str, bytes]:
+        """Return this replica's id and its metrics as Prometheus text, compressed.
+
+        Ray 2.60 keeps answers above 100 KiB in its object store, and a process that asks for such
+        answers often may die of it (`GetOwnerAddressOrDie`). A page shrinks to a twentieth.
+        """
+        return self._replica, zlib.compress(self._metrics.page(), 1)
 
     async def _poll_policies(self) -> None:
         while True:

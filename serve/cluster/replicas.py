@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -67,7 +68,7 @@ class RayReplicas:
         Args:
             context: of this replica.
             own: this replica: `apply_policy(model)` gives an `Ack`, `metrics_page()` (replica,
-                text).
+                compressed text).
         """
         self._handle = ray_serve.get_deployment_handle(context.deployment, context.app_name)
         self._own = own
@@ -88,7 +89,8 @@ class RayReplicas:
 
     async def metrics_text(self) -> bytes:
         replies = await self._ask_all("metrics_page")
-        pages = dict(reply for reply in replies if not isinstance(reply, BaseException))
+        compressed = dict(reply for reply in replies if not isinstance(reply, BaseException))
+        pages = {name: zlib.decompress(page).decode() for name, page in compressed.items()}
         return merge_pages(pages, unreachable=len(replies) - len(pages))
 
     async def _ask_all(self, method: str, *args: Any) -> list[Any]:

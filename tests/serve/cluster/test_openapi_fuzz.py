@@ -14,8 +14,9 @@ def test_replicas_give_documented_answers_only(bundle_folder: Path, tmp_path: Pa
     admin = make_key(tmp_path, "admin")
     keys = ("--keys", tmp_path / "keys.json")
     with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0", *keys) as process:
-        server = process.client()
+        server, replicas = process.client(), process.replicas()
         for key in ("", admin):
             fuzz(server, tmp_path, "--phases", "examples,fuzzing", key=key)
         server.http.headers["X-API-Key"] = admin
         check_unharmed(server)
+        assert process.replicas() == replicas

@@ -2,6 +2,7 @@
 
 import asyncio
 import warnings
+import zlib
 from typing import Any, cast
 
 import pytest
@@ -23,8 +24,8 @@ class Own:
     async def apply_policy(self, model: str) -> Ack:
         return Ack("me", 7)
 
-    async def metrics_page(self) -> tuple[str, str]:
-        return "me", "# TYPE offramp_x gauge\nofframp_x 3.0\n"
+    async def metrics_page(self) -> tuple[str, bytes]:
+        return "me", zlib.compress(b"# TYPE offramp_x gauge\nofframp_x 3.0\n")
 
 
 class Handle:
