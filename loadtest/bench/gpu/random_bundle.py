@@ -23,7 +23,7 @@ EXPORTER = ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetenso
 # In a process of its own, so that PyTorch's memory and threads are not in the one that measures.
 # `offramp export` would need typer and rich.
 _BUILD = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from export.bundle import plan, write
 from loadtest.bench.engine import random_model
@@ -31,6 +31,7 @@ from loadtest.bench.engine.settings import ModelSettings
 settings, model, bundle = json.loads(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 random_model.write(ModelSettings(**settings), model)
 write(plan(model, ("fp32", "fp16")), bundle)
+os._exit(0)  # the libraries have been seen to crash while Python ends
 """
 
 
@@ -57,7 +58,8 @@ def _build(folder: Path, settings: ModelSettings) -> None:
         command = [sys.executable, "-c", _BUILD, json.dumps(asdict(settings)), model, str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchFailed(f"the model cannot be made:\n{done.stderr.strip()[-2000:]}")
+        said = done.stderr.strip()[-2000:] or f"its process ended with {done.returncode}"
+        raise BenchFailed(f"the model cannot be made:\n{said}")
 
 
 def main() -> None:
