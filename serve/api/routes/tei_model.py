@@ -105,7 +105,7 @@ async def _tokenize(
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _check_size(texts, context.limits.max_inputs)
     with client.request(len(texts), max(map(len, texts))):
-        encodings = await classifier.encode(texts, body.add_special_tokens is not False)
+        encodings = await classifier.tokenizer.encode(texts, body.add_special_tokens is not False)
         client.take_tokens(sum(map(len, encodings)))
         content = await asyncio.to_thread(_listed, texts, encodings)
     return Response(content, media_type=JSONResponse.media_type)

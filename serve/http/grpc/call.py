@@ -32,7 +32,7 @@ _OK: Final = 200
 # of health and reflection, which may last.
 _MAX_PROBES: Final = 256
 _PROBE_TIMEOUT_S: Final = 1.0
-_MAX_STREAMS: Final = 256
+_MAX_OPEN_STREAMS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Calls:
         """Count a stream that needs no key; refuse it if there are too many."""
         self._num_streams += 1
         try:
-            if self._num_streams > _MAX_STREAMS:
+            if self._num_streams > _MAX_OPEN_STREAMS:
                 raise Overloaded("the server has as many streams as it may", RETRY_AFTER_S)
             yield
         except OfframpError as error:

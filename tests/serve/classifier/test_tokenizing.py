@@ -176,7 +176,7 @@ def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
     assert sum(isinstance(result, Classified) for result in results) >= 1
     assert all(isinstance(result, Classified | Overloaded) for result in results)
     assert len(gate.sizes) < 20 * 4 / 2
-    assert classifier._tokens_coming == 0
+    assert classifier.tokenizer._tokens_coming == 0
 
 
 _COUNT_THREADS = """

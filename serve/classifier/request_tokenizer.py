@@ -1,0 +1,135 @@
+"""Tokenizes the inputs of requests: short ones at once, long ones in pieces on threads."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeAlias
+
+from tokenizers import Encoding
+
+from serve.classifier.plan import Rows, num_windows
+from serve.classifier.request import ModelRequest
+from serve.engine.engine import Engine
+from serve.errors import DeadlineExceeded, TooManyInputs
+from serve.policy.windows import Windows
+from serve.tokenization.inputs import Input, InputReader, pieces_of
+from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.windows import Cut
+
+# Longer requests are tokenized on a thread: the event loop must stay free.
+MAX_INLINE_SIZE = 10_000
+
+Texts: TypeAlias = Sequence[Tokens | Cut]
+
+
+class RequestTokenizer:
+    """Tokenizes for one model. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        inputs: InputReader,
+        engine: Engine,
+        observe: Callable[[float], None],
+        pool: Executor,
+    ) -> None:
+        """Start with no request.
+
+        Args:
+            inputs: read them.
+            engine: has the clock, and says how much it takes.
+            observe: is told how long each request took, in seconds.
+            pool: tokenizes long texts.
+        """
+        self._inputs, self._engine = inputs, engine
+        self._observe, self._pool = observe, pool
+        self._tokens_coming = 0  # of requests that are being tokenized in pieces
+
+    async def tokenize(self, request: ModelRequest, windows: Windows | None) -> tuple[Texts, float]:
+        """Return the inputs' tokens and the seconds that they took.
+
+        Raises:
+            OfframpError: of the inputs, the deadline, or the room in the queue.
+        """
+        began_s = self._engine.clock()
+        if request.size <= MAX_INLINE_SIZE:
+            texts = self._read(request, windows, request.inputs)
+            _check_rows(request, _num_rows(texts))
+        else:
+            texts = await self._in_pieces(request, windows)
+        ended_s = self._engine.clock()
+        self._observe(ended_s - began_s)
+        if request.trace:
+            request.trace.tokenized = began_s, ended_s
+        return texts, ended_s - began_s
+
+    async def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
+        """Return the tokenizer's encodings of texts that may be longer than the model takes.
+
+        Args:
+            texts: of a few ten thousand characters together, which are tokenized at once.
+            special_tokens: whether those that the model needs are added.
+
+        Raises:
+            InvalidRequest: a text cannot be tokenized.
+        """
+        task = partial(self._inputs.encode, texts, special_tokens)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, task)
+
+    async def _in_pieces(
+        self, request: ModelRequest, windows: Windows | None
+    ) -> list[Tokens | Cut]:
+        """Tokenize on the pool; other requests take turns with the pieces of this one.
+
+        A request that is cancelled, expired or too large for the queue ends after a piece.
+        """
+        loop, texts, num_rows, num_tokens = asyncio.get_running_loop(), list[Tokens | Cut](), 0, 0
+        try:
+            for piece in pieces_of(request.inputs):
+                task = partial(self._read_in_time, request, windows, piece, len(texts))
+                read = await loop.run_in_executor(self._pool, task)
+                texts += read
+                num_rows += _num_rows(read)
+                read_tokens = _num_tokens(read)
+                num_tokens += read_tokens
+                self._tokens_coming += read_tokens
+                others = self._tokens_coming - num_tokens
+                coming_rows = num_rows + len(request.inputs) - len(texts)
+                _check_rows(request, coming_rows)
+                self._engine.check_room(coming_rows, num_tokens, request.client, others)
+        finally:
+            self._tokens_coming -= num_tokens
+        return texts
+
+    def _read_in_time(
+        self, request: ModelRequest, windows: Windows | None, piece: Sequence[Input], first: int
+    ) -> Texts:
+        if request.deadline_s <= self._engine.clock():
+            raise DeadlineExceeded
+        return self._read(request, windows, piece, first)
+
+    def _read(
+        self,
+        request: ModelRequest,
+        windows: Windows | None,
+        inputs: Sequence[Input],
+        first: int = 0,
+    ) -> Texts:
+        if windows is None:
+            return self._inputs.read(inputs, request.truncate, first)
+        return self._inputs.read_windows(inputs, windows.stride, first)
+
+
+def _num_rows(texts: Texts) -> int:
+    return sum(map(num_windows, texts))
+
+
+def _num_tokens(texts: Texts) -> int:
+    return sum(len(tokens.input_ids) for tokens in Rows.of(texts).tokens)
+
+
+def _check_rows(request: ModelRequest, num_rows: int) -> None:
+    if request.max_rows is not None and num_rows > request.max_rows:
+        raise TooManyInputs(
+            f"inputs: {num_rows} texts and windows of them, at most {request.max_rows} per request"
+        )
