@@ -13,14 +13,13 @@ from socket import socket
 from rich.console import Console
 
 from serve.access.keys import read_keys
-from serve.api.dialect import ALL
-from serve.api.dialects import choose_dialects
-from serve.api.guard import ANY_HOST, LOOPBACK_HOSTS
+from serve.api.access import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
 from serve.classifier.options import EngineOptions
 from serve.cluster.options import LocalReplicas
 from serve.config import ConnectionLimits, ServerConfig
+from serve.dialects.registry import ALL, choose_dialects
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
 from serve.http.loading import tls_files

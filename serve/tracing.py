@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from serve.classifier.request import RequestTrace
+from serve.classifier.request import ModelRequest
 from serve.version import __version__
 
 if TYPE_CHECKING:
@@ -31,25 +31,25 @@ class Tracing:
         self.provider = provider
         self._tracer = provider.get_tracer("offramp", __version__)
 
-    def record(self, trace: RequestTrace, exit_layers: Sequence[int]) -> None:
+    def record(self, request: ModelRequest, exit_layers: Sequence[int]) -> None:
         """Add the spans of a request to its own, which must be the current one.
 
         Args:
-            trace: of the request, which has ended.
+            request: which has ended.
             exit_layers: of its model, ascending.
         """
         wall = time.time_ns() - time.monotonic_ns()
-        if trace.tokenized:
-            self._add("tokenize", trace.tokenized, wall, {})
-        if not trace.rows:
+        if request.tokenized:
+            self._add("tokenize", request.tokenized, wall, {})
+        if not request.rows:
             return
-        left_queue_s = max(row.started_s for row in trace.rows)
-        if any(math.isnan(row.started_s) for row in trace.rows):
+        left_queue_s = max(row.started_s for row in request.rows)
+        if any(math.isnan(row.started_s) for row in request.rows):
             left_queue_s = time.monotonic()  # refused while it waited
-        num_rows = {"offramp.rows": len(trace.rows)}
-        self._add("queue", (trace.rows[0].admitted_s, left_queue_s), wall, num_rows)
+        num_rows = {"offramp.rows": len(request.rows)}
+        self._add("queue", (request.rows[0].admitted_s, left_queue_s), wall, num_rows)
         # Rows that were in one batch share the record of its run.
-        for run in dict.fromkeys(run for row in trace.rows for run in row.segment_trace or ()):
+        for run in dict.fromkeys(run for row in request.rows for run in row.segment_trace or ()):
             attributes = {
                 "offramp.layer": exit_layers[run.exit_index],
                 "offramp.batch.rows": run.num_rows,

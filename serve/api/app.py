@@ -1,26 +1,25 @@
 """Builds the HTTP app."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.types import ASGIApp
 
 from serve.api.context import AppContext
-from serve.api.dial import ANSWERED, DIAL
-from serve.api.dialect import V1, Dialect
-from serve.api.dialects import choose_dialects
+from serve.api.dial import DIAL
 from serve.api.errors import add_error_handlers
-from serve.api.guard import describe_access
-from serve.api.middleware import RequestMiddleware
-from serve.api.request_body import JsonRoute
+from serve.api.exit_report import ANSWERED
+from serve.api.front import Front
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
+from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
 from serve.tracing import telemetry
 from serve.version import __version__
@@ -43,12 +42,7 @@ def build_http_app(
     Args:
         context: the models and what goes with them.
         stop_first: called at shutdown, before the engines stop.
-
-    Raises:
-        InvalidRequest: a dialect is unknown.
     """
-    spoken = choose_dialects(context.dialects)
-    dialects = tuple(each.dialect for each in spoken)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -71,40 +65,29 @@ def build_http_app(
         lifespan=lifespan,
         telemetry=telemetry(context.tracing),
     )
-    app.router.route_class = JsonRoute
-    # Straight onto the app: FastAPI matches the routes of included routers twice.
-    for add_routes in (
-        *(each.add_routes for each in spoken),
-        add_model_routes,
-        add_policy_routes,
-        add_operation_routes,
-    ):
+    for dialect in context.dialects:
+        for endpoint in dialect.endpoints:
+            endpoint.add_to(app, context)
+        dialect.add_routes(app, context)
+    for add_routes in (add_model_routes, add_policy_routes, add_operation_routes):
         add_routes(app, context)
-    _put_classifying_first(app, dialects)
-    add_error_handlers(app, dialects)
-    describe_access(app, dialects)
-    app.add_middleware(RequestMiddleware, context=context, dialects=dialects)
-    if context.cors_origins:  # outermost: browsers ask first without a key
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=context.cors_origins,
-            allow_methods=["GET", "POST", "PUT"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id", *DIAL],
-            expose_headers=["X-Request-Id", "Retry-After", *ANSWERED],
-        )
+    add_error_handlers(app)
+    describe_access(app, context.dialects)
+    make_stack = app.build_middleware_stack
+    app.build_middleware_stack = lambda: _behind_front(make_stack(), context)  # type: ignore[method-assign]
     return app
 
 
-def _put_classifying_first(app: FastAPI, dialects: Sequence[Dialect]) -> None:
-    """Order the routes: a request is held against one after the other, 2 microseconds each.
-
-    Our own route is the first, then come those by which other dialects classify.
-    """
-    patterns = [V1.classifies, *(dialect.classifies for dialect in dialects)]
-
-    def place(route: BaseRoute) -> int:
-        path = getattr(route, "path", "")
-        found = (i for i, pattern in enumerate(patterns) if pattern.fullmatch(path))
-        return next(found, len(patterns))
-
-    app.router.routes.sort(key=place)
+def _behind_front(stack: ASGIApp, context: AppContext) -> ASGIApp:
+    """Put `Front`, which answers unexpected errors, in the place of Starlette's outermost layer."""
+    assert isinstance(stack, ServerErrorMiddleware)
+    front = Front(stack.app, context)
+    if not context.cors_origins:
+        return front
+    return CORSMiddleware(  # outermost: browsers ask first without a key
+        front,
+        allow_origins=context.cors_origins,
+        allow_methods=["GET", "POST", "PUT"],
+        allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id", *DIAL],
+        expose_headers=["X-Request-Id", "Retry-After", *ANSWERED],
+    )

@@ -1,32 +1,32 @@
-"""What all dialects share: from a request that has been read to its answers."""
+"""What all dialects share: from a request that has been read to its answer."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from starlette.datastructures import State
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.types import Send
 
-from serve.access.gate import Client
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
 from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
-from serve.api.json_encoding import encode_by_element
-from serve.api.response_builder import num_logits
+from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.classifier.classifier import Classified, Classifier
-from serve.classifier.request import ModelRequest, RequestTrace
+from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
 from serve.errors import Cancelled, InvalidRequest, TooManyInputs
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
-# Longer answers are built on a thread, because that would block the event loop.
-MAX_INLINE_LOGITS = 20_000
+JSON: Final = "application/json"
+# Longer answers are written on a thread, because that would block the event loop.
+MAX_INLINE_LOGITS: Final = 20_000
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 # Awaits the work of a request, and ends it when the client has left.
 Await = Callable[[Coroutine[Any, Any, Classified]], Awaitable[Classified]]
@@ -37,19 +37,43 @@ class Classification(NamedTuple):
 
     Attributes:
         classifier: the model that has answered.
-        body: what was asked.
+        request: what was asked.
         classified: the answers.
         total_s: time from the request's arrival to the answers.
     """
 
     classifier: Classifier
-    body: ClassifyRequest
+    request: ClassifyRequest
     classified: Classified
     total_s: float
 
 
+class Reply(NamedTuple):
+    """The body of an answer with status 200, and headers beside its length."""
+
+    content: bytes
+    headers: Mapping[str, str] = _NO_HEADERS
+    media_type: str = JSON
+
+    async def send(self, send: Send) -> None:
+        """Send it."""
+        content_type, size = self.media_type.encode("latin-1"), str(len(self.content)).encode()
+        headers = [(b"content-length", size), (b"content-type", content_type)]
+        for name, text in self.headers.items():
+            headers.append((name.lower().encode("latin-1"), text.encode("latin-1")))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.content})
+
+
+class Asked(NamedTuple):
+    """A request in our own form, and what writes its answer in the dialect's."""
+
+    request: ClassifyRequest
+    write: Callable[[Classification], Reply]
+
+
 def read_fields(
-    fields: dict[str, Any], headers: Mapping[str, str], names: Mapping[str, str] | None = None
+    fields: dict[str, Any], headers: RequestHeaders, names: Mapping[str, str] | None = None
 ) -> ClassifyRequest:
     """Return a request in our own form from the fields of another dialect.
 
@@ -68,39 +92,41 @@ def read_fields(
         raise InvalidRequest(explain(error, names)) from None
 
 
-async def classify(context: AppContext, request: Request, body: ClassifyRequest) -> Classification:
-    """Classify for the client of an HTTP request; its departure cancels the work.
-
-    Raises:
-        OfframpError: of the request, the policy, the queue or the model.
-    """
-    watched = partial(cancel_on_disconnect, request.receive)
-    return await classify_watched(context, request.state, body, watched)
-
-
-async def classify_watched(
-    context: AppContext, state: State, body: ClassifyRequest, watched: Await
-) -> Classification:
-    """Classify for a client that need not have come by HTTP.
+async def answer(context: AppContext, record: RequestRecord, asked: Asked, watched: Await) -> Reply:
+    """Classify, and write the answer; a long one is written on a thread.
 
     Args:
         context: the models and what goes with them.
-        state: of the request, from `serve.api.request_record`; what is found is noted in it.
-        body: what is asked.
+        record: of the request; what is found is noted in it.
+        asked: what the dialect has read.
         watched: raises `ClientDisconnected` when the client has left; the work is cancelled too
             when this call is.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
     """
-    classifier = context.catalog.pick(body.model)
-    state.model = classifier.name
-    client: Client = state.client
-    trace = RequestTrace() if context.tracing else None
-    model_request = _model_request(body, context.limits.max_inputs, state, trace)
-    check_task_fields(body, model_request.inputs, classifier.bundle.manifest.task)
+    answered = await classify(context, record, asked.request, watched)
+    if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
+        return asked.write(answered)
+    return await asyncio.to_thread(asked.write, answered)
+
+
+def unless_left(record: RequestRecord) -> Await:
+    """Return what cancels the work for an HTTP request when its client has left."""
+    assert record.body is not None
+    return partial(cancel_on_disconnect, record.body.receive)
+
+
+async def classify(
+    context: AppContext, record: RequestRecord, request: ClassifyRequest, watched: Await
+) -> Classification:
+    """Classify, and note in the record what was found; see `answer`."""
+    classifier = context.catalog.pick(request.model)
+    record.model = classifier.name
+    model_request = _model_request(context, record, request)
     inputs = model_request.inputs
-    with client.request(len(inputs), max(map(size_of, inputs))):
+    check_task_fields(request, inputs, classifier.traits.task)
+    with record.client.request(len(inputs), max(map(size_of, inputs))):
         try:
             classified = await watched(classifier.classify(model_request))
         except asyncio.CancelledError:  # Ray Serve and gRPC cancel when the client has left
@@ -110,49 +136,46 @@ async def classify_watched(
             context.metrics.disconnected(classifier.name)
             raise Cancelled("the client has left") from None
         finally:
-            if context.tracing and trace:
-                context.tracing.record(trace, classifier.bundle.manifest.exit_layers)
+            if context.tracing:
+                context.tracing.record(model_request, classifier.traits.exits)
     exits = classified.exit_indices
-    layers = classifier.bundle.manifest.exit_layers
-    state.rows, state.layers = len(exits), sum(layers[index] for index in exits)
-    return Classification(classifier, body, classified, time.monotonic() - state.arrived_s)
+    layers = classifier.traits.exits
+    record.rows, record.layers = len(exits), sum([layers[index] for index in exits])
+    return Classification(classifier, request, classified, time.monotonic() - record.arrived_s)
 
 
-async def respond(
-    answered: Classification, make: Callable[[], Any], headers: Mapping[str, str] | None = None
-) -> Response:
-    """Return what `make` returns as JSON; long answers are made on a thread."""
-    if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
-        return JSONResponse(make(), headers=headers)
-    encoded = await asyncio.to_thread(lambda: encode_by_element(make()))
-    return Response(encoded, media_type=JSONResponse.media_type, headers=headers)
+def num_logits(classified: Classified) -> int:
+    """Return the number of logits in the answers, those of the exits on the way included."""
+    answers = classified.answers
+    of_answers = sum([answer.logits.size for answer in answers])
+    return of_answers + sum([record.logits.size for a in answers for record in a.exit_trace])
 
 
 def _model_request(
-    body: ClassifyRequest, max_inputs: int, state: State, trace: RequestTrace | None
+    context: AppContext, record: RequestRecord, request: ClassifyRequest
 ) -> ModelRequest:
-    client: Client = state.client
-    asked = Priority[body.priority.upper()] if "priority" in body.model_fields_set else None
+    client, max_inputs = record.client, context.limits.max_inputs
+    asked = Priority[request.priority.upper()] if "priority" in request.model_fields_set else None
     priority = client.priority(asked)
-    inputs = body.read_inputs()
+    inputs = request.read_inputs()
     if len(inputs) > max_inputs:
         raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
     deadline_s = float("inf")
-    if body.timeout_ms is not None:
-        deadline_s = state.arrived_s + body.timeout_ms / 1000
+    if request.timeout_ms is not None:
+        deadline_s = record.arrived_s + request.timeout_ms / 1000
     return ModelRequest(
         inputs,
-        body.exit_choice,
+        request.exit_choice,
         deadline_s,
-        body.truncate,
+        request.truncate,
         priority,
-        exit_trace="exits" in body.returned,
+        exit_trace="exits" in request.returned,
         take_tokens=client.take_tokens,
         client=client.identity,
-        trace=trace,
-        flag=body.flag,
-        windows=body.windows,
-        aggregation=body.aggregation or "simple",
+        traced=context.tracing is not None,
+        flag=request.flag,
+        windows=request.windows,
+        aggregation=request.aggregation or "simple",
         max_rows=max_inputs,
         take_rows=client.take_rows,
     )

@@ -1,15 +1,19 @@
 """What the routes work with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from serve.api.dialect import ALL
-from serve.api.guard import Guard
+from serve.api.access import Guard
 from serve.api.replicas import Replicas
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.tracing import Tracing
+
+if TYPE_CHECKING:
+    from serve.api.dialect import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class AppContext:
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
-        dialects: names of those that the server speaks, or `all`.
+        dialects: wire formats that the server speaks.
         connections: state of this process's HTTP server.
     """
 
@@ -37,5 +41,5 @@ class AppContext:
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
     tracing: Tracing | None = None
-    dialects: tuple[str, ...] = (ALL,)
+    dialects: Sequence["Dialect"] = ()
     connections: ConnectionState = field(default_factory=ConnectionState)

@@ -1,12 +1,9 @@
 """The dial between speed and certainty in headers, for clients that have no field for it."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from starlette.datastructures import Headers
-
-from serve.api.request_body import parse_json
-from serve.classifier.classifier import Classified, Classifier
+from serve.api.body import parse_json
+from serve.api.record import RequestHeaders
 from serve.errors import InvalidRequest, OfframpError
 
 EXIT: Final = "x-offramp-exit"
@@ -17,30 +14,20 @@ PRIORITY: Final = "x-offramp-priority"
 _HEADERS: Final = {"exit": EXIT, "timeout_ms": TIMEOUT_MS, "priority": PRIORITY}
 
 DIAL: Final = tuple(_HEADERS.values())
-# What `exit_headers` returns.
-ANSWERED: Final = (
-    "X-Offramp-Exit-Layer",
-    "X-Offramp-Exit-Reason",
-    "X-Offramp-Policy-Version",
-    "X-Offramp-Exit-Rule",
-    "X-Offramp-Certificate",
-)
-
-# Longer lists of layers and reasons are cut: proxies refuse heads of more than 8 KiB.
-_MAX_LISTED: Final = 256
 
 
-def dial_fields(headers: Mapping[str, str]) -> dict[str, Any]:
+def dial_fields(headers: RequestHeaders) -> dict[str, Any]:
     """Return the fields of a `ClassifyRequest` that the headers ask for.
 
     Raises:
         InvalidRequest: a header cannot be read.
     """
     found: dict[str, Any] = {}
-    if isinstance(headers, Headers) and has_dial(headers):
-        for name in DIAL:
-            if len(headers.getlist(name)) > 1:
-                raise InvalidRequest(f"{name}: comes more than once; send one")
+    if not has_dial(headers):
+        return found
+    for name in DIAL:
+        if name in headers.repeated:
+            raise InvalidRequest(f"{name}: comes more than once; send one")
     if (text := headers.get(EXIT)) is not None:
         found["exit"] = read_exit(text, EXIT)
     if (text := headers.get(TIMEOUT_MS)) is not None:
@@ -68,7 +55,7 @@ def read_exit(text: str, place: str) -> Any:
         ) from None
 
 
-def merge_dial(fields: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+def merge_dial(fields: dict[str, Any], headers: RequestHeaders) -> dict[str, Any]:
     """Return the fields of a request with those of its headers.
 
     Raises:
@@ -80,24 +67,9 @@ def merge_dial(fields: dict[str, Any], headers: Mapping[str, str]) -> dict[str, 
     return {**fields, **asked}
 
 
-def has_dial(headers: Mapping[str, str]) -> bool:
+def has_dial(headers: RequestHeaders) -> bool:
     """Tell whether any header asks for something."""
-    return any(name in headers for name in DIAL)
-
-
-def exit_headers(classifier: Classifier, classified: Classified) -> dict[str, str]:
-    """Return headers that say where and why each input left, in the order of the inputs."""
-    exits, answers = classifier.bundle.manifest.exits, classified.answers[:_MAX_LISTED]
-    headers = {
-        "X-Offramp-Exit-Layer": ",".join(str(exits[a.exit_index].layer) for a in answers),
-        "X-Offramp-Exit-Reason": ",".join(a.reason.label for a in answers),
-        "X-Offramp-Policy-Version": str(classified.policy_version),
-    }
-    if classified.resolution:
-        texts = classified.resolution.texts
-        headers["X-Offramp-Exit-Rule"] = texts["exit_rule"]
-        headers["X-Offramp-Certificate"] = texts["certificate"]
-    return headers
+    return not headers.keys().isdisjoint(DIAL)
 
 
 def _number(text: str, place: str) -> float:

@@ -1,17 +1,35 @@
 """Errors as JSON: one shape for each dialect."""
 
-from collections.abc import Sequence
+import logging
+from typing import Final
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from serve.api.dialect import V1, Dialect, dialect_of
-from serve.api.guard import route_path
+from serve.api.dialect import OWN, Dialect
+from serve.api.record import RequestRecord
 from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
 
+log = logging.getLogger(__name__)
 
-def error_response(error: OfframpError, dialect: Dialect = V1) -> Response:
+_INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
+
+
+def expected(error: Exception, record: RequestRecord) -> OfframpError:
+    """Return the error that the client gets, and note it; raise where the answer has begun."""
+    if isinstance(error, OfframpError):
+        refusal = error
+    else:
+        log.error("request %s failed", record.request_id, exc_info=error)
+        refusal = _INTERNAL
+    record.error_code = refusal.code
+    if record.started:
+        raise error  # too late for another answer: the HTTP server closes the connection
+    return refusal
+
+
+def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:
     """Return the response for an expected error, as a dialect's clients read it."""
     body = dialect.error_body(error, dialect.message(error))
     headers = {}
@@ -25,17 +43,12 @@ def error_response(error: OfframpError, dialect: Dialect = V1) -> Response:
     return JSONResponse(body, status, headers)
 
 
-def add_error_handlers(app: FastAPI, dialects: Sequence[Dialect]) -> None:
-    """Make the app answer expected errors as JSON; the middleware answers unexpected ones."""
-
-    @app.exception_handler(OfframpError)
-    async def expected(request: Request, error: OfframpError) -> Response:
-        request.state.error_code = error.code  # the middleware counts it
-        return error_response(error, dialect_of(route_path(request.scope), dialects))
+def add_error_handlers(app: FastAPI) -> None:
+    """Let FastAPI pass on what it does not find a route for, as an error of ours."""
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
-        return await expected(request, _routing_error(request, error))
+        raise _routing_error(request, error)
 
 
 def _routing_error(request: Request, error: HTTPException) -> OfframpError:

@@ -1,16 +1,17 @@
 """Answers as JSON: numbers that JSON can hold, and long answers element by element."""
 
 import math
-from json import JSONEncoder
 from typing import Any, Final
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-_LARGEST = float(np.finfo(np.float32).max)
-
-# The same settings as in `starlette.responses.JSONResponse`.
-_encode: Final = JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_LARGEST: Final = float(np.finfo(np.float32).max)
+_OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
+# Lists of more elements are encoded one element after the other: a call holds the interpreter's
+# lock, and the event loop runs between the calls of a thread.
+_MANY: Final = 64
 
 
 def short(value: float) -> float | None:
@@ -18,22 +19,13 @@ def short(value: float) -> float | None:
     return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
-def logits_as_lists(logits: NDArray[np.float32]) -> list[Any]:
-    """Return logits as nested lists, to six decimals.
+def rounded(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return logits to six decimals, as JSON shows them; NaN becomes null there.
 
-    An infinite logit becomes the largest float32 of its sign, which says the same; NaN becomes
-    None.
+    An infinite logit becomes the largest float32 of its sign, which says the same.
     """
-    bounded = np.clip(logits.astype(np.float64), -_LARGEST, _LARGEST)
-    rounded: list[Any] = bounded.round(6).tolist()
-    return _without_nan(rounded) if np.isnan(bounded).any() else rounded
-
-
-def _without_nan(values: list[Any]) -> list[Any]:
-    return [
-        _without_nan(value) if isinstance(value, list) else (None if math.isnan(value) else value)
-        for value in values
-    ]
+    bounded: NDArray[np.float64] = np.clip(logits.astype(np.float64), -_LARGEST, _LARGEST)
+    return bounded.round(6)
 
 
 def milliseconds(seconds: float) -> float:
@@ -41,22 +33,15 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def encode_by_element(value: Any) -> bytes:
-    """Return a list, or an object whose fields may be lists, as JSON, element by element.
-
-    Python's encoder holds the interpreter lock during a whole call, half a second for 14 MB. Many
-    short calls on a thread let the event loop run between them.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
-    if not isinstance(value, dict):
-        return _encoded(value).encode()
-    named = zip(map(_encode, value), map(_encoded, value.values()), strict=True)
-    return f"{{{','.join([f'{name}:{encoded}' for name, encoded in named])}}}".encode()
+def to_json(value: Any) -> bytes:
+    """Return a list, or an object whose fields may be lists, as JSON; arrays are lists too."""
+    if isinstance(value, dict) and any(map(_is_long, value.values())):
+        named = (orjson.dumps(name) + b":" + to_json(field) for name, field in value.items())
+        return b"{" + b",".join(named) + b"}"
+    if _is_long(value):
+        return b"[" + b",".join([orjson.dumps(each, option=_OPTIONS) for each in value]) + b"]"
+    return orjson.dumps(value, option=_OPTIONS)
 
 
-def _encoded(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{','.join([_encode(element) for element in value])}]"
-    return _encode(value)
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _MANY

@@ -1,27 +1,26 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
-import asyncio
 import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from itertools import accumulate
-from typing import Protocol
+from typing import Protocol, cast
 
 from serve.bundle.loader import Bundle
 from serve.classifier.classified import Classified
+from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import serve_ladder
 from serve.classifier.options import EngineOptions
-from serve.classifier.pending import Pending, settle_on_their_loops
-from serve.classifier.plan import Rows, plan_for
-from serve.classifier.request import ModelRequest
-from serve.classifier.request_tokenizer import RequestTokenizer
+from serve.classifier.request import ModelRequest, settle_on_their_loops
+from serve.classifier.request_tokenizer import RequestTokenizer, Texts
+from serve.classifier.windowed import Answered, Windowed, num_tokens, windows_for
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
-from serve.errors import DeadlineExceeded, OfframpError
+from serve.errors import DeadlineExceeded
 from serve.policy.live import LivePolicy, PolicyStore
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
@@ -29,6 +28,7 @@ from serve.runtime.placement import build_runner, place
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Tokens
+from serve.tokenization.windows import Cut
 
 __all__ = ["Classified", "Classifier", "Observer"]
 
@@ -61,6 +61,7 @@ class Classifier:
     Attributes:
         name: what the model is served as.
         bundle: what it was loaded from.
+        traits: the model as its exit rules see it.
         options: how it is run.
         device: where it runs.
         precision: the variant in use.
@@ -95,6 +96,7 @@ class Classifier:
         manifest = bundle.manifest
         self.name = bundle.name
         self.bundle = bundle
+        self.traits = manifest.traits
         self.options = options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
@@ -109,7 +111,7 @@ class Classifier:
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
         self.temperatures = bundle.temperatures(self.precision)
-        shape = ModelShape(manifest.traits, self.temperatures, manifest.pad_id)
+        shape = ModelShape(self.traits, self.temperatures, manifest.pad_id)
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", self.ladder.uncertified)
@@ -139,30 +141,46 @@ class Classifier:
         """
         entry, applied = self.policy.live
         chosen = applied.exit_for(request.exit_choice)
-        plan = plan_for(request, chosen, self.bundle.manifest.traits, self.entities)
+        flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
+        windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded
-        texts, tokenize_s = await self.tokenizer.tokenize(request, plan.windows)
-        rows_of = Rows.of(texts)
-        request.count(len(rows_of.tokens), sum(len(t.input_ids) for t in rows_of.tokens))
-        race = plan.race(rows_of, len(texts))
-        pending = Pending(len(rows_of.tokens), asyncio.get_running_loop(), race)
-        rows = _rows(request, plan.rule, rows_of.tokens, pending)
-        if race:
-            race.start(rows)
-        if request.trace:
-            request.trace.rows = rows
+        texts = await self.tokenizer.tokenize(request, windows)
+        windowed = None
+        if windows and any(isinstance(text, Cut) for text in texts):
+            windowed = Windowed(texts, windows, flagger, self.traits.task)
+        answered = await self._answered(request, chosen.rule, texts, windowed)
+        resolution = chosen.resolution
+        if resolution and answered.reports:
+            resolution = replace(resolution, certificate=None)
+        lengths = [num_tokens(text) for text in texts]
+        began_s, ended_s = request.tokenized or (0.0, 0.0)
+        return Classified(
+            answered.answers,
+            answered.tokens,
+            lengths,
+            entry.version,
+            resolution,
+            answered.reports,
+            flagger,
+            ended_s - began_s,
+        )
+
+    async def _answered(
+        self, request: ModelRequest, rule: CompiledRule, texts: Texts, windowed: Windowed | None
+    ) -> Answered:
+        """Run the rows of a request, and return what they make of its texts."""
+        tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
+        lengths = [len(each.input_ids) for each in tokens]
+        request.count(len(tokens), sum(lengths))
+        rows = _rows(request, rule, tokens, lengths)
+        request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
-        try:
-            answers = await pending.answers()
-        except (asyncio.CancelledError, OfframpError):
-            for row in rows:
-                row.cancelled = True
-            raise
-        winners = race.winners if race else {}
-        classified = plan.classified(texts, answers, winners, entry.version)
-        return classified._replace(tokenize_s=tokenize_s)
+        answers = await request.answers()
+        if windowed:
+            return windowed.answered(answers)
+        return Answered(cast("list[Answer]", answers), tokens, {})
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -172,26 +190,24 @@ class Classifier:
 
 
 def _rows(
-    request: ModelRequest, rule: CompiledRule, tokens: list[Tokens], pending: Pending
+    request: ModelRequest, rule: CompiledRule, tokens: list[Tokens], lengths: list[int]
 ) -> list[Row]:
+    """Return the rows of a request; the tokens before each are those of the rows before it."""
+    ahead = accumulate(lengths, initial=0)
     return [
         Row(
             t.input_ids,
             t.token_type_ids,
             rule,
-            tag=(pending, place),
+            waiter=request,
+            tag=place,
             deadline_s=request.deadline_s,
             priority=request.priority,
-            ahead_tokens=ahead,
+            ahead_tokens=ahead_tokens,
             counted=t.counted,
             exit_trace=[] if request.exit_trace else None,
             client=request.client,
-            segment_trace=[] if request.trace else None,
+            segment_trace=[] if request.traced else None,
         )
-        for place, (t, ahead) in enumerate(zip(tokens, _tokens_ahead(tokens), strict=True))
+        for place, (t, ahead_tokens) in enumerate(zip(tokens, ahead, strict=False))
     ]
-
-
-def _tokens_ahead(texts: Sequence[Tokens]) -> list[int]:
-    """Return how many tokens of the request stand before each of its texts."""
-    return [0, *accumulate(len(t.input_ids) for t in texts)][:-1]

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.classifier.request import ModelRequest
 from serve.engine.row import Answer
-from serve.policy.flag import kind_of
+from serve.policy.flag import check_flag, kind_of
+from serve.policy.profile import Settings
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
@@ -80,6 +82,26 @@ class Flagger:
             if (kind := kind_of(entity.label)) in self.flag
             and _shown(entity.score) >= self.flag[kind]
         ]
+
+
+def flagger_for(
+    request: ModelRequest, settings: Settings, traits: Traits, entities: EntityReader | None
+) -> Flagger | None:
+    """Return what flags the answers to a request; None where there is no flag.
+
+    Args:
+        request: its flag goes before the profile's.
+        settings: of the profile.
+        traits: of the model.
+        entities: of a token classifier.
+
+    Raises:
+        InvalidRequest: the model cannot flag like this.
+    """
+    flag = request.flag or settings.flag
+    if request.flag is not None:
+        check_flag(dict(request.flag), traits)
+    return Flagger(flag, traits, entities, request.aggregation) if flag else None
 
 
 def _shown(score: float) -> float:

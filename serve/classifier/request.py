@@ -1,32 +1,23 @@
-"""A classification request as one model takes it."""
+"""One request to one model: what is asked, and what becomes of it on its way."""
 
+import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from serve.engine.row import Priority, Row
+from serve.classifier.race import Race
+from serve.engine.row import Answer, Outcome, Priority, Row
+from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input, size_of
 
 
-@dataclass(slots=True)
-class RequestTrace:
-    """What a request went through, for tracing; filled in on its way.
-
-    Attributes:
-        tokenized: begin and end of tokenization, on the engine's clock.
-        rows: of the request; each has its times and a segment trace.
-    """
-
-    tokenized: tuple[float, float] | None = None
-    rows: Sequence[Row] = ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ModelRequest:
-    """One request.
+    """One request. Belongs to the event loop that it is answered on.
 
     Attributes:
         inputs: one or more.
@@ -38,13 +29,16 @@ class ModelRequest:
         take_tokens: called with the number of all tokens before the inputs are queued; what it
             raises refuses the request.
         client: who asks; clients share the queue and the machine evenly.
-        trace: to be filled in; None where there is no tracing.
+        traced: whether the rows record the runs that they are in.
         flag: thresholds by label; None for those of the profile, if it has any.
         windows: how long texts are cut; None for what the profile says.
         aggregation: how tokens become entities, which a flag looks at.
         max_rows: most windows of all inputs together.
         take_rows: called with the number of rows and that of inputs, if windows make more rows of
             them, as `take_tokens`.
+        tokenized: begin and end of tokenization, on the engine's clock; None before it.
+        rows: what the inputs have become: each input, or each window of it.
+        loop: where its rows' outcomes are settled; set with them.
     """
 
     inputs: Sequence[Input]
@@ -55,12 +49,19 @@ class ModelRequest:
     exit_trace: bool = False
     take_tokens: Callable[[int], None] | None = None
     client: str = ""
-    trace: RequestTrace | None = None
+    traced: bool = False
     flag: Mapping[str, float] | None = None
     windows: Windows | None = None
     aggregation: Aggregation = "simple"
     max_rows: int | None = None
     take_rows: Callable[[int, int], None] | None = None
+    tokenized: tuple[float, float] | None = field(default=None, init=False)
+    rows: Sequence[Row] = field(default=(), init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    _answers: list[Answer | None] = field(init=False)
+    _future: "asyncio.Future[None]" = field(init=False)
+    _race: Race | None = field(default=None, init=False)
+    _num_open: int = field(default=0, init=False)
 
     @property
     def size(self) -> int:
@@ -77,3 +78,66 @@ class ModelRequest:
             self.take_rows(num_rows, len(self.inputs))
         if self.take_tokens:
             self.take_tokens(num_tokens)
+
+    def expect(self, rows: Sequence[Row], race: Race | None = None) -> None:
+        """Take the rows, before any of them is submitted; their waiter is this request.
+
+        Args:
+            rows: their tags are their places.
+            race: knows the rows that need no outcome, because another row has answered for them.
+        """
+        self.loop = asyncio.get_running_loop()
+        self._future = self.loop.create_future()
+        self.rows, self._race = rows, race
+        self._answers, self._num_open = [None] * len(rows), len(rows)
+        if race:
+            race.start(rows)
+
+    async def answers(self) -> list[Answer | None]:
+        """Return the answers in the order of the rows; None for rows that need none.
+
+        Raises:
+            OfframpError: the first error of any row.
+            CancelledError: the client has left. The rows are dropped before their next segment.
+        """
+        try:
+            await self._future
+        except (asyncio.CancelledError, OfframpError):
+            for row in self.rows:
+                row.cancelled = True
+            raise
+        return self._answers
+
+    def settle(self, place: int, result: Answer | OfframpError) -> None:
+        """Record the outcome of one row. To be called on the loop's thread only."""
+        if self._future.done() or (self._race and self._race.over(place)):
+            return
+        if isinstance(result, OfframpError):
+            self._future.set_exception(result)
+            return
+        self._answers[place] = result
+        self._num_open -= 1
+        if self._race:
+            self._num_open -= self._race.finish(place, result)
+        if not self._num_open:
+            self._future.set_result(None)
+
+
+def settle_on_their_loops(outcomes: Sequence[Outcome]) -> None:
+    """Hand outcomes to the requests that wait for them, each on its event loop.
+
+    Each loop is woken once, however many outcomes it gets. Closed loops are left out.
+    """
+    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
+    for outcome in outcomes:
+        if waiter := outcome.row.waiter:
+            by_loop.setdefault(waiter.loop, []).append(outcome)
+    for loop, of_loop in by_loop.items():
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, of_loop)
+
+
+def _settle(outcomes: Sequence[Outcome]) -> None:
+    for row, result in outcomes:
+        if row.waiter:
+            row.waiter.settle(row.tag, result)

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from tokenizers import Encoding
 
-from serve.classifier.plan import Rows, num_windows
 from serve.classifier.request import ModelRequest
+from serve.classifier.windowed import num_windows
 from serve.engine.engine import Engine
 from serve.errors import DeadlineExceeded, TooManyInputs
 from serve.policy.windows import Windows
@@ -45,8 +45,8 @@ class RequestTokenizer:
         self._observe, self._pool = observe, pool
         self._tokens_coming = 0  # of requests that are being tokenized in pieces
 
-    async def tokenize(self, request: ModelRequest, windows: Windows | None) -> tuple[Texts, float]:
-        """Return the inputs' tokens and the seconds that they took.
+    async def tokenize(self, request: ModelRequest, windows: Windows | None) -> Texts:
+        """Return the inputs' tokens, and note in the request when they were made.
 
         Raises:
             OfframpError: of the inputs, the deadline, or the room in the queue.
@@ -54,14 +54,14 @@ class RequestTokenizer:
         began_s = self._engine.clock()
         if request.size <= MAX_INLINE_SIZE:
             texts = self._read(request, windows, request.inputs)
-            _check_rows(request, _num_rows(texts))
+            if windows:
+                _check_rows(request, _num_rows(texts))
         else:
             texts = await self._in_pieces(request, windows)
         ended_s = self._engine.clock()
         self._observe(ended_s - began_s)
-        if request.trace:
-            request.trace.tokenized = began_s, ended_s
-        return texts, ended_s - began_s
+        request.tokenized = began_s, ended_s
+        return texts
 
     async def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
         """Return the tokenizer's encodings of texts that may be longer than the model takes.
@@ -125,7 +125,8 @@ def _num_rows(texts: Texts) -> int:
 
 
 def _num_tokens(texts: Texts) -> int:
-    return sum(len(tokens.input_ids) for tokens in Rows.of(texts).tokens)
+    rows = (text.windows if isinstance(text, Cut) else (text,) for text in texts)
+    return sum(len(row.input_ids) for of_text in rows for row in of_text)
 
 
 def _check_rows(request: ModelRequest, num_rows: int) -> None:

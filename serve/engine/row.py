@@ -1,10 +1,11 @@
 """What travels through the engine: rows in, answers out."""
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,19 @@ class SegmentTrace(NamedTuple):
     ended_s: float
 
 
+class Waiter(Protocol):
+    """Waits on an event loop for the outcomes of rows."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where outcomes are settled."""
+        ...
+
+    def settle(self, place: int, result: "Answer | OfframpError") -> None:
+        """Take the outcome of the row with this tag. To be called on the loop's thread only."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """One text in flight.
@@ -60,7 +74,8 @@ class Row:
         input_ids: (tokens,) int64, special tokens included.
         token_type_ids: (tokens,) int64.
         rule: worked out for the model; the same for the row's whole life.
-        tag: the caller's own, handed back with the answer.
+        tag: the caller's own number for it, such as its place in the request.
+        waiter: waits for its outcome; None where the caller of the core takes it.
         deadline_s: on the engine's clock; infinite for none.
         priority: which rows go first, waiting or in flight.
         ahead_tokens: tokens of the rows of the same request that stand before this one.
@@ -78,7 +93,8 @@ class Row:
     input_ids: NDArray[np.int64]
     token_type_ids: NDArray[np.int64]
     rule: CompiledRule
-    tag: Any = None
+    tag: int = 0
+    waiter: Waiter | None = None
     deadline_s: float = math.inf
     priority: Priority = Priority.NORMAL
     ahead_tokens: int = 0

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve.access.gate import Gate
+from serve.api.access import Guard
 from serve.api.context import AppContext
-from serve.api.guard import Guard
 from serve.api.replicas import Replicas
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
+from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 from serve.http.tls import TlsFiles
 from serve.metrics.collectors import Metrics
@@ -80,7 +81,7 @@ def app_context(
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),
-        tuple(config.dialects),
+        choose_dialects(config.dialects),
         connections,
     )
 

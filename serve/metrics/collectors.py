@@ -4,7 +4,8 @@ The engine and the HTTP app return plain data; this module turns the data into m
 are the same in every process, so that sums over replicas are exact.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from prometheus_client import (
     CollectorRegistry,
@@ -46,6 +47,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         depth = max((exits[-1] for exits in exits_by_model.values()), default=1)
         self._exits_by_model = exits_by_model
+        # From the values of a metric's labels to its sample, which is kept: the library takes
+        # longer to find one than to count.
         self._requests = self._counter(
             "requests", "HTTP requests by status code.", ["model", "route", "code"]
         )
@@ -120,26 +123,28 @@ class Metrics:
 
     def request(self, model: str, route: str, code: int, duration_s: float) -> None:
         """Count an HTTP request; `model` is empty if the request has reached no model."""
-        self._requests.labels(model, route, str(code)).inc()
-        self._request_seconds.labels(model, route).observe(duration_s)
+        self._requests(model, route, str(code)).inc()
+        self._request_seconds(model, route).observe(duration_s)
 
     def rejected(self, model: str, code: str) -> None:
         """Count a request that got an error; `model` is empty if it has reached no model."""
-        self._rejected.labels(model, code).inc()
+        self._rejected(model, code).inc()
 
     def disconnected(self, model: str) -> None:
         """Count a client that left before its answer."""
-        self._disconnects.labels(model).inc()
+        self._disconnects(model).inc()
 
-    def _counter(self, name: str, text: str, labels: list[str]) -> Counter:
-        return Counter(f"offramp_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, labels: list[str]) -> Callable[..., Counter]:
+        made = Counter(f"offramp_{name}", text, labels, registry=self.registry)
+        return cache(made.labels)
 
     def _histogram(
         self, name: str, text: str, labels: list[str], buckets: Iterable[float]
-    ) -> Histogram:
-        return Histogram(
+    ) -> Callable[..., Histogram]:
+        made = Histogram(
             f"offramp_{name}", text, labels, buckets=tuple(buckets), registry=self.registry
         )
+        return cache(made.labels)
 
 
 class ModelObserver:
@@ -150,7 +155,7 @@ class ModelObserver:
         self._metrics, self._model = metrics, model
         stage = metrics._stage_seconds
         self._tokenize, self._queue, self._segment, self._judge = (
-            stage.labels(model, name) for name in ("tokenize", "queue", "segment", "judge")
+            stage(model, name) for name in ("tokenize", "queue", "segment", "judge")
         )
 
     def batch(self, stats: BatchStats) -> None:
@@ -158,21 +163,21 @@ class ModelObserver:
         metrics, labels = self._metrics, (self._model, str(self._exits[stats.exit_index]))
         self._segment.observe(stats.segment_s)
         self._judge.observe(stats.judge_s)
-        metrics._segment_seconds.labels(*labels).observe(stats.segment_s)
-        metrics._batch_rows.labels(*labels).observe(stats.num_rows)
-        metrics._batch_tokens.labels(*labels).inc(stats.num_tokens)
-        metrics._padding.labels(*labels).inc(stats.padded_tokens - stats.num_tokens)
+        metrics._segment_seconds(*labels).observe(stats.segment_s)
+        metrics._batch_rows(*labels).observe(stats.num_rows)
+        metrics._batch_tokens(*labels).inc(stats.num_tokens)
+        metrics._padding(*labels).inc(stats.padded_tokens - stats.num_tokens)
 
     def answer(self, answer: Answer, num_tokens: int) -> None:
         """Count an answer."""
         metrics, model = self._metrics, self._model
         layer = self._exits[answer.exit_index]
         reason = answer.reason.label
-        metrics._exit_layer.labels(model, reason).observe(layer)
-        metrics._exits.labels(model, str(layer), reason).inc()
-        metrics._layers_run.labels(model).inc(layer)
-        metrics._layers_saved.labels(model).inc(self._exits[-1] - layer)
-        metrics._input_tokens.labels(model).inc(num_tokens)
+        metrics._exit_layer(model, reason).observe(layer)
+        metrics._exits(model, str(layer), reason).inc()
+        metrics._layers_run(model).inc(layer)
+        metrics._layers_saved(model).inc(self._exits[-1] - layer)
+        metrics._input_tokens(model).inc(num_tokens)
         self._queue.observe(answer.queue_s)
 
     def tokenized(self, duration_s: float) -> None:

@@ -2,7 +2,7 @@
 
 `make clients` makes the environments in build/clients from the files of requirements beside this
 one; without them these tests skip. What the clients send is held against
-`tests/serve/api/dialects/recorded/`, from where other tests send it again. `OFFRAMP_RECORD=1`
+`tests/serve/dialects/recorded/`, from where other tests send it again. `OFFRAMP_RECORD=1`
 writes it there anew.
 """
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import serve.launch
-from serve.api.guard import LOOPBACK_HOSTS
+from serve.api.access import LOOPBACK_HOSTS
 from serve.cli import app
 from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.scheduler import BatchLimits

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from serve.api.context import AppContext
+from serve.api.record import record_of
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.models import (
     ExitInfo,
@@ -43,7 +44,7 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
     async def show_model(model: str, request: Request) -> ModelInfo:
         """Describe one model: labels, exits, precision, and what its thresholds give."""
         classifier = context.catalog.find(model)
-        request.state.model = classifier.name
+        record_of(request.scope).model = classifier.name
         return _describe(classifier)
 
 

@@ -4,10 +4,12 @@ import asyncio
 import logging
 
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse, Response
 
+from serve.api.classification import Reply
 from serve.api.context import AppContext
-from serve.api.request_body import body_errors
+from serve.api.documented import body_errors
+from serve.api.endpoint import Endpoint
+from serve.api.record import RequestRecord, record_of
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
@@ -33,7 +35,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
     async def show_policy(model: str, request: Request) -> PolicyReport:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
-        request.state.model = classifier.name
+        record_of(request.scope).model = classifier.name
         entry, applied = classifier.policy.live
         return PolicyReport(
             model=classifier.name,
@@ -43,57 +45,63 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             resolved=_resolved(applied),
         )
 
-    @app.put(
+    Endpoint(
         path,
-        tags=["policy"],
-        response_model=PolicyChange,
-        responses={
-            **body_errors(),
-            **UNKNOWN_MODEL,
-            409: {"model": ErrorBody, "description": "Another version is current."},
-            422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
+        PolicyUpdate,
+        replace_policy,
+        {
+            "tags": ["policy"],
+            "response_model": PolicyChange,
+            "responses": {
+                **body_errors(),
+                **UNKNOWN_MODEL,
+                409: {"model": ErrorBody, "description": "Another version is current."},
+                422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
+            },
         },
-    )
-    async def replace_policy(model: str, body: PolicyUpdate, request: Request) -> Response:
-        """Replace the policy in every replica, from the next request on.
+        method="PUT",
+        scope="admin",
+    ).add_to(app, context)
 
-        Applied whole or not at all. A target that cannot be had is refused. The answer lists the
-        replicas that apply the policy, and those that have not confirmed in time.
-        """
-        classifier = context.catalog.find(model)
-        request.state.model = classifier.name
-        # On a thread, because the store may be a network away.
-        previous, new = await asyncio.to_thread(
-            classifier.policy.replace, body.policy, body.version
-        )
-        _log_change(request, classifier.name, previous, new)
-        refreshed = await context.replicas.refresh_policy(classifier.name)
-        change = PolicyChange(
-            model=classifier.name,
-            version=new.version,
-            source=new.source,
-            policy=new.policy,
-            resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
-            dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
-            replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
-            unconfirmed=refreshed.unconfirmed,
-            missing=list(refreshed.missing),
-        )
-        return JSONResponse(change.model_dump(mode="json", exclude_none=True))
+
+async def replace_policy(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
+    """Replace the policy in every replica, from the next request on.
+
+    Applied whole or not at all. A target that cannot be had is refused. The answer lists the
+    replicas that apply the policy, and those that have not confirmed in time.
+    """
+    classifier = context.catalog.find(record.params["model"])
+    record.model = classifier.name
+    # On a thread, because the store may be a network away.
+    previous, new = await asyncio.to_thread(classifier.policy.replace, body.policy, body.version)
+    _log_change(record, previous, new)
+    refreshed = await context.replicas.refresh_policy(classifier.name)
+    change = PolicyChange(
+        model=classifier.name,
+        version=new.version,
+        source=new.source,
+        policy=new.policy,
+        resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
+        dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
+        replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
+        unconfirmed=refreshed.unconfirmed,
+        missing=list(refreshed.missing),
+    )
+    return Reply(change.model_dump_json(exclude_none=True).encode())
 
 
 def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:
     return {name: ResolvedExit.of(chosen) for name, chosen in applied.named.items()}
 
 
-def _log_change(request: Request, model: str, old: VersionedPolicy, new: VersionedPolicy) -> None:
-    client = request.state.client
+def _log_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
+    client = record.client
     before, after = (e.policy.model_dump(mode="json", exclude_none=True) for e in (old, new))
     log.info(
         "policy changed",
         extra=fields(
-            id=request.state.request_id,
-            model=model,
+            id=record.request_id,
+            model=record.model,
             by=client.name or client.identity,
             from_version=old.version,
             to_version=new.version,

@@ -29,3 +29,9 @@ class ErrorBody(ResponseModel):
     )
 
     error: Problem
+
+
+class ErrorText(ResponseModel):
+    """An error of several dialects."""
+
+    error: str

@@ -10,16 +10,14 @@ from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError
-from starlette.datastructures import State
 
 from serve.access.gate import Client
 from serve.access.keys import Scope
-from serve.api.body_limit import FREE_BYTES, RETRY_AFTER_S, BodyBudget
+from serve.api.access import secret_of
 from serve.api.context import AppContext
-from serve.api.dial import DIAL
-from serve.api.guard import secret_of
-from serve.api.middleware import INTERNAL
-from serve.api.request_record import REQUEST_ID, Recorder, new_record
+from serve.api.errors import expected
+from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
+from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.config import ConnectionLimits
 from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
 from serve.http.grpc.messages import types_of
@@ -40,14 +38,11 @@ class Call:
     """One call, once its message has been read.
 
     Attributes:
-        metadata: of the call, by names in lower case; of a name that comes twice, the first, but
-            all values of the dial's names.
-        state: what is noted of it, see `serve.api.request_record`.
+        record: what its metadata say, and what is noted of it.
         rpc: of grpc.aio.
     """
 
-    metadata: dict[str, str]
-    state: State
+    record: RequestRecord
     rpc: Any
 
 
@@ -89,30 +84,30 @@ class Calls:
         route = f"/{service}/{method}"
 
         async def handle(messages: Any, rpc: Any) -> bytes:
-            metadata = _metadata(rpc)
-            noted = new_record(metadata.get(REQUEST_ID, ""))
-            call, held = Call(metadata, State(noted), rpc), 0
+            record = RequestRecord(_metadata(rpc), "GRPC")
+            record.route = route
+            call, held = Call(record, rpc), 0
             self.num_running += 1
             self._num_probes += scope is None
             try:
-                noted["client"] = self._admit(call, scope)
+                record.client = self._admit(call, scope)
                 data = await self.read(rpc, scope is None)
                 held = self._hold(data)
                 made = await answer(call, parse(request_type, data))
-                noted["code"] = _OK
-                rpc.set_trailing_metadata(((REQUEST_ID, noted["request_id"]),))
+                record.code = _OK
+                rpc.set_trailing_metadata(((REQUEST_ID, record.request_id),))
                 encoded: bytes = made.SerializeToString()
                 return encoded
             except asyncio.CancelledError:  # the client has left, or the deadline has passed
-                noted["code"] = Cancelled.status
+                record.code = Cancelled.status
                 raise
             except Exception as error:
-                return await _refuse(rpc, noted, error)
+                return await _refuse(rpc, record, error)
             finally:
                 self.num_running -= 1
                 self._num_probes -= scope is None
                 self._bodies.release(held)
-                self._recorder.publish(noted, "GRPC", route)
+                self._recorder.publish(record)
 
         return grpc.stream_unary_rpc_method_handler(handle)
 
@@ -127,7 +122,7 @@ class Calls:
             if self._num_probes > _MAX_PROBES:
                 raise Overloaded("the server has as many probes as it may", RETRY_AFTER_S)
             return Client(address)
-        client = self._guard.gate.identify(secret_of(call.metadata), address)
+        client = self._guard.gate.identify(secret_of(call.record.headers), address)
         self._guard.gate.check(client, scope)
         if self.num_running > self._limits.max_connections:
             raise Overloaded("the server has as many calls as it may", RETRY_AFTER_S)
@@ -189,27 +184,18 @@ def parse(request_type: Any, data: bytes) -> Any:
         raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
 
 
-async def _refuse(rpc: Any, noted: dict[str, Any], error: Exception) -> bytes:
+async def _refuse(rpc: Any, record: RequestRecord, error: Exception) -> bytes:
     """End a call with an error."""
-    if isinstance(error, OfframpError):
-        refusal = error
-    else:
-        log.error("request %s failed", noted["request_id"], exc_info=error)
-        refusal = INTERNAL
-    noted["code"], noted["error_code"] = refusal.status, refusal.code
-    trailing = ((REQUEST_ID, noted["request_id"]), *error_metadata(refusal))
+    refusal = expected(error, record)
+    record.code = refusal.status
+    trailing = ((REQUEST_ID, record.request_id), *error_metadata(refusal))
     await rpc.abort(*status_of(refusal), trailing)
     return b""  # never reached: `abort` raises
 
 
-def _metadata(rpc: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in rpc.invocation_metadata() or ():
-        if isinstance(value, str):
-            if name in found and name in DIAL:
-                found[name] += f"\0{value}"  # nothing that the dial can say
-            found.setdefault(name, value)
-    return found
+def _metadata(rpc: Any) -> RequestHeaders:
+    given = rpc.invocation_metadata() or ()
+    return RequestHeaders([(name, value) for name, value in given if isinstance(value, str)])
 
 
 def _address(peer: str) -> str:

@@ -7,19 +7,19 @@ from typing import Any, Final
 from serve.api.classification import (
     MAX_INLINE_LOGITS,
     Classification,
-    classify_watched,
+    classify,
+    num_logits,
     read_fields,
 )
 from serve.api.context import AppContext
-from serve.api.infer_request import check_known, class_count
-from serve.api.oip.inputs import inputs_of
-from serve.api.oip.outputs import Wanted, check_wanted, output_tensors
-from serve.api.oip.parameters import NAMES, answer_parameters, dial_of
-from serve.api.oip.signature import VERSION, default_outputs
-from serve.api.oip.tensors import Tensor, quoted, read_tensor, to_bytes
-from serve.api.response_builder import num_logits
-from serve.api.routes.oip_models import find_model
 from serve.api.schemas.request import ClassifyRequest
+from serve.dialects.oip.inputs import inputs_of
+from serve.dialects.oip.models import find_model
+from serve.dialects.oip.outputs import Wanted, check_wanted, output_tensors
+from serve.dialects.oip.parameters import NAMES, answer_parameters, dial_of
+from serve.dialects.oip.request import check_known, class_count
+from serve.dialects.oip.signature import VERSION, default_outputs
+from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
 from serve.errors import InvalidTensor
 from serve.http.grpc.call import Call
 from serve.http.grpc.messages import message_class
@@ -55,8 +55,8 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
         "inputs": inputs_of(_tensors(request)),
         **dial_of(_values(request.parameters)),
     }
-    body = _in_time(read_fields(fields, call.metadata, NAMES), call.rpc.time_remaining())
-    answered = await classify_watched(context, call.state, body, _unwatched)
+    body = _in_time(read_fields(fields, call.record.headers, NAMES), call.rpc.time_remaining())
+    answered = await classify(context, call.record, body, _unwatched)
     as_bytes = bool(request.raw_input_contents)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
         return _answer(answered, wanted, request.id, as_bytes)

@@ -7,15 +7,15 @@ from google.protobuf.json_format import ParseDict
 
 from serve.access.keys import Scope
 from serve.api.context import AppContext
-from serve.api.oip.config import model_config
-from serve.api.oip.signature import PLATFORM, VERSION
-from serve.api.routes.oip_models import (
+from serve.classifier.classifier import Classifier
+from serve.dialects.oip.config import model_config
+from serve.dialects.oip.models import (
     EXTENSIONS,
     find_model,
     model_metadata,
     model_statistics,
 )
-from serve.classifier.classifier import Classifier
+from serve.dialects.oip.signature import PLATFORM, VERSION
 from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
 from serve.http.grpc.health import Health

@@ -4,7 +4,7 @@ from typing import Final
 
 import grpc
 
-from serve.api.routes.oip import OIP
+from serve.dialects.oip.dialect import OIP
 from serve.errors import MalformedBody, OfframpError, Overloaded
 
 # Of the errors' HTTP statuses; others are INVALID_ARGUMENT below 500, and INTERNAL from there on.

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
-from serve.api.guard import LOOPBACK_HOSTS, Guard, required_scope
+from serve.api.access import LOOPBACK_HOSTS, Guard
+from serve.api.front import route_path
+from serve.api.record import RequestHeaders
+from serve.api.scopes import is_probe, required_scope
 from serve.config import ServerConfig
 from serve.engine.row import Priority
 from serve.errors import Unauthorized, WrongHost
@@ -127,11 +129,12 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
 def test_prefix_of_the_app_opens_no_route(keys: Keys, prefix: str) -> None:
     guard = Guard(Gate(keys.file))
     scope = {"method": "GET", "http_version": "1.1", "root_path": prefix}
-    headers = Headers({"host": "localhost"})
+    headers = RequestHeaders([("host", "localhost")])
     for path, is_open in (("/v1/models", False), ("/health/live", True), ("/healthy", False)):
         asked = {**scope, "path": prefix + path}
         with nullcontext() if is_open else pytest.raises(Unauthorized):
-            guard.check(asked, headers)
+            routed = route_path(asked)
+            guard.check(asked, headers, required_scope("GET", routed), is_probe(routed, ()))
 
 
 def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> None:
@@ -234,10 +237,10 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
 ) -> None:
     """Ray Serve's proxies pass on what h11 would refuse."""
     guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
-    headers = Headers(raw=[(b"host", host.encode()) for host in hosts])
+    headers = RequestHeaders([("host", host) for host in hosts])
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
-        guard.check(asked, headers)
+        guard.check(asked, headers, "read", probe=False)
 
 
 def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(

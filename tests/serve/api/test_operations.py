@@ -10,6 +10,7 @@ from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
 from serve.bundle.loader import Bundle
 from serve.classifier.options import EngineOptions
+from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
 from tests.serve.api.conftest import StartServer
@@ -39,9 +40,8 @@ def test_server_without_its_engine_is_live_but_not_ready(bundle: Bundle) -> None
     assembly = assemble([bundle.folder], options, MemoryStore())
     catalog = assembly.catalog
     catalog.set_baselines({})
-    with serving(
-        AppContext(catalog, assembly.metrics, OnlyReplica(catalog, assembly.metrics))
-    ) as server:
+    replicas = OnlyReplica(catalog, assembly.metrics)
+    with serving(AppContext(catalog, assembly.metrics, replicas, dialects=[V1])) as server:
         assert server.http.get("/health/ready").status_code == 200
         assert server.metric("offramp_engine_up", model="tiny") == 1
         catalog.stop(drain_s=60)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.classifier.pending import Pending, settle_on_their_loops
 from serve.classifier.race import Race
+from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Outcome, Row
@@ -28,9 +28,9 @@ def answer(flagged: bool) -> Answer:
     return Answer(logits, 0, Reason.CONFIDENT, 0.0, 0.0, 0.0, 0)
 
 
-def tagged(key: int, pending: Pending, **fields: Any) -> Row:
+def tagged(key: int, request: ModelRequest, **fields: Any) -> Row:
     row = fake_row(key + 1, **fields)
-    row.tag = pending, key
+    row.waiter, row.tag = request, key
     return row
 
 
@@ -51,13 +51,13 @@ def test_the_winner_is_the_first_flagged_in_the_order_in_which_they_finish(
 
     async def run() -> tuple[list[Answer | None], dict[int, int], list[bool]]:
         race = Race(text_of, is_flagged)
-        pending = Pending(len(text_of), asyncio.get_running_loop(), race)
-        rows = [tagged(key, pending) for key in range(len(text_of))]
-        race.start(rows)
+        request = ModelRequest([])
+        rows = [tagged(key, request) for key in range(len(text_of))]
+        request.expect(rows, race)
         for place in order:
             gone = Cancelled("another row has answered") if rows[place].cancelled else None
-            pending.settle(place, gone or answer(flagged[place]))
-        return await pending.answers(), race.winners, [row.cancelled for row in rows]
+            request.settle(place, gone or answer(flagged[place]))
+        return await request.answers(), race.winners, [row.cancelled for row in rows]
 
     answers, winners, cancelled = asyncio.run(run())
     for text, size in enumerate(sizes):
@@ -90,23 +90,23 @@ def test_on_an_engine_every_row_has_one_outcome_and_texts_have_that_of_their_fir
 
     async def run() -> tuple[list[Answer | None], dict[int, int]]:
         race = Race(text_of, is_flagged_by_logits)
-        pending = Pending(len(text_of), asyncio.get_running_loop(), race)
+        request = ModelRequest([])
         rows = [
-            tagged(key, pending, rule=LayerRule(layer=layer), exits=EXITS)
+            tagged(key, request, rule=LayerRule(layer=layer), exits=EXITS)
             for key, layer in enumerate(leave_at)
         ]
-        race.start(rows)
+        request.expect(rows, race)
         engine.submit(rows)
-        return await pending.answers(), race.winners
+        return await request.answers(), race.winners
 
     shape = ModelShape(two_labels(EXITS), (1.0,) * len(EXITS))
     engine = Engine(FakeRunner(len(EXITS), heads), shape, deliver)
     engine.start()
     answers, winners = asyncio.run(run())
     assert engine.stop(60)
-    assert sorted(outcome.row.tag[1] for outcome in outcomes) == list(range(len(text_of)))
+    assert sorted(outcome.row.tag for outcome in outcomes) == list(range(len(text_of)))
     assert engine.backlog[:2] == (0, 0)
-    finished = [o.row.tag[1] for o in outcomes if isinstance(o.result, Answer)]
+    finished = [o.row.tag for o in outcomes if isinstance(o.result, Answer)]
     for text, size in enumerate(sizes):
         mine = [place for place in finished if text_of[place] == text]
         first = next((place for place in mine if labels[place]), None) if size > 1 else None
@@ -125,11 +125,11 @@ def is_flagged_by_logits(_place: int, given: Answer) -> bool:
 def test_an_error_before_any_flag_ends_the_request_and_one_after_it_is_of_no_account() -> None:
     async def run(results: Sequence[Answer | ModelFailure]) -> list[Answer | None]:
         race = Race([0] * len(results), is_flagged)
-        pending = Pending(len(results), asyncio.get_running_loop(), race)
-        race.start([tagged(key, pending) for key in range(len(results))])
+        request = ModelRequest([])
+        request.expect([tagged(key, request) for key in range(len(results))], race)
         for place, result in enumerate(results):
-            pending.settle(place, result)
-        return await pending.answers()
+            request.settle(place, result)
+        return await request.answers()
 
     broken = ModelFailure("broken")
     with pytest.raises(ModelFailure):

@@ -166,10 +166,10 @@ def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
 ) -> None:
     """Else each would be tokenized to its end, and all but the first be refused then."""
     gate.open.set()
-    request = ModelRequest(LONG)  # 80 rows of 62 tokens: two of them fit
 
     async def run() -> list[object]:
-        calls = [classifier.classify(request) for _ in range(20)]
+        # 80 rows of 62 tokens each: two of the requests fit
+        calls = [classifier.classify(ModelRequest(LONG)) for _ in range(20)]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     results = asyncio.run(run())

@@ -1,0 +1,103 @@
+"""Decides, from its head alone, whether a request may pass."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from serve.access.gate import Client, Gate
+from serve.access.keys import Scope
+from serve.api.record import RequestHeaders
+from serve.errors import WrongHost
+
+LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+ANY_HOST: Final = ("*",)
+
+# Names by which the server has been asked, as they were written; looked up before they are read.
+_MAX_KNOWN_HOSTS: Final = 256
+
+# host:port as in RFC 3986, without user names.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?")
+
+
+class Guard:
+    """Checks the Host header, the key and its scope."""
+
+    def __init__(
+        self,
+        gate: Gate | None = None,
+        allowed_hosts: Collection[str] = ANY_HOST,
+        open_metrics: bool = False,
+    ) -> None:
+        """Make a guard.
+
+        Args:
+            gate: knows the keys; None lets every client pass.
+            allowed_hosts: names that clients may know this server by, `*.example.com` for any
+                below, or `*` for all.
+            open_metrics: whether `/metrics` needs no key.
+        """
+        self.gate = gate or Gate()
+        self.open_metrics = open_metrics
+        self._hosts = {host.lower() for host in allowed_hosts}
+        self._known_hosts: set[str] = set()
+
+    def check(
+        self, scope: Mapping[str, Any], headers: RequestHeaders, needed: Scope | None, probe: bool
+    ) -> Client:
+        """Return who sends the request.
+
+        Args:
+            scope: of ASGI.
+            headers: of the request.
+            needed: the scope that a key needs; None where no key is needed.
+            probe: whether the path is one of probes.
+
+        Raises:
+            WrongHost: the Host header is not one that this server has.
+            Unauthorized: a key is needed, or the key is unknown.
+            Forbidden: the key lacks the scope.
+        """
+        # Probes name the address that they ask; what they learn is no secret.
+        if not (probe and needed is None):
+            self._check_host(headers, scope["http_version"])
+        address = scope["client"][0] if scope.get("client") else ""
+        if needed is None:
+            return Client(address)
+        client = self.gate.identify(secret_of(headers), address)
+        self.gate.check(client, needed)
+        return client
+
+    def _check_host(self, headers: RequestHeaders, http_version: str) -> None:
+        given = headers.get("host")
+        if given is None or "host" in headers.repeated:
+            if given is None and http_version == "1.0":
+                return
+            number = "no Host header" if given is None else "several Host headers"
+            raise WrongHost(f"the request has {number}; send one")
+        if given in self._known_hosts:
+            return
+        self._check_name(given)
+        if len(self._known_hosts) < _MAX_KNOWN_HOSTS:
+            self._known_hosts.add(given)
+
+    def _check_name(self, given: str) -> None:
+        found = _HOST.fullmatch(given)
+        if found is None:
+            raise WrongHost("the Host header is no host name with an optional port")
+        host = found[1].lower().rstrip(".")
+        if "*" in self._hosts or host in self._hosts:
+            return
+        if not any(f"*{host[i:]}" in self._hosts for i, c in enumerate(host) if c == "."):
+            name = host[:100]
+            raise WrongHost(
+                f"this server is not known as {name}; if it should be, start it with "
+                f"`--allowed-host {name}`"
+            )
+
+
+def secret_of(headers: Mapping[str, str]) -> str | None:
+    """Return the key that came with a request, from its headers by names in lower case."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    return headers.get("x-api-key")

@@ -1,0 +1,44 @@
+"""What OpenAPI says of the errors of a route."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from serve.api.schemas.error import ErrorBody
+
+
+def body_errors(model: type[BaseModel] = ErrorBody) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a body, in a dialect's shape."""
+    return {
+        400: {"model": model, "description": "The body is not JSON."},
+        413: {"model": model, "description": "The body is too large."},
+        415: {"model": model, "description": "The body is not declared as JSON, or is compressed."},
+    }
+
+
+def classify_errors(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a classification, in a dialect's shape."""
+    said = {
+        403: "The policy does not allow this exit.",
+        404: "No such model.",
+        422: "The request asks for something that cannot be.",
+        429: "The queue is full, or the key has taken its share.",
+        500: "The model failed on this input.",
+        503: "The server is starting or stopping.",
+        504: "The timeout passed before every text had come by an exit.",
+    }
+    errors: dict[int | str, dict[str, Any]] = {
+        status: {"model": model, "description": description} for status, description in said.items()
+    }
+    errors[429]["headers"] = {
+        "Retry-After": {
+            "description": "In seconds.",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    }
+    return {
+        "default": {"model": model, "description": "Any other error."},
+        **body_errors(model),
+        **errors,
+    }

@@ -1,0 +1,111 @@
+"""A route with a body: what it reads, how it answers, and what the documentation says of it."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from inspect import Parameter, Signature
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from serve.access.keys import Scope
+from serve.api.body import read_json
+from serve.api.classification import Asked, Reply, answer, unless_left
+from serve.api.context import AppContext
+from serve.api.record import RequestRecord, record_of
+
+# From the app's context, the request and its body to the reply.
+Answer = Callable[[AppContext, RequestRecord, Any], Awaitable[Reply]]
+Reader = Callable[[AppContext, RequestRecord, Any], Asked]
+
+_NAMES: Final = re.compile(r"{(\w+)}")
+
+
+def classifying(read: Reader) -> Answer:
+    """Return what answers a classification.
+
+    Args:
+        read: returns our own form of a request, and what writes its answer.
+    """
+
+    @wraps(read)
+    async def classify(context: AppContext, record: RequestRecord, body: Any) -> Reply:
+        asked = read(context, record, body)
+        return await answer(context, record, asked, unless_left(record))
+
+    return classify
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A route with a body. FastAPI documents it, and answers other methods on its path.
+
+    Attributes:
+        path: with names in braces, as FastAPI writes it.
+        schema: of the body.
+        answer: makes the reply; its docstring describes the route.
+        documented: FastAPI's settings of the route: tags, response model, responses.
+        read_body: reads the body as the schema.
+        method: of HTTP.
+        scope: that a key needs.
+    """
+
+    path: str
+    schema: type[BaseModel]
+    answer: Answer
+    documented: Mapping[str, Any] = field(default_factory=dict)
+    read_body: Callable[[RequestRecord, type[Any]], Awaitable[Any]] = read_json
+    method: str = "POST"
+    scope: Scope = "classify"
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the path."""
+        return _NAMES.findall(self.path)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the whole paths of the route."""
+        return re.compile(_NAMES.sub("[^/]*", self.path))
+
+    def app(self, context: AppContext) -> ASGIApp:
+        """Return the ASGI app that answers requests for which a record has been made."""
+
+        async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
+            record = record_of(scope)
+            record.params = scope.get("path_params", record.params)
+            body = await self.read_body(record, self.schema)
+            reply = await self.answer(context, record, body)
+            await reply.send(send)
+
+        return app
+
+    def add_to(self, app: FastAPI, context: AppContext) -> None:
+        """Add the route, with its documentation."""
+        app.router.add_api_route(
+            self.path, self._described(), methods=[self.method], **self.documented
+        )
+        route = app.router.routes[-1]
+        assert isinstance(route, APIRoute)
+        route.app = self.app(context)
+
+    def _described(self) -> Callable[..., Any]:
+        """Return a function whose name, docstring and signature tell FastAPI of the route."""
+
+        async def described() -> None: ...
+
+        annotations: Iterable[tuple[str, Any]] = (
+            ("body", self.schema),
+            *((name, str) for name in self.names),
+        )
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations
+        ]
+        described.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        described.__name__, described.__doc__ = self.answer.__name__, self.answer.__doc__
+        return described

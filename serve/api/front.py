@@ -1,0 +1,158 @@
+"""The outermost layer: record, access, body size, errors, metrics, log lines."""
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.access import keys
+from serve.api.context import AppContext
+from serve.api.dialect import Dialect, dialect_of
+from serve.api.endpoint import Endpoint
+from serve.api.errors import error_response, expected
+from serve.api.limits import BodyBudget, BodyLimit
+from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.scopes import is_probe, required_scope
+from serve.errors import Cancelled
+
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+_REQUEST_ID: Final = REQUEST_ID.encode()
+# Of pages: no other site may show them in a frame or learn where their reader came from.
+_PAGE_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
+
+
+class _Target(NamedTuple):
+    """What a request is for.
+
+    Attributes:
+        dialect: that answers, also with errors.
+        scope: that a key needs; None where no key is needed.
+        probe: whether it is one of probes.
+        app: answers it.
+        endpoint: whose app it is; None where FastAPI finds the route.
+        params: names of the endpoint's path and their values.
+    """
+
+    dialect: Dialect
+    scope: keys.Scope | None
+    probe: bool
+    app: ASGIApp
+    endpoint: Endpoint | None = None
+    params: Mapping[str, str] = MappingProxyType({})
+
+
+class Front:
+    """ASGI app around FastAPI's, which it passes by for requests to the served models' endpoints.
+
+    What is known of a path before any request comes is looked up.
+    """
+
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+        """Wrap an app.
+
+        Args:
+            app: answers what no endpoint of a served model answers.
+            context: of the routes.
+        """
+        limits = context.limits
+        self._app, self._dialects, self._guard = app, context.dialects, context.guard
+        self._recorder = Recorder(context.metrics, context.access_log)
+        self._max_body_bytes = limits.max_body_bytes
+        self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
+        # FastAPI makes the spans of traced requests.
+        self._targets = {} if context.tracing else _targets(context)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
+            scope = {**scope, "method": "GET"}
+        headers, path = RequestHeaders.of(scope), route_path(scope)
+        target = self._targets.get((scope["method"], path)) or self._look_up(scope["method"], path)
+        record = RequestRecord(headers, scope["method"], scope["query_string"].decode("latin-1"))
+        body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
+        record.body, record.params = body, target.params
+        record.put_into(scope)
+
+        async def send_recorded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.code, record.started = message["status"], True
+                _add_headers(message, record.request_id)
+            await (_send_and_close(message, body, send) if body.exceeded else send(message))
+
+        try:
+            record.client = self._guard.check(scope, headers, target.scope, target.probe)
+            await target.app(scope, body.receive, send_recorded)
+        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
+            record.code = Cancelled.status
+            raise
+        except Exception as error:
+            response = error_response(expected(error, record), target.dialect)
+            await response(scope, receive, send_recorded)
+        finally:
+            body.release()
+            record.route = _route(target, scope) or record.route
+            self._recorder.publish(record)
+
+    def _look_up(self, method: str, path: str) -> _Target:
+        needed = required_scope(method, path, self._guard.open_metrics, self._dialects)
+        dialect = dialect_of(path, self._dialects)
+        return _Target(dialect, needed, is_probe(path, self._dialects), self._app)
+
+
+def _targets(context: AppContext) -> dict[tuple[str, str], _Target]:
+    """Return the endpoints whose paths have no name but the model's, by method and path."""
+    found: dict[tuple[str, str], _Target] = {}
+    for dialect in context.dialects:
+        for endpoint in dialect.endpoints:
+            app = endpoint.app(context)
+            for classifier in context.catalog if set(endpoint.names) <= {"model"} else ():
+                params = dict.fromkeys(endpoint.names, classifier.name)
+                path = endpoint.method, endpoint.path.format(**params)
+                found[path] = _Target(dialect, endpoint.scope, False, app, endpoint, params)
+    return found
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path that the app routes by: without the prefix that a proxy has added."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "")
+    if prefix and path.startswith(f"{prefix}/"):
+        return path.removeprefix(prefix)
+    return path
+
+
+def _route(target: _Target, scope: Scope) -> str | None:
+    """Return the path of a route, with names in the place of values; None if there is none."""
+    return target.endpoint.path if target.endpoint else getattr(scope.get("route"), "path", None)
+
+
+def _add_headers(message: Message, request_id: str) -> None:
+    headers: list[tuple[bytes, bytes]] = [*message["headers"]]
+    headers += ((_REQUEST_ID, request_id.encode("latin-1")), _NO_SNIFFING)
+    message["headers"] = headers
+    if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
+        MutableHeaders(raw=headers).update(_PAGE_HEADERS)
+
+
+async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:
+    """Send a message of the answer to a body that is too large.
+
+    The answer goes out at once, and the connection is closed after the body has been discarded.
+    """
+    if message["type"] == "http.response.start":
+        MutableHeaders(scope=message)["connection"] = "close"
+        await send(message)
+        return
+    await send({**message, "more_body": True})
+    await body.discard()
+    await send({"type": "http.response.body"})

@@ -1,0 +1,157 @@
+"""Bounds the body of one request, and the bodies that are held at once."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.types import Message, Receive
+
+from serve.errors import BodyTooLarge, Cancelled, Overloaded
+from serve.runtime.process_memory import give_back_memory
+
+# Clients such as urllib read the answer only after they have sent the whole body. Closing the
+# connection earlier resets it, and the answer is lost; so the rest is read and dropped, as far as
+# these bounds.
+MAX_DISCARDED_BYTES = 16 * 1024 * 1024
+DISCARD_S = 5.0
+
+# The beginning of each body is not counted among those held at once: a server that holds as many
+# large bodies as it may still takes single texts.
+FREE_BYTES = 16 * 1024
+RETRY_AFTER_S = 2
+
+# After so many bytes at once, memory goes back to the system when none are held any more. The C
+# library would keep hundreds of MB. It takes about 10 ms.
+TRIM_BYTES = 16 * 1024 * 1024
+
+
+class BodyBudget:
+    """Counts the bytes of all bodies that a process holds. For one event loop."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Take the most bytes that are held at once."""
+        self._max_bytes = max_bytes
+        self._held = 0
+        self._most = 0  # since memory was given back
+
+    def take(self, num_bytes: int) -> bool:
+        """Count bytes in, unless they would be too many."""
+        if self._held + num_bytes > self._max_bytes:
+            return False
+        self._held += num_bytes
+        self._most = max(self._most, self._held)
+        return True
+
+    def release(self, num_bytes: int) -> None:
+        """Count bytes out."""
+        self._held -= num_bytes
+        if not self._held and self._most >= TRIM_BYTES:
+            self._most = 0
+            give_back_memory()
+
+
+class BodyLimit:
+    """Counts the body of one request while the app reads it.
+
+    Attributes:
+        exceeded: whether the body is refused: it is larger than allowed, by its declared size or
+            by its bytes, or too many bodies are held.
+        max_bytes: size of the largest body that is taken.
+    """
+
+    def __init__(
+        self, receive: Receive, headers: Mapping[str, str], max_bytes: int, budget: BodyBudget
+    ) -> None:
+        """Check the declared size.
+
+        Args:
+            receive: of the request.
+            headers: of the request.
+            max_bytes: size of the largest body that is taken.
+            budget: of all bodies.
+        """
+        declared = headers.get("content-length", "").lstrip("0")
+        if not declared.isdecimal():
+            declared = "0"
+        # Python refuses to read thousands of digits.
+        self.exceeded = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
+        self._declared = 0 if self.exceeded else int(declared)
+        self._receive = receive
+        self.max_bytes = max_bytes
+        self._budget, self._held = budget, 0
+        self._num_bytes = 0
+        self._more_body = True
+
+    async def receive(self) -> Message:
+        """Return the next message.
+
+        Raises:
+            BodyTooLarge: the body is too large.
+            Overloaded: too many bodies are held.
+        """
+        if not self.exceeded:
+            message = await self._next()
+            self.exceeded = self._num_bytes > self.max_bytes
+        if self.exceeded:
+            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
+        if not self._hold():
+            self.exceeded = True
+            self.release()
+            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
+        return message
+
+    async def read(self) -> bytes:
+        """Return the body as it came.
+
+        Raises:
+            OfframpError: the body is refused, or the client has left before sending it whole.
+        """
+        chunks: list[bytes] = []
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Cancelled("the client has left")
+            chunks.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+    def hold_unpacked(self, num_bytes: int) -> None:
+        """Count a body that was compressed by its real size.
+
+        Raises:
+            BodyTooLarge: it is too large.
+            Overloaded: too many bodies are held.
+        """
+        self._num_bytes = max(self._num_bytes, num_bytes)
+        if num_bytes > self.max_bytes:
+            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
+        if not self._hold():
+            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
+
+    def release(self) -> None:
+        """Count the body out of those that are held; to be called when the request has ended."""
+        self._budget.release(self._held)
+        self._held = 0
+
+    async def discard(self) -> None:
+        """Read the rest of the body and drop it, within `MAX_DISCARDED_BYTES` and `DISCARD_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                end = self._num_bytes + MAX_DISCARDED_BYTES
+                while self._more_body and self._num_bytes < end:
+                    await self._next()
+
+    def _hold(self) -> bool:
+        # Room for the whole declared body is taken at once. If bodies that arrive together took
+        # it bit by bit, none of them might find enough.
+        grown = max(0, max(self._num_bytes, self._declared) - FREE_BYTES) - self._held
+        if grown and not self._budget.take(grown):
+            return False
+        self._held += grown
+        return True
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._num_bytes += len(message.get("body", b""))
+        self._more_body = message.get("more_body", False)
+        return message

@@ -1,0 +1,144 @@
+"""One request, by whatever protocol it came: what it says in its head, and what is noted of it."""
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from serve.access.gate import Client
+from serve.api.limits import BodyLimit
+from serve.logs import ACCESS_LOG
+from serve.metrics.collectors import Metrics
+
+access_log = logging.getLogger(ACCESS_LOG)
+
+REQUEST_ID: Final = "x-request-id"
+MAX_REQUEST_ID_CHARS: Final = 128
+
+# Unknown paths share one route, so that clients cannot add series to the metrics.
+_OTHER: Final = "other"
+_KEY: Final = "offramp.record"
+_UNKNOWN: Final = Client("")
+
+
+class RequestHeaders(dict[str, str]):
+    """Headers by names in lower case; of a name that comes more than once, the first.
+
+    Attributes:
+        repeated: the names that come more than once.
+    """
+
+    def __init__(self, given: Iterable[tuple[str, str]]) -> None:
+        """Take names in lower case and values, in the order in which they came."""
+        listed = [*given]
+        super().__init__(reversed(listed))
+        self.repeated: frozenset[str] = frozenset()
+        if len(self) < len(listed):
+            names = Counter(name for name, _ in listed)
+            self.repeated = frozenset(name for name, times in names.items() if times > 1)
+
+    @classmethod
+    def of(cls, scope: Mapping[str, Any]) -> "RequestHeaders":
+        """Return the headers of an ASGI scope."""
+        raw = scope["headers"]
+        return cls([(name.decode("latin-1"), text.decode("latin-1")) for name, text in raw])
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request.
+
+    Attributes:
+        headers: of the request, or the metadata of a call.
+        method: of HTTP, or `GRPC`.
+        query: what follows the `?` of the request's target.
+        request_id: the client's, or made up.
+        arrived_s: on the clock of deadlines.
+        route: the path that the app has for it, with names in the place of values.
+        params: the values of those names.
+        client: who asks, once that is known.
+        body: reads the body; for HTTP only.
+        model: the name of the model that it is for, once that is known.
+        rows: that were answered.
+        layers: that were run for them.
+        code: the status of the answer.
+        error_code: of the error that it got.
+        started: whether the answer has begun.
+    """
+
+    headers: RequestHeaders
+    method: str
+    query: str = ""
+    request_id: str = field(init=False)
+    arrived_s: float = field(default_factory=time.monotonic)
+    route: str = _OTHER
+    params: Mapping[str, str] = field(default_factory=dict)
+    client: Client = _UNKNOWN
+    body: BodyLimit | None = None
+    model: str = ""
+    rows: int = 0
+    layers: int = 0
+    code: int = HTTPStatus.INTERNAL_SERVER_ERROR.value
+    error_code: str = ""
+    started: bool = False
+
+    def __post_init__(self) -> None:
+        given = self.headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS]
+        self.request_id = given or new_request_id()
+
+    def put_into(self, scope: MutableMapping[str, Any]) -> None:
+        """Let the routes of this request find the record."""
+        scope[_KEY] = self
+
+
+def new_request_id() -> str:
+    """Return an id; it need not be hard to guess."""
+    return f"{random.getrandbits(128):032x}"
+
+
+def record_of(scope: Mapping[str, Any]) -> RequestRecord:
+    """Return the record of an ASGI scope."""
+    record: RequestRecord = scope[_KEY]
+    return record
+
+
+class Recorder(NamedTuple):
+    """Publishes requests that have ended.
+
+    Attributes:
+        metrics: of this process.
+        logs_access: whether every request has a log line.
+    """
+
+    metrics: Metrics
+    logs_access: bool
+
+    def publish(self, record: RequestRecord) -> None:
+        """Count a request, and log it."""
+        duration_s = time.monotonic() - record.arrived_s
+        self.metrics.request(record.model, record.route, record.code, duration_s)
+        if record.error_code:
+            self.metrics.rejected(record.model, record.error_code)
+        if self.logs_access:
+            fields = _access_fields(record, duration_s)
+            access_log.info("request", extra={"fields": fields})
+
+
+def _access_fields(record: RequestRecord, duration_s: float) -> dict[str, Any]:
+    """Return what the line of a request says; never what the request says."""
+    return {
+        "id": record.request_id,
+        "key": record.client.name,
+        "method": record.method,
+        "route": record.route,
+        "status": record.code,
+        "error": record.error_code,
+        "model": record.model,
+        "rows": record.rows,
+        "layers": record.layers,
+        "ms": round(duration_s * 1e3, 3),
+    }

@@ -1,0 +1,1 @@
+"""Guardrails: the detectors of FMS and TrustyAI, and LiteLLM's generic guardrail."""

@@ -1,0 +1,136 @@
+"""What guardrails share: texts that a flag decides about."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.context import AppContext
+from serve.api.exit_report import exit_headers
+from serve.api.json_encoding import to_json
+from serve.api.record import RequestRecord
+from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classifier import Classifier
+from serve.classifier.flagger import Found
+from serve.dialects.guardrails.schemas import GuardrailParameters
+from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.rules.reason import Reason
+
+# Stands in the place of a blank text: the places of the others stay, and settings are checked also
+# where all texts are blank.
+_IN_PLACE_OF_BLANK = "none"
+
+
+class Flagged(NamedTuple):
+    """Texts that have been classified under a flag.
+
+    Attributes:
+        blank: of each text, whether it is whitespace alone; such a text is never flagged.
+        answered: the answers.
+    """
+
+    blank: Sequence[bool]
+    answered: Classification
+
+    @property
+    def kind(self) -> str:
+        """What detectors call the model's task."""
+        return _KINDS[self.answered.classifier.traits.task]
+
+    def found(self) -> list[list[Found]]:
+        """Return what flags each text."""
+        classified = self.answered.classified
+        flagger = classified.flagger
+        assert flagger is not None
+        # There is one answer more than texts where there are no texts.
+        answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
+        return [[] if blank else flagger.found(answer, tokens) for blank, answer, tokens in answers]
+
+    def check_complete(self, found: Sequence[Sequence[Found]]) -> None:
+        """Refuse to call a text unflagged whose deadline has cut its classification short.
+
+        Raises:
+            DeadlineExceeded: there is such a text.
+        """
+        answers = zip(self.blank, found, self.answered.classified.answers, strict=False)
+        for blank, flags, answer in answers:
+            if not blank and not flags and answer.reason is Reason.DEADLINE:
+                raise DeadlineExceeded(
+                    "timeout_ms passed before the exit rule was content with every text, so that "
+                    "none flags it is not known; allow more time"
+                )
+
+
+# From what flags each text to JSON.
+Make = Callable[[Flagged, list[list[Found]]], Any]
+
+
+def flag_texts(
+    context: AppContext,
+    record: RequestRecord,
+    texts: Sequence[str],
+    asked: GuardrailParameters,
+    make: Make,
+) -> Asked:
+    """Return a request for texts under the flag of the request or its profile.
+
+    Args:
+        context: of the routes.
+        record: of the request; its headers may hold the dial.
+        texts: any number.
+        asked: what the request says of them.
+        make: writes the answer.
+
+    Raises:
+        OfframpError: of the request, or there is no flag.
+    """
+    classifier, place = context.catalog.pick(asked.model), asked.place
+    record.model = classifier.name
+    blank = [not text.strip() for text in texts]
+    inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
+    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
+    fields = _fields(asked) | {"inputs": inputs or [_IN_PLACE_OF_BLANK]}
+    request = read_fields(fields, record.headers, names)
+    request = request.model_copy(update={"flag": _flag(classifier, request, asked)})
+
+    def write(answered: Classification) -> Reply:
+        flagged = Flagged(blank, answered)
+        return Reply(to_json(make(flagged, flagged.found())), exit_headers(answered))
+
+    return Asked(request, write)
+
+
+# In detectors, `detection` names what a model does and `detection_type` its label.
+_KINDS = {
+    "single_label": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+    "token": "token_classification",
+}
+
+
+def _fields(asked: GuardrailParameters) -> dict[str, Any]:
+    if asked.profile is not None and asked.exit is not None:
+        raise InvalidRequest(f"{asked.place}: profile and exit at once; send one")
+    return {
+        "model": asked.model,
+        "exit": asked.exit if asked.profile is None else {"profile": asked.profile},
+        "flag": asked.flag,
+        "windows": asked.windows,
+        "timeout_ms": asked.timeout_ms,
+        "priority": asked.priority,
+    }
+
+
+def _flag(
+    classifier: Classifier, request: ClassifyRequest, asked: GuardrailParameters
+) -> dict[str, float]:
+    """Return the flag of a request: its own, or else its profile's."""
+    applied = classifier.policy.live.applied
+    flag = request.flag or applied.exit_for(request.exit_choice).settings.flag
+    if flag is None:
+        raise InvalidRequest(
+            f"{classifier.name} has no flag to decide by: put one into the profile, such as "
+            '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
+            f"/v1/models/{classifier.name}/policy, or send {asked.place}.flag"
+        )
+    return flag if asked.threshold is None else dict.fromkeys(flag, asked.threshold)

@@ -1,0 +1,65 @@
+"""LiteLLM's generic guardrail."""
+
+import re
+from typing import Any, Final
+
+from serve.api.classification import Asked
+from serve.api.context import AppContext
+from serve.api.dialect import INPUT, TRUNCATE, Dialect
+from serve.api.endpoint import Endpoint, classifying
+from serve.api.json_encoding import short
+from serve.api.record import RequestRecord
+from serve.classifier.flagger import Found
+from serve.dialects.guardrails.detector_id import with_detector
+from serve.dialects.guardrails.detectors import NAME, OPTIONS, WINDOWS, error_body
+from serve.dialects.guardrails.flagging import Flagged, flag_texts
+from serve.dialects.guardrails.litellm_content import texts_of
+from serve.dialects.guardrails.schemas import (
+    LiteLLMParameters,
+    LiteLLMRequest,
+    LiteLLMResponse,
+)
+
+_MAX_REASONS: Final = 5
+
+
+def decide(context: AppContext, record: RequestRecord, body: LiteLLMRequest) -> Asked:
+    """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
+    asked = body.additional_provider_specific_params or LiteLLMParameters()
+    named = with_detector(context, record, asked)
+    return flag_texts(context, record, texts_of(body), named, _decided)
+
+
+def _decided(flagged: Flagged, found: list[list[Found]]) -> Any:
+    if not any(found):
+        flagged.check_complete(found)
+    return _decision(found)
+
+
+def _decision(flagged: list[list[Found]]) -> dict[str, Any]:
+    reasons = [
+        f"text {place}: {each.label} {short(each.score)}"
+        for place, found in enumerate(flagged, 1)
+        for each in found
+    ]
+    if not reasons:
+        return {"action": "NONE"}
+    listed = "; ".join(reasons[:_MAX_REASONS]) + ("; ..." if len(reasons) > _MAX_REASONS else "")
+    return {"action": "BLOCKED", "blocked_reason": f"flagged by the classifier: {listed}"}
+
+
+_PATH = "/beta/litellm_basic_guardrail_api"
+LITELLM = Dialect(
+    NAME,
+    re.compile(_PATH),
+    error_body,
+    (
+        Endpoint(
+            _PATH,
+            LiteLLMRequest,
+            classifying(decide),
+            {"response_model": LiteLLMResponse, "response_model_exclude_none": True, **OPTIONS},
+        ),
+    ),
+    words={INPUT: r"texts\1", TRUNCATE: WINDOWS},
+)

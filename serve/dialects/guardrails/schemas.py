@@ -1,0 +1,131 @@
+"""The JSON of guardrails: FMS and TrustyAI detectors, LiteLLM's generic guardrail."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from serve.api.schemas.base import RequestModel, ResponseModel
+
+
+class GuardrailParameters(RequestModel):
+    """What either kind of guardrail may say of its texts; the fields are Offramp's own.
+
+    Attributes:
+        place: where a request says it.
+    """
+
+    place: ClassVar[str] = "detector_params"
+
+    model: str | None = Field(default=None, description="As in /v1/classify.")
+    profile: str | None = Field(default=None, description="A profile of the live policy.")
+    exit: Any = Field(default=None, description="As in /v1/classify; instead of `profile`.")
+    flag: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="In the place of each threshold of the flag.",
+    )
+    windows: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    timeout_ms: float | None = Field(default=None, description="As in /v1/classify.")
+    priority: str | None = Field(default=None, description="As in /v1/classify.")
+
+
+class DetectorRequest(RequestModel):
+    """Texts for a detector."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "contents": ["The movie was awesome."],
+                    "detector_params": {"flag": {"negative": 0.8}},
+                }
+            ]
+        }
+    )
+
+    contents: list[str] = Field(max_length=10_000)
+    detector_params: GuardrailParameters | None = None
+
+
+class Detection(ResponseModel):
+    """A label that reaches its threshold, or an entity of such a label."""
+
+    start: int = Field(description="The first character: of a text 0, of an entity its own.")
+    end: int = Field(description="The character after the last.")
+    text: str
+    detection: str = Field(description="What kind of model has found it.")
+    detection_type: str = Field(description="The label.")
+    score: float
+
+
+class DetectorError(ResponseModel):
+    """An error as the clients of detectors read it."""
+
+    code: int
+    message: str
+
+
+class LiteLLMParameters(GuardrailParameters):
+    """Of the guardrail's configuration at LiteLLM."""
+
+    place: ClassVar[str] = "additional_provider_specific_params"
+
+    unchecked: list[Annotated[str, Field(max_length=64)]] = Field(
+        default=[],
+        max_length=32,
+        fail_fast=True,
+        description="What may come along although this server does not look at it: `images`, "
+        "`tools`, `tool_calls`, or the name of a field or type that a refusal names.",
+    )
+
+
+_DESCRIBES = "Of the call; not looked at."
+
+
+class LiteLLMRequest(RequestModel):
+    """A call to a language model; fields that describe the call are not looked at.
+
+    Other fields than these may be content, and are refused unless `unchecked` names them.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "texts": ["The movie was awesome."],
+                    "input_type": "request",
+                    "additional_provider_specific_params": {"flag": {"negative": 0.8}},
+                }
+            ]
+        },
+    )
+
+    texts: list[str] | None = Field(max_length=10_000)
+    input_type: Literal["request", "response"]
+    images: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    tools: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    tool_calls: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
+    structured_messages: list[Any] | None = Field(
+        default=None,
+        max_length=10_000,
+        description="Texts in them that `texts` lacks are looked at too.",
+    )
+    additional_provider_specific_params: LiteLLMParameters | None = None
+    litellm_call_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_trace_id: Any = Field(default=None, description=_DESCRIBES)
+    litellm_version: Any = Field(default=None, description=_DESCRIBES)
+    model: Any = Field(default=None, description=_DESCRIBES)
+    request_data: Any = Field(default=None, description=_DESCRIBES)
+    request_headers: Any = Field(default=None, description=_DESCRIBES)
+
+
+class LiteLLMResponse(ResponseModel):
+    """Whether the call may go on."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    action: Literal["BLOCKED", "NONE"]
+    blocked_reason: str | None = Field(default=None, description="Only if blocked.")

@@ -1,0 +1,106 @@
+"""Hugging Face's Inference API, as `huggingface_hub.InferenceClient` calls it.
+
+The client takes the first element of an answer to text classification, so the labels of one text
+are a list in a list. For token classification it takes the whole list.
+"""
+
+import re
+from functools import partial
+from typing import Any
+
+from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.context import AppContext
+from serve.api.dialect import TRUNCATE, Dialect, error_text
+from serve.api.documented import classify_errors
+from serve.api.endpoint import Endpoint, classifying
+from serve.api.exit_report import exit_headers
+from serve.api.json_encoding import to_json
+from serve.api.record import RequestRecord
+from serve.api.schemas.error import ErrorText
+from serve.api.scores import entities, label_scores
+from serve.dialects.hf.schemas import (
+    HuggingFaceEntity,
+    HuggingFaceLabel,
+    HuggingFaceParameters,
+    HuggingFaceRequest,
+)
+from serve.errors import InvalidRequest
+
+Answer = list[list[HuggingFaceLabel]] | list[HuggingFaceEntity] | list[list[HuggingFaceEntity]]
+
+# What the request calls fields of ours.
+_NAMES = {
+    "aggregation": "parameters.aggregation_strategy",
+    "truncate": "parameters.truncation",
+    "exit": "parameters.exit",
+    "timeout_ms": "parameters.timeout_ms",
+    "priority": "parameters.priority",
+}
+
+
+def classify(context: AppContext, record: RequestRecord, body: HuggingFaceRequest) -> Asked:
+    """Classify with the model of the path or the only one, as Hugging Face's Inference API does."""
+    asked, model = body.parameters or HuggingFaceParameters(), record.params.get("model")
+    of_tokens = context.catalog.pick(model).traits.task == "token"
+    _check(asked, of_tokens)
+    fields = {
+        "model": model,
+        "inputs": body.inputs,
+        "aggregation": asked.aggregation_strategy,
+        "truncate": asked.truncation,
+        "exit": asked.exit,
+        "timeout_ms": asked.timeout_ms,
+        "priority": asked.priority,
+    }
+    if of_tokens:
+        write = partial(_write_entities, asked, isinstance(body.inputs, list))
+    else:
+        write = partial(_write_labels, asked)
+    return Asked(read_fields(fields, record.headers, _NAMES), write)
+
+
+def _check(asked: HuggingFaceParameters, of_tokens: bool) -> None:
+    """Refuse what the model's task has no use for."""
+    for name in ("function_to_apply", "top_k") if of_tokens else ("ignore_labels",):
+        if getattr(asked, name) is not None:
+            kind = "label whole texts" if of_tokens else "label tokens"
+            raise InvalidRequest(f"parameters.{name}: is for models that {kind}; leave it out")
+
+
+def _write_labels(asked: HuggingFaceParameters, answered: Classification) -> Reply:
+    found = label_scores(answered, asked.function_to_apply, asked.top_k)
+    shown = [[{"label": each.label, "score": each.score} for each in row] for row in found]
+    return Reply(to_json(shown), exit_headers(answered))
+
+
+def _write_entities(asked: HuggingFaceParameters, several: bool, answered: Classification) -> Reply:
+    left_out = set(asked.ignore_labels or ())
+    name = "entity" if asked.aggregation_strategy == "none" else "entity_group"
+    shown = ("score", "word", "start", "end")
+    found: list[list[dict[str, Any]]] = [
+        [
+            {name: entity["entity"], **{key: entity[key] for key in shown}}
+            for entity in of_text
+            if entity["entity"] not in left_out
+        ]
+        for of_text in entities(answered)
+    ]
+    return Reply(to_json(found if several else found[0]), exit_headers(answered))
+
+
+_OPTIONS: dict[str, Any] = {
+    "tags": ["Hugging Face"],
+    "response_model": Answer,
+    "responses": classify_errors(ErrorText),
+}
+
+HUGGING_FACE = Dialect(
+    "hf",
+    re.compile(r"/|/models/[^/]*"),
+    error_text,
+    (
+        Endpoint("/", HuggingFaceRequest, classifying(classify), _OPTIONS),
+        Endpoint("/models/{model}", HuggingFaceRequest, classifying(classify), _OPTIONS),
+    ),
+    words={TRUNCATE: '"parameters": {"truncation": true}'},
+)

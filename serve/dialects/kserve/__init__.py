@@ -1,0 +1,1 @@
+"""KServe's protocol V1."""

@@ -1,0 +1,1 @@
+"""The Open Inference Protocol, version 2. `serve.http.grpc` calls it too."""

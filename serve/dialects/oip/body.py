@@ -1,0 +1,100 @@
+"""Bodies of inference requests: JSON, and bytes of tensors behind it."""
+
+from typing import Final
+
+from pydantic import ValidationError
+
+from serve.api.body import Body, check_query, parse_json, read_bytes
+from serve.api.record import RequestHeaders, RequestRecord
+from serve.dialects.oip.compression import unpack
+from serve.dialects.oip.schemas import InferRequest
+from serve.dialects.oip.signature import BYTES, TEXT
+from serve.errors import InvalidTensor, MalformedBody, UnsupportedMediaType
+from serve.validation import explain
+
+# In requests and answers: the length of the JSON, where bytes of tensors follow it.
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+
+# Browsers send these unasked to any site, and other types, or that header, only with leave.
+_OF_FORMS: Final = (
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "text/plain",
+)
+
+
+async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
+    """Return the body of an inference request, or of another one of the same protocol.
+
+    The clients compress bodies, name no type or various ones, and send no body where all fields of
+    a request may be left out.
+
+    Raises:
+        OfframpError: the body is refused.
+    """
+    check_query(record)
+    body = await _read_unpacked(record)
+    # Triton's client sends the header with requests that hold no tensors too, where its caller
+    # gives the same headers to all calls: it changes them.
+    length = _header_length(record.headers, len(body)) if schema is InferRequest else None
+    if length is None:
+        _refuse_forms(record.headers)
+        return _validated(body, schema)
+    if not length:
+        return schema.model_validate(_of_text(body))
+    read = _validated(body[:length], schema)
+    if isinstance(read, InferRequest):
+        read.keep_binary(body[length:])
+    return read
+
+
+async def _read_unpacked(record: RequestRecord) -> bytes:
+    body, encoding, limit = (
+        await read_bytes(record),
+        record.headers.get("content-encoding"),
+        record.body,
+    )
+    if encoding is None or limit is None:
+        return body
+    unpacked = unpack(body, encoding, limit.max_bytes)
+    limit.hold_unpacked(len(unpacked))
+    return unpacked
+
+
+def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:
+    text = headers.get(HEADER_LENGTH.lower())
+    if text is None:
+        return None
+    # Python refuses to read thousands of digits.
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        raise MalformedBody(f"{HEADER_LENGTH}: must be the length of the JSON in bytes")
+    if int(digits) > num_bytes:
+        raise MalformedBody(f"{HEADER_LENGTH}: is {digits}, but the body has {num_bytes} bytes")
+    return int(digits)
+
+
+def _refuse_forms(headers: RequestHeaders) -> None:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() in _OF_FORMS:
+        raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
+
+
+def _validated(body: bytes, model: type[Body]) -> Body:
+    if not body.strip() and issubclass(model, InferRequest):
+        raise MalformedBody("the body is empty; send a JSON object")
+    try:
+        return model.model_validate(parse_json(body) if body.strip() else {})
+    except ValidationError as error:
+        raise InvalidTensor(explain(error)) from None
+
+
+def _of_text(body: bytes) -> dict[str, object]:
+    """Return the request that a body without JSON stands for: it is one text."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidTensor(f"{TEXT}: is not UTF-8 at byte {error.start}") from None
+    return {
+        "inputs": [{"name": TEXT, "datatype": BYTES, "shape": [1], "data": [text]}],
+        "parameters": {"binary_data_output": True},
+    }

@@ -1,0 +1,135 @@
+"""The Open Inference Protocol, version 2, over HTTP: as Triton's and KServe's clients speak it."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from serve.api.classification import Asked, Reply, read_fields
+from serve.api.context import AppContext
+from serve.api.dialect import TRUNCATE, Dialect, error_text
+from serve.api.documented import classify_errors
+from serve.api.endpoint import Endpoint, classifying
+from serve.api.json_encoding import to_json
+from serve.api.record import RequestRecord
+from serve.api.schemas.error import ErrorText
+from serve.dialects.oip.answer import write
+from serve.dialects.oip.body import read_infer
+from serve.dialects.oip.inputs import inputs_of
+from serve.dialects.oip.models import add_model_routes, find_model
+from serve.dialects.oip.parameters import NAMES, dial_of
+from serve.dialects.oip.request import asked_outputs, tensors_in
+from serve.dialects.oip.schemas import IndexEntry, IndexRequest, InferRequest, InferResponse
+from serve.dialects.oip.signature import VERSION
+from serve.errors import InvalidRequest, NotSupported
+
+
+def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Asked:
+    """Classify the rows of tensors; the only version of a model is 1."""
+    model, version = record.params["model"], record.params.get("version", VERSION)
+    classifier = find_model(context, model, version)
+    if body.model_name not in (None, model):
+        raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
+    asked = asked_outputs(body, classifier)
+    parameters = dict(body.parameters or {})
+    parameters.pop("binary_data_output", None)
+    fields = {"model": model, "inputs": inputs_of(tensors_in(body)), **dial_of(parameters)}
+    accepted = record.headers.get("accept-encoding", "")
+    request = read_fields(fields, record.headers, NAMES)
+    return Asked(request, partial(write, asked, body.id, accepted))
+
+
+async def index(context: AppContext, record: RequestRecord, body: IndexRequest) -> Reply:
+    """List the models."""
+    faults = context.catalog.faults()
+    entries = [
+        IndexEntry(name=c.name, version=VERSION, state=state, reason=reason)
+        for c in context.catalog
+        for state, reason in [
+            ("UNAVAILABLE", "its engine does not run") if c.name in faults else ("READY", "")
+        ]
+        if state == "READY" or not body.ready
+    ]
+    return Reply(to_json([entry.model_dump() for entry in entries]))
+
+
+# Triton's, which this server does not have.
+_LACKING = {
+    "/v2/repository/models/{model}/load": "models are loaded when the server starts",
+    "/v2/repository/models/{model}/unload": "models are loaded for as long as the server runs",
+    "/v2/logging": "logging is set up when the server starts",
+    "/v2/trace/setting": "tracing is set up when the server starts",
+    "/v2/models/{model}/trace/setting": "tracing is set up when the server starts",
+    "/v2/systemsharedmemory/{rest:path}": "there is no shared memory; send tensors in the body",
+    "/v2/cudasharedmemory/{rest:path}": "there is no shared memory; send tensors in the body",
+}
+
+
+def _add_routes(app: FastAPI, context: AppContext) -> None:
+    add_model_routes(app, context)
+    for path, why in _LACKING.items():
+        app.add_route(path, _refuse(why), methods=["GET", "POST"], include_in_schema=False)
+
+
+def _refuse(why: str) -> Callable[[Request], Any]:
+    async def refuse(request: Request) -> Any:
+        raise NotSupported(why)
+
+    return refuse
+
+
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_OR_BINARY = {"requestBody": {"content": {"application/octet-stream": _BINARY}}}
+
+
+def _answers() -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the answers to an inference."""
+    answers = classify_errors(ErrorText)
+    answers[200] = {"description": "The outputs.", "content": {"application/octet-stream": _BINARY}}
+    answers[400]["description"] = "The body is not JSON and tensors behind it, as both must be."
+    answers[415]["description"] = "The body is of a form, or is compressed in an unknown way."
+    return answers
+
+
+def _errors_of_bodies() -> dict[int | str, dict[str, Any]]:
+    answers = _answers()
+    default = {"model": ErrorText, "description": "Any other error."}
+    return {"default": default, **{status: answers[status] for status in (400, 413, 415, 422, 429)}}
+
+
+_TAGS: dict[str, Any] = {"tags": ["Open Inference Protocol"]}
+_INFER: dict[str, Any] = {
+    **_TAGS,
+    "response_model": InferResponse,
+    "responses": _answers(),
+    "openapi_extra": _OR_BINARY,
+}
+_INDEX: dict[str, Any] = {
+    **_TAGS,
+    "response_model": list[IndexEntry],
+    "responses": _errors_of_bodies(),
+    "openapi_extra": {"requestBody": {"required": False}},
+}
+
+OIP = Dialect(
+    "oip",
+    re.compile(r"/v2(/.*)?", re.DOTALL),
+    error_text,
+    (
+        Endpoint("/v2/models/{model}/infer", InferRequest, classifying(infer), _INFER, read_infer),
+        Endpoint(
+            "/v2/models/{model}/versions/{version}/infer",
+            InferRequest,
+            classifying(infer),
+            _INFER,
+            read_infer,
+        ),
+        Endpoint("/v2/repository/index", IndexRequest, index, _INDEX, read_infer, scope="read"),
+    ),
+    _add_routes,
+    probes=re.compile(r"/v2/health/(live|ready)"),
+    words={TRUNCATE: '"parameters": {"truncate": true}'},
+)

@@ -1,0 +1,143 @@
+"""From the answers of a model to the tensors that a request has asked for."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.api.classification import Classification
+from serve.api.json_encoding import short
+from serve.api.scores import Function, score_rows
+from serve.classifier.classifier import Classifier
+from serve.dialects.oip.signature import BYTES, FP32, INT32, output_specs
+from serve.dialects.oip.tensors import Tensor, quoted
+from serve.errors import InvalidRequest, InvalidTensor
+from serve.rules.signals import entropy
+
+# Outputs whose elements are scores of labels.
+_OF_LABELS: Final = ("probabilities", "logits")
+
+
+class Wanted(NamedTuple):
+    """An output that a request names; with a class count, as texts `score:index:label`."""
+
+    name: str
+    class_count: int = 0
+
+
+def check_wanted(classifier: Classifier, wanted: Sequence[Wanted]) -> None:
+    """Check the outputs that a request names.
+
+    Raises:
+        InvalidTensor: the model has no such output, or it is named twice, or has no classes.
+    """
+    known = [spec.name for spec in output_specs(classifier)]
+    for name, class_count in wanted:
+        if name not in known:
+            raise InvalidTensor(
+                f"outputs: there is no {quoted(name)}; there are {', '.join(known)}"
+            )
+        if class_count and (name not in _OF_LABELS or classifier.entities is not None):
+            raise InvalidTensor(
+                f"{name}: classification is for scores of whole texts: {' or '.join(_OF_LABELS)}"
+            )
+    if len({each.name for each in wanted}) < len(wanted):
+        raise InvalidTensor("outputs: an output is there twice")
+
+
+def output_tensors(answered: Classification, wanted: Sequence[Wanted]) -> list[Tensor]:
+    """Return the outputs, in order; numbers are those of `/v1/classify` in float32."""
+    arrays = _Arrays(answered)
+    found = []
+    for name, class_count in wanted:
+        values = getattr(arrays, name)
+        if class_count:
+            found.append(_as_classes(name, values, class_count, arrays.labels))
+        elif isinstance(values, list):
+            found.append(Tensor(name, BYTES, (len(values), 1), values))
+        else:
+            datatype = FP32 if values.dtype == np.float32 else INT32
+            found.append(Tensor(name, datatype, values.shape, values))
+    return found
+
+
+class _Arrays:
+    """The outputs of a request by name; of those that are texts, lists."""
+
+    def __init__(self, answered: Classification) -> None:
+        self._manifest = answered.classifier.bundle.manifest
+        self._classified = answered.classified
+        self._answers = answered.classified.answers
+        self.labels = self._manifest.labels
+
+    @cached_property
+    def probabilities(self) -> NDArray[np.float32]:  # (rows, labels)
+        function: Function = "softmax" if self._manifest.task == "single_label" else "sigmoid"
+        return score_rows(self._answers, function)
+
+    @property
+    def label(self) -> list[str]:
+        return [self.labels[i] for i in self._chosen]
+
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        return _column([p[i] for p, i in zip(self.probabilities, self._chosen, strict=True)], "<f4")
+
+    @property
+    def entropy(self) -> NDArray[np.float32]:
+        if any(answer.scores is not None for answer in self._answers):
+            raise InvalidRequest("entropy: a text that was cut into windows has no logits")
+        return _column([entropy(answer.logits) for answer in self._answers], "<f4")
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        if self._manifest.task != "token":
+            return np.array([answer.logits for answer in self._answers])
+        longest = max(len(answer.logits) for answer in self._answers)
+        padded = np.zeros((len(self._answers), longest, len(self.labels)), "<f4")
+        for row, answer in zip(padded, self._answers, strict=True):
+            row[: len(answer.logits)] = answer.logits
+        return padded
+
+    @property
+    def value(self) -> NDArray[np.float32]:
+        return _column([answer.logits[0] for answer in self._answers], "<f4")
+
+    @property
+    def num_tokens(self) -> NDArray[np.int32]:
+        return _column(list(self._classified.lengths), "<i4")
+
+    @property
+    def exit_layer(self) -> NDArray[np.int32]:
+        exits = self._manifest.exits
+        return _column([exits[answer.exit_index].layer for answer in self._answers], "<i4")
+
+    @property
+    def exit_reason(self) -> list[str]:
+        return [answer.reason.label for answer in self._answers]
+
+    @cached_property
+    def _chosen(self) -> list[int]:
+        """The label of each row: a voting rule may choose another than the likeliest."""
+        return [
+            answer.label if answer.label >= 0 else int(p.argmax())
+            for answer, p in zip(self._answers, self.probabilities, strict=True)
+        ]
+
+
+def _column(values: Sequence[Any], datatype: str) -> NDArray[Any]:
+    return np.array(values, datatype).reshape(-1, 1)
+
+
+def _as_classes(
+    name: str, scores: NDArray[np.float32], class_count: int, labels: Sequence[str]
+) -> Tensor:
+    """Return the best classes of each row, the best first, as `score:index:label`."""
+    texts = [
+        f"{short(row[i])}:{i}:{labels[i]}"
+        for row in np.nan_to_num(scores)  # infinite logits become the largest number
+        for i in (-row).argsort(kind="stable")[:class_count]
+    ]
+    return Tensor(name, BYTES, (len(scores), len(texts) // len(scores)), texts)

@@ -1,0 +1,204 @@
+"""The JSON of the Open Inference Protocol, version 2, with Triton's extensions."""
+
+from typing import Any
+
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.dialects.oip.signature import INPUTS
+
+Parameters = dict[str, Any]
+
+
+class InferInput(RequestModel):
+    """A tensor that is given."""
+
+    name: str = Field(description=", ".join(INPUTS))
+    shape: list[int] = Field(max_length=8, description="Rows first.")
+    datatype: str = Field(description="BYTES or INT64.")
+    parameters: Parameters | None = Field(
+        default=None, description="`binary_data_size` where the elements follow the JSON."
+    )
+    data: list[Any] | None = Field(
+        default=None, description="The elements, nested as the shape is or in one list."
+    )
+
+
+class InferOutput(RequestModel):
+    """A tensor that is asked for."""
+
+    name: str
+    parameters: Parameters | None = Field(
+        default=None,
+        description="`binary_data`: whether the elements follow the JSON. `classification`: how "
+        "many of the best classes are given, as texts `score:index:label`.",
+    )
+
+
+class InferRequest(RequestModel):
+    """The inputs of one or more rows, and the outputs that are wanted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "inputs": [
+                        {
+                            "name": "TEXT",
+                            "shape": [1, 1],
+                            "datatype": "BYTES",
+                            "data": ["The movie was awesome."],
+                        }
+                    ],
+                    "outputs": [{"name": "label"}, {"name": "exit_layer"}],
+                }
+            ]
+        }
+    )
+
+    id: str | None = Field(default=None, max_length=1000, description="Comes back as it is.")
+    model_name: str | None = Field(
+        default=None, description="As KServe's client says it; must be the model of the path."
+    )
+    parameters: Parameters | None = Field(
+        default=None,
+        description="`exit`: a target, rule or profile as in /v1/classify, an object as JSON in a "
+        "text. `timeout` in microseconds or `timeout_ms`. `priority`: 1 high, 2 normal, 3 low. "
+        "`truncate`. `binary_data_output`: whether outputs are binary that do not say.",
+    )
+    inputs: list[InferInput] = Field(min_length=1, max_length=len(INPUTS))
+    outputs: list[InferOutput] | None = Field(default=None, max_length=16)
+
+    # The bytes behind the JSON.
+    _binary: bytes = PrivateAttr(default=b"")
+
+    def keep_binary(self, binary: bytes) -> None:
+        """Keep the bytes behind the JSON; what reads the body calls this."""
+        self._binary = binary
+
+    @property
+    def binary(self) -> bytes:
+        """The bytes behind the JSON."""
+        return self._binary
+
+
+class OutputTensor(ResponseModel):
+    """A tensor in an answer; `data` is missing where its elements follow the JSON."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    name: str
+    datatype: str
+    shape: list[int]
+    parameters: Parameters | None = None
+    data: list[Any] | None = None
+
+
+class InferResponse(ResponseModel):
+    """The answer to an inference."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    model_name: str
+    model_version: str
+    id: str | None = None
+    parameters: Parameters
+    outputs: list[OutputTensor]
+
+
+class IndexRequest(RequestModel):
+    """Which models to list."""
+
+    ready: bool = Field(default=False, description="Only those that are ready.")
+
+
+class IndexEntry(ResponseModel):
+    """A model in the list."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+class ServerMetadata(ResponseModel):
+    """The server, and the protocol's extensions that it has."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class Live(ResponseModel):
+    """Whether the process answers."""
+
+    live: bool
+
+
+class Ready(ResponseModel):
+    """Whether all models can answer."""
+
+    ready: bool
+
+
+class ModelReady(ResponseModel):
+    """Whether a model can answer."""
+
+    name: str
+    ready: bool
+
+
+class TensorMetadata(ResponseModel):
+    """A tensor's declaration."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class ModelMetadata(ResponseModel):
+    """What a model takes and gives."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
+class Duration(ResponseModel):
+    """How often, and for how long in all."""
+
+    count: int
+    ns: int
+
+
+class InferStatistics(ResponseModel):
+    """Where the time of a model's requests went."""
+
+    success: Duration
+    fail: Duration
+    queue: Duration
+    compute_input: Duration
+    compute_infer: Duration
+    compute_output: Duration
+    cache_hit: Duration
+    cache_miss: Duration
+
+
+class ModelStatistics(ResponseModel):
+    """What a model has done since its server started."""
+
+    name: str
+    version: str
+    last_inference: int
+    inference_count: int
+    execution_count: int
+    inference_stats: InferStatistics
+    batch_stats: list[Any]
+
+
+class Statistics(ResponseModel):
+    """What models have done."""
+
+    model_stats: list[ModelStatistics]

@@ -1,0 +1,87 @@
+"""What models have done, in Triton's terms, from the metrics that are counted anyway."""
+
+from collections import defaultdict
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.classifier.classifier import Classifier
+from serve.dialects.oip.schemas import Duration, InferStatistics, ModelStatistics
+from serve.dialects.oip.signature import VERSION
+
+# Routes that name a model and do not classify.
+_DESCRIBING = "/v1/models/{model}"
+
+# The metrics that are read, and the labels by which their samples are kept apart.
+_APART = {
+    "offramp_stage_duration_seconds_count": "stage",
+    "offramp_stage_duration_seconds_sum": "stage",
+    "offramp_requests_total": "code",
+    "offramp_batch_rows_count": "layer",
+    "offramp_request_duration_seconds_sum": "",
+    "offramp_exits_total": "",
+    "offramp_rejected_total": "",
+}
+
+_Sums = dict[tuple[str, str], float]
+
+
+def statistics_of(page: str, classifier: Classifier) -> ModelStatistics:
+    """Return what a page of metrics says of a model since its replicas started.
+
+    Rows that run through the first segment together are one execution. The time of `success`
+    includes that of requests that got an error. `compute_input` is tokenization, `compute_infer`
+    the runs of all segments, `compute_output` the judging of batches.
+
+    Args:
+        page: Prometheus text, of one or all replicas.
+        classifier: the model.
+    """
+    sums = _sums(page, classifier.name)
+    first_layer = str(classifier.bundle.manifest.exit_layers[0])
+    none = Duration(count=0, ns=0)
+    return ModelStatistics(
+        name=classifier.name,
+        version=VERSION,
+        last_inference=0,  # not counted
+        inference_count=int(sums["offramp_exits_total", ""]),
+        execution_count=int(sums["offramp_batch_rows_count", first_layer]),
+        inference_stats=InferStatistics(
+            success=_duration(
+                sums["offramp_requests_total", "200"],
+                sums["offramp_request_duration_seconds_sum", ""],
+            ),
+            fail=_duration(sums["offramp_rejected_total", ""]),
+            queue=_stage(sums, "queue"),
+            compute_input=_stage(sums, "tokenize"),
+            compute_infer=_stage(sums, "segment"),
+            compute_output=_stage(sums, "judge"),
+            cache_hit=none,
+            cache_miss=none,
+        ),
+        batch_stats=[],  # sizes are counted in ranges only
+    )
+
+
+def _stage(sums: _Sums, stage: str) -> Duration:
+    name = "offramp_stage_duration_seconds"
+    return _duration(sums[f"{name}_count", stage], sums[f"{name}_sum", stage])
+
+
+def _duration(count: float, seconds: float = 0.0) -> Duration:
+    return Duration(count=int(count), ns=round(seconds * 1e9))
+
+
+def _sums(page: str, model: str) -> _Sums:
+    """Return the sums of a model's samples by name and the label that keeps them apart."""
+    sums: _Sums = defaultdict(float)
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            apart, labels = _APART.get(sample.name), sample.labels
+            if apart is None or labels.get("model") != model or _describes(labels.get("route", "")):
+                continue
+            sums[sample.name, labels.get(apart, "")] += sample.value
+    return sums
+
+
+def _describes(route: str) -> bool:
+    return route == _DESCRIBING or route.startswith(f"{_DESCRIBING}/")

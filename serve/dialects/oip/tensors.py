@@ -1,0 +1,157 @@
+"""Tensors of the Open Inference Protocol: checked when read, little-endian and row-major as bytes.
+
+An element of a BYTES tensor is its length in four bytes, and then as many bytes.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.api.schemas.inputs import MAX_LIST
+from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
+from serve.errors import InvalidTensor
+
+_MAX_QUOTED = 64
+_MAX_SIZE = 2**31 - 1
+_LENGTH_BYTES = 4
+
+
+class Tensor(NamedTuple):
+    """A tensor.
+
+    Attributes:
+        name: of the input or output.
+        datatype: such as FP32.
+        shape: rows first.
+        values: of a BYTES tensor a flat list of texts, else an array of this shape.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    values: NDArray[Any] | list[str]
+
+
+def read_tensor(
+    name: str, datatype: str, shape: Sequence[int], data: bytes | Sequence[Any]
+) -> Tensor:
+    """Return an input.
+
+    Args:
+        name: of the input.
+        datatype: as the client states it.
+        shape: as the client states it.
+        data: the tensor as bytes, or its elements in a flat list; texts may be bytes in it.
+
+    Raises:
+        InvalidTensor: there is no such input, or it is none of its type and shape.
+    """
+    spec = INPUTS.get(name)
+    if spec is None:
+        raise InvalidTensor(f"inputs: there is no {quoted(name)}; there are {', '.join(INPUTS)}")
+    if datatype != spec.datatype:
+        raise InvalidTensor(f"{name}: the datatype must be {spec.datatype}, not {quoted(datatype)}")
+    _check_shape(spec, shape)
+    if spec.datatype == BYTES:
+        elements = _split(name, data, shape[0]) if isinstance(data, bytes) else data
+        _check_number(name, len(elements), shape)
+        return Tensor(name, datatype, (shape[0], 1), _texts(name, elements))
+    array = _from_bytes(name, data, shape) if isinstance(data, bytes) else _integers(name, data)
+    _check_number(name, array.size, shape)
+    return Tensor(name, datatype, tuple(shape), array.reshape(shape))
+
+
+def to_bytes(tensor: Tensor) -> bytes:
+    """Return a tensor's elements as bytes."""
+    if isinstance(tensor.values, list):
+        elements = [text.encode() for text in tensor.values]
+        return b"".join(
+            part
+            for element in elements
+            for part in (len(element).to_bytes(_LENGTH_BYTES, "little"), element)
+        )
+    return tensor.values.tobytes()
+
+
+def quoted(name: str) -> str:
+    """Return what a client has sent, cut to a sane length."""
+    return repr(name[:_MAX_QUOTED])
+
+
+def _check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
+    if shape and max(shape) > _MAX_SIZE:
+        raise InvalidTensor(f"{spec.name}: the shape must not have a size above {_MAX_SIZE}")
+    wanted, rank = spec.shape, len(shape)
+    as_column = wanted == (-1, 1) and (rank == 1 or (rank == 2 and shape[1] == 1))
+    if not as_column and (wanted == (-1, 1) or rank != 2):
+        other = " or [rows]" if wanted == (-1, 1) else ""
+        sizes = "[rows, 1]" if wanted == (-1, 1) else "[rows, tokens]"
+        raise InvalidTensor(f"{spec.name}: the shape must be {sizes}{other}, not {_listed(shape)}")
+    if not 1 <= shape[0] <= MAX_LIST:
+        raise InvalidTensor(f"{spec.name}: must have 1 to {MAX_LIST} rows, not {_listed(shape)}")
+    if rank == 2 and shape[1] < 1:
+        raise InvalidTensor(f"{spec.name}: a row must not be empty; the shape is {_listed(shape)}")
+
+
+def _check_number(name: str, number: int, shape: Sequence[int]) -> None:
+    if number != math.prod(shape):
+        raise InvalidTensor(
+            f"{name}: the shape {_listed(shape)} has {_size(shape)} elements, the data {number}"
+        )
+
+
+def _listed(shape: Sequence[int]) -> str:
+    return quoted(str(list(shape[:8])))[1:-1]
+
+
+def _size(shape: Sequence[int]) -> str:
+    return str(math.prod(shape))[:_MAX_QUOTED]
+
+
+def _split(name: str, data: bytes, number: int) -> list[bytes]:
+    elements, place = [], 0
+    for i in range(number):
+        begin = place + _LENGTH_BYTES
+        place = begin + int.from_bytes(data[place:begin], "little")
+        if place > len(data) or begin > len(data):
+            raise InvalidTensor(f"{name}[{i}]: its bytes end before the element does")
+        elements.append(data[begin:place])
+    if place < len(data):
+        raise InvalidTensor(f"{name}: {len(data) - place} bytes are left after its last element")
+    return elements
+
+
+def _texts(name: str, elements: Sequence[Any]) -> list[str]:
+    texts = []
+    for i, element in enumerate(elements):
+        if isinstance(element, bytes):
+            try:
+                texts.append(element.decode())
+            except UnicodeDecodeError as error:
+                raise InvalidTensor(f"{name}[{i}]: is not UTF-8 at byte {error.start}") from None
+        elif isinstance(element, str):
+            texts.append(element)
+        else:
+            raise InvalidTensor(f"{name}[{i}]: must be a text")
+    return texts
+
+
+def _from_bytes(name: str, data: bytes, shape: Sequence[int]) -> NDArray[np.int64]:
+    if len(data) != 8 * math.prod(shape):
+        raise InvalidTensor(
+            f"{name}: the shape {_listed(shape)} takes 8 bytes for each of {_size(shape)} "
+            f"elements, the data has {len(data)}"
+        )
+    return np.frombuffer(data, "<i8")
+
+
+def _integers(name: str, values: Sequence[Any]) -> NDArray[np.int64]:
+    if not set(map(type, values)) <= {int}:
+        raise InvalidTensor(f"{name}: must hold integers only")
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        raise InvalidTensor(f"{name}: has a number of more than 64 bits") from None

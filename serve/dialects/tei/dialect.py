@@ -1,0 +1,137 @@
+"""Text Embeddings Inference (TEI): the routes for classifiers.
+
+TEI serves one model, so its clients name none. Where Offramp serves several, their base address
+is that of a model: `http://host/models/NAME`.
+"""
+
+import re
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.context import AppContext
+from serve.api.dialect import Dialect
+from serve.api.documented import classify_errors
+from serve.api.endpoint import Endpoint, classifying
+from serve.api.exit_report import exit_headers
+from serve.api.json_encoding import to_json
+from serve.api.record import RequestRecord
+from serve.api.routes.operations import check_ready
+from serve.api.schemas.inputs import MAX_LIST
+from serve.api.scores import check_labels_texts, label_scores
+from serve.dialects.tei.model import TAG, TOKENIZE, add_model_routes
+from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
+from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
+from serve.tokenization.inputs import size_of
+
+
+def predict(context: AppContext, record: RequestRecord, body: TeiRequest) -> Asked:
+    """Classify with the model of the path or the only one, in the form of TEI.
+
+    Scores of a model of several labels are sigmoids, each label for itself. TEI gives a softmax
+    there, which is none of the model's probabilities.
+    """
+    model = record.params.get("model")
+    check_labels_texts(context.catalog.pick(model))
+    if body.truncate and body.truncation_direction in ("Left", "left"):
+        raise InvalidRequest("truncation_direction: texts are cut at the end only; send Right")
+    several, inputs = _inputs(body.inputs)
+    fields = {"model": model, "inputs": inputs, "truncate": body.truncate}
+    write = partial(_write, several, body.raw_scores)
+    return Asked(read_fields(fields, record.headers), write)
+
+
+def _inputs(given: Any) -> tuple[bool, Any]:
+    """Return whether the inputs are a batch, and the inputs in our own form."""
+    if isinstance(given, str):
+        return False, given
+    if isinstance(given, list) and given:
+        if isinstance(given[0], list):
+            # One more than may be, so that more are refused.
+            return True, [_text_or_pair(each) for each in given[: MAX_LIST + 1]]
+        return False, [_text_or_pair(given)]
+    raise InvalidRequest("inputs: must be a text, [text], [text, text], or a list of such lists")
+
+
+def _text_or_pair(given: Any) -> dict[str, Any]:
+    if not isinstance(given, list) or not 1 <= len(given) <= 2:
+        raise InvalidRequest(
+            "inputs: a list of one or two texts is one input; send a batch as [[text], "
+            "[text, text], ...]"
+        )
+    return dict(zip(("text", "text_pair"), given, strict=False))
+
+
+def _write(several: bool, raw_scores: bool | None, answered: Classification) -> Reply:
+    found = [
+        [{"score": each.score, "label": each.label} for each in row]
+        for row in label_scores(answered, "none" if raw_scores else None)
+    ]
+    headers = exit_headers(answered) | _timing(answered)
+    return Reply(to_json(found if several else found[0]), headers)
+
+
+def _timing(answered: Classification) -> dict[str, str]:
+    """Return TEI's headers, times in whole milliseconds as there; the slowest text counts."""
+    classified = answered.classified
+    seconds = {
+        "X-Compute-Time": answered.total_s,
+        "X-Total-Time": answered.total_s,
+        "X-Tokenization-Time": classified.tokenize_s,
+        "X-Queue-Time": max(each.queue_s for each in classified.answers),
+        "X-Inference-Time": max(each.compute_s for each in classified.answers),
+    }
+    return {
+        "X-Compute-Type": answered.classifier.device,
+        "X-Compute-Characters": str(sum(map(size_of, answered.request.read_inputs()))),
+        "X-Compute-Tokens": str(sum(classified.lengths)),
+        **{name: str(int(value * 1000)) for name, value in seconds.items()},
+    }
+
+
+def _error(error: OfframpError, message: str) -> Any:
+    kind = "Backend" if error.status >= 500 else "Validation"
+    if isinstance(error, Unavailable):
+        kind = "Unhealthy"
+    if isinstance(error, Overloaded):
+        kind = "Overloaded"
+    return {"error": message, "error_type": kind}
+
+
+def _add_routes(app: FastAPI, context: AppContext) -> None:
+    @app.get(
+        "/health",
+        tags=[TAG],
+        response_class=Response,
+        responses={503: {"model": TeiError, "description": "Not ready, or not any more."}},
+    )
+    async def health() -> Response:
+        """Tell whether the server is ready, as TEI does: without a body."""
+        check_ready(context)
+        return Response()
+
+    add_model_routes(app, context)
+
+
+_OPTIONS: dict[str, Any] = {
+    "tags": [TAG],
+    "response_model": list[TeiPrediction] | list[list[TeiPrediction]],
+    "responses": classify_errors(TeiError),
+}
+
+TEI = Dialect(
+    "tei",
+    re.compile(r"(/models/[^/]*)?/(predict|tokenize|info)|/invocations|/health"),
+    _error,
+    (
+        Endpoint("/predict", TeiRequest, classifying(predict), _OPTIONS),
+        Endpoint("/invocations", TeiRequest, classifying(predict), _OPTIONS),
+        Endpoint("/models/{model}/predict", TeiRequest, classifying(predict), _OPTIONS),
+        *TOKENIZE,
+    ),
+    _add_routes,
+    probes=re.compile(r"/health"),
+)

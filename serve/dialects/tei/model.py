@@ -1,0 +1,134 @@
+"""What TEI's clients ask beside answers: what the model is, and a text's tokens."""
+
+import asyncio
+from typing import Any
+
+from fastapi import FastAPI
+from tokenizers import Encoding
+
+from serve.api.classification import Reply
+from serve.api.context import AppContext
+from serve.api.documented import body_errors, classify_errors
+from serve.api.endpoint import Endpoint
+from serve.api.json_encoding import to_json
+from serve.api.record import RequestRecord
+from serve.dialects.tei.schemas import (
+    TeiError,
+    TeiInfo,
+    TeiLabels,
+    TeiModelType,
+    TeiToken,
+    TeiTokenizeRequest,
+)
+from serve.errors import InvalidRequest, TooManyInputs
+from serve.tokenization.length_bounds import PIECE_CHARS
+from serve.version import __version__
+
+TAG = "Text Embeddings Inference"
+_ERRORS = classify_errors(TeiError)
+
+
+def add_model_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that describe one of one and of several models."""
+    about: dict[str, Any] = {
+        "tags": [TAG],
+        "responses": {status: _ERRORS[status] for status in ("default", 404, 422)},
+    }
+
+    @app.get("/info", **about)
+    async def info() -> TeiInfo:
+        """Describe the only model, in the form of TEI."""
+        return _info(context, None)
+
+    @app.get("/models/{model}/info", **about)
+    async def info_of_model(model: str) -> TeiInfo:
+        """Describe a model, in the form of TEI."""
+        return _info(context, model)
+
+
+def _info(context: AppContext, model: str | None) -> TeiInfo:
+    classifier = context.catalog.pick(model)
+    manifest, options = classifier.bundle.manifest, classifier.options
+    labels = TeiLabels(
+        id2label={str(i): label for i, label in enumerate(manifest.labels)},
+        label2id={label: i for i, label in enumerate(manifest.labels)},
+    )
+    return TeiInfo(
+        model_id=classifier.name,
+        model_sha=manifest.files[manifest.variants[classifier.precision].weights],
+        model_dtype=_DTYPES[classifier.precision],
+        served_model_name=classifier.name,
+        model_type=TeiModelType(classifier=labels),
+        max_concurrent_requests=options.queue_limits.max_rows,
+        max_input_length=manifest.max_tokens,
+        max_batch_tokens=classifier.batch_limits.max_tokens,
+        max_batch_requests=classifier.batch_limits.max_rows,
+        max_client_batch_size=context.limits.max_inputs,
+        auto_truncate=False,
+        tokenization_workers=options.tokenizer_threads,
+        version=__version__,
+        sha=None,
+        docker_label=None,
+    )
+
+
+_DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
+
+
+async def tokenize(context: AppContext, record: RequestRecord, body: TeiTokenizeRequest) -> Reply:
+    """Tokenize texts as the model of the path or the only one, in the form of TEI."""
+    classifier, client = context.catalog.pick(record.params.get("model")), record.client
+    record.model = classifier.name
+    if body.prompt_name is not None:
+        raise InvalidRequest("prompt_name: the model has no prompts; leave it out")
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    _check_size(texts, context.limits.max_inputs)
+    with client.request(len(texts), max(map(len, texts))):
+        encodings = await classifier.tokenizer.encode(texts, body.add_special_tokens is not False)
+        client.take_tokens(sum(map(len, encodings)))
+        return Reply(await asyncio.to_thread(_listed, texts, encodings))
+
+
+def _check_size(texts: list[str], max_inputs: int) -> None:
+    """Refuse more than is tokenized at once."""
+    if len(texts) > max_inputs:
+        raise TooManyInputs(f"inputs: {len(texts)} texts, at most {max_inputs} per request")
+    if (num_chars := sum(map(len, texts))) > PIECE_CHARS:
+        raise InvalidRequest(
+            f"inputs: {num_chars} characters, at most {PIECE_CHARS} per request; send more requests"
+        )
+
+
+def _listed(texts: list[str], encodings: list[Encoding]) -> bytes:
+    return to_json([_shown(text, each) for text, each in zip(texts, encodings, strict=True)])
+
+
+def _shown(text: str, encoding: Encoding) -> list[dict[str, Any]]:
+    shown = []
+    for token, name, special, (start, stop) in zip(
+        encoding.ids,
+        encoding.tokens,
+        encoding.special_tokens_mask,
+        encoding.offsets,
+        strict=True,
+    ):
+        if special:
+            place = {"text": name, "special": True, "start": None, "stop": None}
+        else:
+            place = {"text": text[start:stop], "special": False, "start": start, "stop": stop}
+        shown.append({"id": token, **place})
+    return shown
+
+
+_OPTIONS: dict[str, Any] = {
+    "tags": [TAG],
+    "response_model": list[list[TeiToken]],
+    "responses": {
+        **body_errors(TeiError),
+        **{status: _ERRORS[status] for status in ("default", 403, 404, 422, 429)},
+    },
+}
+TOKENIZE = (
+    Endpoint("/tokenize", TeiTokenizeRequest, tokenize, _OPTIONS),
+    Endpoint("/models/{model}/tokenize", TeiTokenizeRequest, tokenize, _OPTIONS),
+)

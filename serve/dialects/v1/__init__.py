@@ -1,0 +1,1 @@
+"""Our own format: `POST /v1/classify`."""

@@ -1,0 +1,115 @@
+"""Answers as results in JSON: one class per task."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve.api.json_encoding import short
+from serve.api.scores import entities_of, ranked, score_rows
+from serve.engine.row import Answer
+from serve.rules.signals import sigmoid, softmax
+from serve.tokenization.entities import Aggregation, EntityReader
+from serve.tokenization.tokenizer import Tokens
+
+Logits: TypeAlias = NDArray[np.float32]
+Json: TypeAlias = dict[str, Any]
+
+# `labels` of a multi-label result holds those with a higher probability.
+LIKELY = 0.5
+
+
+class TaskOutput(Protocol):
+    """Turns answers of one model into JSON, as one request asks for it."""
+
+    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
+        """Return the results of inputs, from their answers and tokens."""
+        ...
+
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        """Return a short result of one exit on the input's way; its logits may be NaN."""
+        ...
+
+
+class SingleLabelOutput:
+    """A softmax over the labels."""
+
+    def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
+        self._labels, self._top_k = labels, top_k
+
+    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
+        p, labels = score_rows(answers, "softmax"), self._labels
+        results = []
+        for answer, row, best_first in zip(answers, p.tolist(), ranked(p), strict=True):
+            chosen = answer.label if answer.label >= 0 else best_first[0]
+            results.append(
+                {
+                    "label": labels[chosen],
+                    "score": short(row[chosen]),
+                    "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
+                }
+            )
+        return results
+
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        with np.errstate(invalid="ignore"):
+            return _best(self._labels, softmax(logits))
+
+
+class MultiLabelOutput:
+    """A sigmoid for every label."""
+
+    def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
+        self._labels, self._top_k = labels, top_k
+
+    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
+        # Windows combine logits here, so no answer has scores of its own.
+        p, labels = sigmoid(np.array([answer.logits for answer in answers])), self._labels
+        return [
+            {
+                "labels": [labels[i] for i in best_first if row[i] > LIKELY],
+                "label": labels[best_first[0]],
+                "score": short(row[best_first[0]]),
+                "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
+            }
+            for row, best_first in zip(p.tolist(), ranked(p), strict=True)
+        ]
+
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        return _best(self._labels, sigmoid(logits))
+
+
+class RegressionOutput:
+    """The one logit itself."""
+
+    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
+        return [{"value": short(answer.logits[0])} for answer in answers]
+
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        return {"value": short(logits[0])}
+
+
+class TokenOutput:
+    """Entities, from a softmax for every token."""
+
+    def __init__(self, reader: EntityReader, aggregation: Aggregation) -> None:
+        self._reader, self._aggregation = reader, aggregation
+
+    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
+        found = zip(answers, tokens, strict=True)
+        return [{"entities": self._entities(answer.logits, each)} for answer, each in found]
+
+    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+        readable = bool(np.isfinite(logits.max(axis=-1)).all())
+        return {"num_entities": len(self._entities(logits, tokens)) if readable else None}
+
+    def _entities(self, logits: Logits, tokens: Tokens) -> list[Json]:
+        return entities_of(self._reader, logits, tokens, self._aggregation)
+
+
+def _best(labels: tuple[str, ...], p: NDArray[np.float32]) -> Json:
+    """Return the first label of the highest probability; None if a probability is NaN."""
+    best = int(p.argmax())
+    score = short(p[best])
+    return {"label": None if score is None else labels[best], "score": score}

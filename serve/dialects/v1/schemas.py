@@ -1,0 +1,204 @@
+"""The JSON of answers, with one shape of result per task."""
+
+from typing import TypeAlias
+
+from pydantic import ConfigDict, Field
+
+from serve.api.exit_report import ExitReport, Signal
+from serve.api.schemas.base import ResponseModel
+from serve.api.schemas.shown_rule import ShownRule
+from serve.policy.ladder import Certificate
+
+_ON_DEMAND = "Only if `return` asks for them. "
+_EXITS = f"{_ON_DEMAND}Every exit on the input's way, its own included."
+
+
+class _ExitOutput(ResponseModel):
+    # Fields with a default are present only if `return` asks for them.
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    layer: int
+    signal: Signal
+
+
+class LabelExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
+
+    label: str | None = Field(description="The best label.")
+    score: float | None = Field(description="Its probability.")
+    logits: list[float | None] | None = None
+
+
+class ValueExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
+
+    value: float | None
+    logits: list[float | None] | None = None
+
+
+class EntitiesExitOutput(_ExitOutput):
+    """The output of an exit; null where its logits are NaN."""
+
+    num_entities: int | None
+    logits: list[list[float | None]] | None = None
+
+
+class WindowsFound(ResponseModel):
+    """The windows that a text was cut into."""
+
+    count: int
+    answered: int = Field(
+        description="The window that decided, counted from 0: the first to be flagged with `any`; "
+        "else the one that gave the answer's label its highest score; of entities, the deepest."
+    )
+    start: int = Field(description="That window's first character.")
+    end: int = Field(description="The character after its last.")
+
+
+class _Result(ResponseModel):
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
+
+    exit: ExitReport
+    flagged: bool | None = Field(
+        default=None, description="Only with a flag: whether any label reaches its threshold."
+    )
+    flags: list[str] | None = Field(
+        default=None, description="Only with a flag: the labels that reach their thresholds."
+    )
+    windows: WindowsFound | None = Field(
+        default=None, description="Only of a text that was cut into several windows."
+    )
+
+
+class _Labelled(_Result):
+    exits: list[LabelExitOutput] | None = Field(default=None, description=_EXITS)
+    logits: list[float] | None = Field(default=None, description=f"{_ON_DEMAND}By label id.")
+
+
+class SingleLabelResult(_Labelled):
+    """Task `single_label`: one label for each input."""
+
+    label: str
+    score: float = Field(description="The label's probability.")
+    scores: dict[str, float] = Field(
+        description="Probability by label, best first. They sum to 1, unless they are the "
+        "largest of several windows."
+    )
+
+
+class MultiLabelResult(_Labelled):
+    """Task `multi_label`: any number of labels for each input."""
+
+    labels: list[str] = Field(description="The labels with a score above 0.5, best first.")
+    label: str = Field(description="The best label, above 0.5 or not.")
+    score: float = Field(description="Its probability.")
+    scores: dict[str, float] = Field(
+        description="Probability by label, from 0 to 1, best first; they need not sum to 1."
+    )
+
+
+class RegressionResult(_Result):
+    """Task `regression`: a number for each input."""
+
+    value: float
+    exits: list[ValueExitOutput] | None = Field(default=None, description=_EXITS)
+    logits: list[float] | None = Field(default=None, description=f"{_ON_DEMAND}The value.")
+
+
+class EntityFound(ResponseModel):
+    """Tokens that form an entity; with aggregation `none`, a single token."""
+
+    entity: str = Field(
+        description="The label, without its B- or I- tag unless the aggregation is `none`."
+    )
+    score: float = Field(description="The label's probability; of several tokens, the mean.")
+    word: str = Field(description="The text of the tokens; not always written as in the input.")
+    start: int | None = Field(description="First character in the text; null for token ids.")
+    end: int | None = Field(description="The character after the last; null for token ids.")
+    token_start: int = Field(
+        description="Place of the first token in the input, special tokens included."
+    )
+    token_end: int = Field(description="The place after the last token.")
+
+
+class TokenResult(_Result):
+    """Task `token`: the entities of each input, in order; tokens labelled O are left out."""
+
+    entities: list[EntityFound]
+    exits: list[EntitiesExitOutput] | None = Field(default=None, description=_EXITS)
+    logits: list[list[float]] | None = Field(
+        default=None, description=f"{_ON_DEMAND}By token, special tokens included, and label id."
+    )
+
+
+Result: TypeAlias = SingleLabelResult | MultiLabelResult | RegressionResult | TokenResult
+
+
+class Timing(ResponseModel):
+    """Times of the request; with several inputs, of the slowest."""
+
+    queue_ms: float = Field(description="From admission to the first layer.")
+    compute_ms: float = Field(description="From the first layer to the answer.")
+    total_ms: float = Field(description="From the request's arrival to its answer.")
+
+
+_OF_TARGET = "Only if a target was asked for, by the request or by its profile or default. "
+
+
+class ClassifyResponse(ResponseModel):
+    """Results in the order of the inputs, in the shape of the model's task."""
+
+    model_config = ConfigDict(
+        json_schema_serialization_defaults_required=False,
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "sst2-minilm",
+                    "policy_version": 1,
+                    "results": [
+                        {
+                            "label": "positive",
+                            "score": 0.993,
+                            "scores": {"positive": 0.993, "negative": 0.007},
+                            "exit": {
+                                "layer": 2,
+                                "answered_by": 2,
+                                "layers": 6,
+                                "reason": "confident",
+                                "signal": 0.0417,
+                            },
+                        }
+                    ],
+                    "timing": {"queue_ms": 0.1, "compute_ms": 1.2, "total_ms": 1.9},
+                    "exit_rule": {"rule": "entropy", "threshold": 0.12},
+                    "expected_layers": 2.68,
+                    "certificate": {
+                        "loss": "disagreement",
+                        "epsilon": 0.01,
+                        "delta": 0.05,
+                        "n": 4000,
+                        "observed": 0.007,
+                    },
+                }
+            ]
+        },
+    )
+
+    model: str
+    policy_version: int
+    results: list[Result]
+    timing: Timing
+    exit_rule: ShownRule | None = Field(
+        default=None, description=f"{_OF_TARGET}The rule that it has become."
+    )
+    expected_layers: float | None = Field(
+        default=None,
+        description=f"{_OF_TARGET}Mean number of layers per text, as measured at calibration.",
+    )
+    certificate: Certificate | None = Field(
+        default=None,
+        description=f"{_OF_TARGET}With probability 1 - delta, the mean loss on texts like the n "
+        "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
+        "never, at which nothing can be lost. It is about single windows: null if a text had "
+        "several.",
+    )

@@ -1,0 +1,3 @@
+from tests.serve.api.conftest import server, start_server
+
+__all__ = ["server", "start_server"]

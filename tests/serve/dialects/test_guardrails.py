@@ -1,0 +1,238 @@
+"""Guardrails against a running server."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from serve.classifier.flagger import Found
+from serve.dialects.guardrails.flagging import Flagged
+from serve.errors import DeadlineExceeded
+from serve.rules.reason import Reason
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+from tests.support.tiny import WORDS
+
+CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
+PARAMETERS = "additional_provider_specific_params"
+TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 60, 4)]
+LABEL = "negative"
+
+
+@pytest.fixture(scope="module")
+def server(bundle_folder: Path) -> Iterator[LiveServer]:
+    """A guard is the default; profile `bare` has no flag."""
+    with serving_bundles(bundle_folder) as live:
+        (middle,) = sorted(scores(live, TEXTS))[len(TEXTS) // 2 :][:1]
+        guard = {"flag": {LABEL: middle}, "windows": {"stride": 8, "combine": "any"}}
+        profiles = {"guard": guard, "bare": {"rule": "never"}}
+        policy = {"default": "guard", "profiles": profiles}
+        put = live.http.put("/v1/models/tiny/policy", json={"policy": policy})
+        assert put.status_code == 200
+        yield live
+
+
+def scores(server: LiveServer, texts: list[str]) -> list[float]:
+    return [result["scores"][LABEL] for result in server.answer(texts)["results"]]
+
+
+def detect(
+    server: LiveServer, contents: list[str], headers: Any = None, **parameters: Any
+) -> httpx.Response:
+    body = {"contents": contents, "detector_params": parameters}
+    return server.http.post(CONTENTS, json=body, headers=headers)
+
+
+def decide(server: LiveServer, texts: list[str] | None, **fields: Any) -> httpx.Response:
+    body = {"texts": texts, "input_type": "request", **fields}
+    return server.http.post(BASIC, json=body)
+
+
+def test_both_decide_as_our_own_route_does(server: LiveServer) -> None:
+    own = server.answer(TEXTS)["results"]
+    assert 0 < sum(result["flagged"] for result in own) < len(TEXTS)
+    found = detect(server, TEXTS)
+    for text, result, detections in zip(TEXTS, own, found.json(), strict=True):
+        expected = {
+            "start": 0,
+            "end": len(text),
+            "text": text,
+            "detection": "single_label_classification",
+            "detection_type": LABEL,
+            "score": result["scores"][LABEL],
+        }
+        assert detections == ([expected] if result["flagged"] else [])
+        answer = decide(server, [text]).json()
+        if result["flagged"]:
+            reason = f"flagged by the classifier: text 1: {LABEL} {result['scores'][LABEL]}"
+            assert answer == {"action": "BLOCKED", "blocked_reason": reason}
+        else:
+            assert answer == {"action": "NONE"}
+    assert found.headers["x-offramp-exit-layer"].split(",") == [
+        str(result["exit"]["layer"]) for result in own
+    ]
+
+
+def test_thresholds_profiles_and_the_dial_are_heeded(server: LiveServer) -> None:
+    def flagged(headers: Any = None, **parameters: Any) -> list[bool]:
+        response = detect(server, TEXTS, headers, **parameters)
+        assert response.status_code == 200, response.text
+        return [bool(found) for found in response.json()]
+
+    rule = {"rule": "layer", "layer": 1}
+    first = [r["scores"][LABEL] >= 0.4 for r in server.answer(TEXTS, exit=rule)["results"]]
+    full = [score >= 0.4 for score in scores(server, TEXTS)]
+    assert first != full
+    assert flagged(threshold=0.4) == flagged(flag={LABEL: 0.4}, profile="bare") == full
+    assert flagged(flag={LABEL: 0.4}, exit=rule) == first
+    assert flagged({"X-Offramp-Exit": json.dumps(rule)}, flag={LABEL: 0.4}) == first
+    assert flagged({"detector-id": "guard"}, threshold=0) == [True] * len(TEXTS)
+    assert flagged({"detector-id": "tiny"}) == flagged()
+    parameters = {PARAMETERS: {"exit": rule, "flag": {LABEL: 0.4}}}
+    actions = [decide(server, [text], **parameters).json()["action"] for text in TEXTS]
+    assert actions == ["BLOCKED" if each else "NONE" for each in first]
+
+
+def test_a_long_text_is_seen_whole(server: LiveServer) -> None:
+    worst = max(TEXTS, key=lambda text: scores(server, [text])[0])
+    best = min(TEXTS, key=lambda text: scores(server, [text])[0])
+    long = " ".join([best] * 40 + [worst] * 40)
+    (own,) = server.answer(long)["results"]
+    assert own["windows"]["count"] > 3
+    assert own["flagged"]
+    (found,) = detect(server, [long]).json()
+    assert found[0]["detection_type"] == LABEL
+    assert (
+        decide(server, [best, long])
+        .json()["blocked_reason"]
+        .startswith("flagged by the classifier: text 2")
+    )
+
+
+def test_nothing_to_look_at_is_not_flagged_and_the_rest_is_checked(server: LiveServer) -> None:
+    assert detect(server, []).json() == []
+    assert detect(server, ["", " "], threshold=0).json() == [[], []]
+    assert decide(server, None).json() == {"action": "NONE"}
+    found = detect(server, ["", "w1", ""], threshold=0)
+    assert [bool(each) for each in found.json()] == [False, True, False]
+    assert found.headers["x-offramp-exit-layer"] == "4,4,4"
+    for contents in ([], [""]):
+        assert detect(server, contents, profile="bare").status_code == 422
+        wrong = {"exit": {"rule": "layer", "layer": 99}, "flag": {LABEL: 0.5}}
+        assert detect(server, contents, **wrong).status_code == 422
+
+
+def test_a_wrong_text_is_named_by_its_place_and_field(server: LiveServer) -> None:
+    texts = ["", "w1", "w1 " * 200]
+    assert (
+        detect(server, texts, exit="bare", flag={LABEL: 0.5})
+        .json()["message"]
+        .startswith("contents[2] has")
+    )
+    answer = decide(server, texts, **{PARAMETERS: {"exit": "bare", "flag": {LABEL: 0.5}}})
+    assert answer.json()["message"].startswith("texts[2] has")
+    many = detect(server, ["w1"] * 257).json()["message"]
+    assert many.startswith("contents: 257 texts")
+
+
+def test_what_is_not_text_is_refused_unless_it_may_pass_unchecked(server: LiveServer) -> None:
+    audio = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A"}}]}
+    call = {"role": "assistant", "content": None, "function_call": {"name": "f"}}
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    for name, fields in {
+        "images": {"images": ["x"]},
+        "tools": {"tools": [{"x": 1}]},
+        "tool_calls": {"tool_calls": [{"x": 1}]},
+        "prompt": {"prompt": "w1"},
+        "input_audio": {"structured_messages": [audio]},
+        "function_call": {"structured_messages": [call]},
+    }.items():
+        refused = decide(server, ["w1"], **fields)
+        assert refused.status_code == 422
+        assert refused.json()["message"].startswith(f"{name}: this server looks at texts only")
+        allowed = {PARAMETERS: {"unchecked": [name], "threshold": 1}}
+        assert decide(server, ["w1"], **fields, **allowed).status_code == 200
+    assert decide(server, ["w1"], structured_messages=[image]).status_code == 422
+    assert decide(server, ["w1"], images=[], tools=None).status_code == 200
+    no_texts = server.http.post(BASIC, json={"input_type": "request"})
+    assert no_texts.json()["message"] == "texts: required field is missing"
+
+
+def test_texts_that_stand_in_messages_alone_are_looked_at(server: LiveServer) -> None:
+    for content in ("w3", [{"type": "text", "text": "w3"}]):
+        messages = [{"role": "system", "content": "w1"}, {"role": "user", "content": content}]
+        answer = decide(
+            server, ["w1"], structured_messages=messages, **{PARAMETERS: {"threshold": 0}}
+        )
+        assert answer.json()["blocked_reason"].count("text ") == 2
+        assert "; text 2: " in answer.json()["blocked_reason"]
+
+
+def test_what_the_deadline_has_cut_short_is_not_called_unflagged() -> None:
+    def flagged(reasons: Sequence[Reason], blank: Sequence[bool] = (False, False)) -> Any:
+        answers = [SimpleNamespace(reason=reason) for reason in reasons]
+        classified = SimpleNamespace(classified=SimpleNamespace(answers=answers))
+        return Flagged(blank, classified)  # type: ignore[arg-type]
+
+    found = [[], [Found(LABEL, 0.9)]]
+    flagged((Reason.CONFIDENT, Reason.DEADLINE)).check_complete(found)
+    flagged((Reason.DEADLINE, Reason.FINAL), (True, False)).check_complete(found)
+    with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
+        flagged((Reason.DEADLINE, Reason.FINAL)).check_complete(found)
+
+
+@pytest.mark.parametrize(
+    ("headers", "parameters", "status", "said"),
+    [
+        ({}, {"profile": "bare"}, 422, "tiny has no flag to decide by: put one into the profile"),
+        ({}, {"profile": "none"}, 422, "exit: no profile 'none'"),
+        ({}, {"profile": "guard", "exit": "guard"}, 422, "detector_params: profile and exit at"),
+        ({}, {"flag": {"x": 0.5}}, 422, "flag: no label 'x'"),
+        ({}, {"flag": {LABEL: 2}}, 422, f"detector_params.flag.{LABEL}: must be less than"),
+        ({}, {"threshold": 2}, 422, "detector_params.threshold: must be less than"),
+        ({}, {"nonsense": 2}, 422, "detector_params.nonsense: unknown field"),
+        ({}, {"timeout_ms": 0}, 422, "detector_params.timeout_ms: must be greater"),
+        ({}, {"model": "none"}, 404, "no model 'none'"),
+        ({"detector-id": "none"}, {}, 404, "detector-id: 'none' is neither a model nor"),
+        ({"detector-id": "guard"}, {"profile": "bare"}, 422, "detector_params.profile: differs"),
+        ({"X-Offramp-Exit": "guard"}, {"exit": "guard"}, 422, "exit: is in the body and in the"),
+    ],
+)
+def test_what_is_wrong_is_said_as_these_clients_read_it(
+    server: LiveServer, headers: dict[str, str], parameters: Any, status: int, said: str
+) -> None:
+    response = detect(server, ["w1"], headers, **parameters)
+    body = response.json()
+    assert set(body) == {"code", "message"}
+    assert body["code"] == response.status_code == status
+    assert body["message"].startswith(said)
+
+
+def test_entities_are_detections_with_their_place(tmp_path: Path) -> None:
+    with serving_bundles(write_task_bundle(tmp_path, Kind("token"))) as tagger:
+        text, flag = " ".join(WORDS[:40]), {"PER": 0.9}
+        (own,) = tagger.answer(text, flag=flag)["results"]
+        (found,) = detect(tagger, [text], flag=flag).json()
+        entities = [e for e in own["entities"] if e["entity"] == "PER" and e["score"] >= 0.9]
+        assert 0 < len(entities) < len(own["entities"])
+        assert [(d["start"], d["end"], d["score"], d["text"]) for d in found] == [
+            (e["start"], e["end"], e["score"], text[e["start"] : e["end"]]) for e in entities
+        ]
+        assert {d["detection_type"] for d in found} == {"PER"}
+        assert {d["detection"] for d in found} == {"token_classification"}
+
+
+@pytest.mark.parametrize("path", [CONTENTS, BASIC])
+def test_a_key_to_classify_is_needed(bundle_folder: Path, tmp_path: Path, path: str) -> None:
+    keys = {scope: make_key(tmp_path, scope) for scope in ("classify", "read")}
+    body = {"contents": []} if path == CONTENTS else {"input_type": "request"}
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        for secret, status in ((None, 401), (keys["read"], 403), (keys["classify"], 422)):
+            headers = {"X-API-Key": secret} if secret else {}  # where LiteLLM puts it
+            response = guarded.http.post(path, json=body, headers=headers)
+            assert response.status_code == response.json()["code"] == status

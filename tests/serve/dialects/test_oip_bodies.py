@@ -1,0 +1,282 @@
+"""Bodies with tensors behind their JSON: damaged, compressed, too large, or of random bytes."""
+
+import gzip
+import json
+import logging
+import time
+import zlib
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve.dialects.oip.compression import unpack
+from serve.errors import BodyTooLarge, MalformedBody
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.openapi_fuzz import SHORT, check_unharmed
+from tests.support.patience import until
+
+INFER = "/v2/models/tiny/infer"
+LENGTH = "Inference-Header-Content-Length"
+
+
+def element(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "little") + data
+
+
+def described(size: Any, **fields: Any) -> dict[str, Any]:
+    parameters = {"binary_data_size": size}
+    return {"name": "TEXT", "shape": [1], "datatype": "BYTES", "parameters": parameters, **fields}
+
+
+def send(server: LiveServer, head: bytes, behind: bytes, **headers: str) -> httpx.Response:
+    given = {LENGTH: str(len(head)), **headers}
+    return server.http.post(INFER, content=head + behind, headers=given)
+
+
+def refused(response: httpx.Response) -> tuple[int, str]:
+    assert list(response.json()) == ["error"]
+    return response.status_code, response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "behind", "said"),
+    [
+        ([described(6)], b"\x02\0\0\0w", "'TEXT': binary_data_size is 6, but only 5 bytes are"),
+        ([described(5)], b"\x02\0\0\0w", "TEXT[0]: its bytes end before the element does"),
+        ([described(3)], b"\x02\0\0", "TEXT[0]: its bytes end before the element does"),
+        ([described(4)], b"\xff\xff\xff\xff", "TEXT[0]: its bytes end before the element does"),
+        ([described(6)], element(b"w1") + b"?", "1 bytes behind the JSON belong to no input"),
+        ([described(7)], element(b"w1") + b"?", "TEXT: 1 bytes are left after its last element"),
+        ([described(6)], element(b"w\xff"), "TEXT[0]: is not UTF-8 at byte 1"),
+        ([described(6, shape=[2])], element(b"w1"), "TEXT[1]: its bytes end before the element"),
+        ([described(6, shape=[0])], element(b"w1"), "TEXT: must have 1 to 10000 rows, not [0]"),
+        ([described(6, shape=[10**9])], element(b"w1"), "TEXT: must have 1 to 10000 rows"),
+        ([described(6, shape=[1, 10**4299])], element(b"w1"), "TEXT: the shape must not have a"),
+        ([described(6, shape=[1, 2])], element(b"w1"), "TEXT: the shape must be [rows, 1] or"),
+        ([described(6, shape=[True])], element(b"w1"), "inputs[0].shape[0]: must be a valid int"),
+        ([described(6, shape=[1] * 9)], element(b"w1"), "inputs[0].shape: must have at most 8"),
+        ([described(6, data=["w1"])], element(b"w1"), "'TEXT': give data or binary_data_size"),
+        ([described(6, extra=1)], element(b"w1"), "inputs[0].extra: unknown field"),
+        ([described(-1)], b"", "'TEXT': binary_data_size must be a number of bytes"),
+        ([described(True)], b"", "'TEXT': binary_data_size must be a number of bytes"),
+        ([described(10**30)], b"", "'TEXT': binary_data_size is 1000"),
+        ([described(None)], b"", "'TEXT': give data, or binary_data_size"),
+        ([described(None, data=[1])], b"", "TEXT[0]: must be a text"),
+        ([described(None, data=[["a"], "b"])], b"", "TEXT: the shape [1] has 1 elements, the data"),
+        (
+            [described(None, data=[["a", "b"]], shape=[1, 1])],
+            b"",
+            "'TEXT': the data is not nested as the shape says",
+        ),
+        (
+            [described(9, name="input_ids", datatype="INT64", shape=[1, 1])],
+            bytes(9),
+            "input_ids: the shape [1, 1] takes 8 bytes for each of 1 elements, the data has 9",
+        ),
+        (
+            [described(None, name="input_ids", datatype="INT64", shape=[1, 1], data=[1.0])],
+            b"",
+            "input_ids: must hold integers only",
+        ),
+        (
+            [described(None, name="input_ids", datatype="INT64", shape=[1, 1], data=[2**64])],
+            b"",
+            "input_ids: has a number of more than 64 bits",
+        ),
+        (
+            [{**described(0), "parameters": {"shared_memory_region": "x"}}],
+            b"",
+            "'TEXT': there is no shared memory here; send the bytes",
+        ),
+        ([{**described(0), "parameters": {"x": 1}}], b"", "'TEXT': there is no parameter 'x'"),
+        ([], b"", "inputs: must not be empty"),
+    ],
+)
+def test_tensors_that_are_not_as_declared_are_refused(
+    server: LiveServer, inputs: Any, behind: bytes, said: str
+) -> None:
+    status, message = refused(send(server, json.dumps({"inputs": inputs}).encode(), behind))
+    assert (status, message[: len(said)]) == (400, said)
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "\u0661", "999999", "9" * 5000])
+def test_length_of_the_json_must_be_one(server: LiveServer, length: str) -> None:
+    head = json.dumps({"inputs": [described(6)]}).encode()
+    headers = {LENGTH: length.encode()}
+    response = server.http.post(INFER, content=head + element(b"w1"), headers=headers)
+    assert refused(response)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"inputs": []}',
+        b'{"inputs": 1, "inputs": 2}',
+        b"[" * 9999,
+    ],
+)
+def test_bodies_that_are_no_inference_request_are_refused(server: LiveServer, body: bytes) -> None:
+    assert refused(server.http.post(INFER, content=body))[0] == 400
+
+
+def test_forms_are_refused_and_raw_bodies_must_be_texts(server: LiveServer) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        assert (
+            refused(server.http.post(INFER, content=b"{}", headers={"Content-Type": kind}))[0]
+            == 415
+        )
+    assert refused(send(server, b"", b"\xff")) == (400, "TEXT: is not UTF-8 at byte 0")
+    assert refused(send(server, b"", b"")) == (422, "inputs[0]: must not be empty")
+
+
+def test_unpacked_bodies_are_bounded_and_whole(start_server: StartServer) -> None:
+    server = start_server(max_body_bytes=20_000)
+    head = json.dumps({"inputs": [described(6)]}).encode()
+    whole = head + element(b"w1")
+
+    def ask(body: bytes, encoding: str) -> httpx.Response:
+        headers = {"Content-Encoding": encoding, LENGTH: str(len(head))}
+        return server.http.post(INFER, content=body, headers=headers)
+
+    bomb = gzip.compress(bytes(10**7))
+    assert len(bomb) < 20_000
+    assert refused(ask(bomb, "gzip"))[0] == 413
+    for encoding, packed in (("gzip", gzip.compress(whole)), ("deflate", zlib.compress(whole))):
+        assert ask(packed, encoding).status_code == 200
+        assert refused(ask(packed[:-1], encoding)) == (400, f"the body has no end as {encoding}")
+        assert refused(ask(packed + b"x", encoding))[0] == 400
+        assert refused(ask(whole, encoding))[0] == 400
+    assert refused(ask(whole, "br"))[0] == 415
+
+
+def test_unpacked_bodies_count_among_those_that_are_held(start_server: StartServer) -> None:
+    server = start_server(max_body_bytes=200_000, max_buffered_bytes=200_000)
+    head = (
+        "POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "Content-Length: 150000\r\n\r\n{"
+    )
+    packed = gzip.compress(b"w1 " * 60_000)
+    headers = {"Content-Encoding": "gzip", LENGTH: "0"}
+
+    def status() -> int:
+        return server.http.post(INFER, content=packed, headers=headers).status_code
+
+    def status_beside_another() -> int:
+        with server.half_sent(head.encode()):
+            time.sleep(0.1)  # the other one may arrive too late, and would be refused itself
+            return status()
+
+    assert status() == 422  # too long a text
+    until(lambda: status_beside_another() == 429)
+
+
+@pytest.mark.parametrize(("size", "error"), [(1000, None), (1001, BodyTooLarge)])
+def test_bound_on_unpacked_bytes_is_exact(size: int, error: type[Exception] | None) -> None:
+    packed = gzip.compress(b"x" * size)
+    if error:
+        with pytest.raises(error):
+            unpack(packed, "gzip", 1000)
+    else:
+        assert unpack(packed, "gzip", 1000) == b"x" * size
+    with pytest.raises(MalformedBody):
+        unpack(packed[:8], "GZIP ", 1000)
+
+
+NAMES = st.sampled_from(["TEXT", "TEXT_PAIR", "input_ids", "attention_mask", "token_type_ids", "x"])
+SIZES = st.one_of(st.integers(0, 40), st.sampled_from([-1, None, True, "4", 2**31, 2**64, 10**400]))
+SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, -1, 10_000, 2**40]), max_size=3)
+ELEMENTS = st.one_of(
+    st.lists(st.sampled_from(["w1", "w2 w3", "", "\ud800"]), min_size=1, max_size=3),
+    st.lists(st.integers(-1, 2**64), max_size=3),
+    st.recursive(st.integers(0, 9), lambda inner: st.lists(inner, max_size=3), max_leaves=9),
+)
+JUNK = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-2, 9), st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "name": draw(NAMES),
+        "datatype": draw(st.sampled_from(["BYTES", "INT64", "FP32"])),
+        "shape": draw(SHAPES),
+    }
+    if draw(st.booleans()):
+        made["parameters"] = {"binary_data_size": draw(SIZES)}
+    else:
+        made["data"] = draw(ELEMENTS)
+    return made
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Return JSON and what stands behind it; of either, bytes may be lost or replaced."""
+    texts = draw(st.lists(st.binary(max_size=8), max_size=3))
+    behind = b"".join(map(element, texts))
+    fitting = described(len(behind), shape=[len(texts), 1])
+    request: dict[str, Any] = {
+        "inputs": draw(st.one_of(st.just([fitting]), st.lists(tensors(), max_size=3), JUNK))
+    }
+    for name in ("parameters", "outputs", "id"):
+        if not draw(st.integers(0, 4)):
+            request[name] = draw(JUNK)
+    head, behind = json.dumps(request).encode(), draw(st.one_of(st.just(behind), st.binary()))
+    if not draw(st.integers(0, 5)):
+        place = draw(st.integers(0, len(head)))
+        head = head[:place] + draw(st.binary(max_size=5)) + head[place + draw(st.integers(0, 5)) :]
+    return head, behind[: draw(st.one_of(st.just(len(behind)), st.integers(0, 40)))]
+
+
+def test_no_tensors_make_the_server_fail_or_hang(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server()
+    packers = {"": lambda body: body, "gzip": gzip.compress, "deflate": zlib.compress}
+
+    @settings(derandomize=settings.default.max_examples <= SHORT, database=None)
+    @given(
+        sent=bodies(),
+        off=st.one_of(st.just(0), st.integers(-9, 9)),
+        encoding=st.sampled_from(["", "", "", "gzip", "deflate"]),
+        lie=st.integers(0, 9),
+    )
+    def check(sent: tuple[bytes, bytes], off: int, encoding: str, lie: int) -> None:
+        head, behind = sent
+        body = head + behind
+        headers = {LENGTH: str(len(head) + off)} if lie else {}
+        if encoding:
+            headers["Content-Encoding"] = encoding
+            body = packers[encoding](body) if lie != 1 else body
+        response = server.http.post(INFER, content=body, headers=headers)
+        assert response.status_code in (200, 400, 422), response.text
+        if response.status_code != 200:
+            assert isinstance(response.json()["error"], str)
+
+    check()
+    assert [r.message for r in caplog.records if r.levelno >= logging.ERROR] == []
+    check_unharmed(server)
+
+
+def test_binary_tensors_of_ids_are_little_endian_and_row_major(server: LiveServer) -> None:
+    ids = np.array([[2, 5, 6, 3], [2, 7, 8, 3]], "<i8")
+    given = described(ids.nbytes, name="input_ids", datatype="INT64", shape=[2, 4])
+    head = json.dumps({"inputs": [given], "outputs": [{"name": "logits"}]}).encode()
+    (found,) = send(server, head, ids.tobytes()).json()["outputs"]
+    rows = [{"input_ids": row} for row in ids.tolist()]
+    own = server.answer(rows, **{"return": ["logits"]})["results"]
+    assert np.reshape(found["data"], found["shape"]).tolist() == [each["logits"] for each in own]
