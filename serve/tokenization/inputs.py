@@ -54,10 +54,10 @@ class InputReader:
         Raises:
             InvalidBundle: its file cannot be read, or it has ids that the model does not have.
         """
-        self._texts = TextEncoder(tokenizer_path, manifest.max_tokens)
+        self._labels_tokens = manifest.task == "token"
+        self._texts = TextEncoder(tokenizer_path, manifest.max_tokens, self._labels_tokens)
         tokenizer = self._texts.tokenizer
         self.word_span_finder = WordSpanFinder(tokenizer)
-        self._labels_tokens = manifest.task == "token"
         self.takes_pairs = not self._labels_tokens
         known = max(tokenizer.get_vocab().values(), default=-1) + 1
         self.vocab_size = manifest.vocab_size or known
