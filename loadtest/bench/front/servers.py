@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -30,13 +30,11 @@ class Side:
         name: in the tables.
         command: starts it; a port is appended.
         exits: what is asked of it, and the fields of such requests beside `inputs`.
-        checkout: folder of another checkout whose `serve` it runs; None for this one's.
     """
 
     name: str
     command: Sequence[str]
     exits: Mapping[str, Json]
-    checkout: Path | None = None
 
     @property
     def samples(self) -> bool:
@@ -45,10 +43,10 @@ class Side:
 
     def sampled(self, file: Path) -> "Side":
         """Return the same server, writing to a file what its event loop does. Only `offramp`."""
+        place = self.command.index(OFFRAMP)
         sampler = (sys.executable, "-P", str(_SAMPLER), str(file))
-        arguments = self.command[self.command.index(OFFRAMP) + 1 :]
-        command = (*_environment(self.checkout), *sampler, *arguments)
-        return Side(self.name, command, self.exits, self.checkout)
+        command = (*self.command[:place], *sampler, *self.command[place + 1 :])
+        return replace(self, command=command)
 
 
 class Started(NamedTuple):
@@ -65,15 +63,18 @@ def sides(model: ServedModel, precision: Precision, against: Path | None) -> lis
     folder = str(model.bundle.folder)
     options = ("--precision", precision, "--port")
 
-    def offramp(name: str, checkout: Path | None) -> Side:
-        command = (*_environment(checkout), OFFRAMP, "serve", folder, "--standalone", *options)
-        return Side(name, command, exits, checkout)
+    def offramp(name: str, *environment: str) -> Side:
+        command = (*environment, OFFRAMP, "serve", folder, "--standalone", *options)
+        return Side(name, command, exits)
 
-    others = [offramp(AGAINST.format(against), against)] if against else []
+    others = []
+    if against:
+        code = ("env", f"PYTHONPATH={against.resolve()}")
+        others.append(offramp(AGAINST.format(against), *code))
     floor = (sys.executable, "-m", "loadtest.bench.front.floor", folder, *options)
     contender = one_graph(model, precision)
     return [
-        offramp(THIS, None),
+        offramp(THIS),
         *others,
         Side(FLOOR, floor, exits),
         Side("ONNX Runtime + FastAPI", contender.command, {"whole model": {}}),
@@ -97,7 +98,3 @@ def running(chosen: Sequence[Side], cores: Cores) -> Iterator[list[Started]]:
             server.wait_until_ready(_READY_S, lambda _: None)
             started.append(Started(side, server.pid or 0, port))
         yield started
-
-
-def _environment(checkout: Path | None) -> tuple[str, ...]:
-    return ("env", f"PYTHONPATH={checkout.resolve()}") if checkout else ()
