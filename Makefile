@@ -103,6 +103,8 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	$(BIN)/offramp bench-engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
 	$(BIN)/offramp simulate --json build/bench/simulator.json
 	$(BIN)/python -m loadtest.bench.dialects $(BUNDLE) --json build/bench/dialects.json
+	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
+	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))
 	$(if $(wildcard $(LABELLED)),$(BIN)/python -m loadtest.bench.promised_times $(BUNDLE) \
 	  --data $(LABELLED) --json build/bench/promised-times.json)
 
