@@ -40,15 +40,16 @@ def contenders(model: ServedModel, ray: bool) -> Iterator[Contender]:
         yield _pipeline(model, model.checkpoint)
     precisions = [p for p in _PRECISIONS if p in model.bundle.manifest.variants]
     for precision in precisions:
-        yield _one_graph(model, precision)
-        for name, extra in _policies(model.bundle):
+        yield one_graph(model, precision)
+        for name, extra in policies(model.bundle):
             yield _offramp(model, precision, name, extra, "--standalone")
     if ray:
-        name, extra = _policies(model.bundle)[:2][-1]
+        name, extra = policies(model.bundle)[:2][-1]
         yield _offramp(model, precisions[-1], f"{name}, on Ray Serve", extra)
 
 
-def _policies(bundle: Bundle) -> list[tuple[str, Json]]:
+def policies(bundle: Bundle) -> list[tuple[str, Json]]:
+    """Return names of exit choices, and the fields by which requests make them."""
     profiles = bundle.manifest.policy.profiles
     named = [(name, {"exit": name}) for name in ("balanced", "fast") if name in profiles]
     return [("never", {"exit": _NEVER}), *named]
@@ -62,7 +63,8 @@ def _offramp(
     return Contender(f"Offramp, {precision}, {name}", command, extra)
 
 
-def _one_graph(model: ServedModel, precision: Precision) -> Contender:
+def one_graph(model: ServedModel, precision: Precision) -> Contender:
+    """Return the whole model in one precision; its graph is written to the model's folder."""
     folder = model.folder / precision
     folder.mkdir()
     graph = write_one_graph(model.bundle, precision, folder)

@@ -1,6 +1,7 @@
 """The common part of the other contenders: a small FastAPI app under uvicorn."""
 
 import argparse
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,9 +15,9 @@ Classify: TypeAlias = Callable[[str], Awaitable[tuple[str, float]]]
 
 
 class Question(BaseModel):
-    """A text to classify."""
+    """A text to classify, or several."""
 
-    inputs: str
+    inputs: str | list[str]
 
 
 class Result(BaseModel):
@@ -52,7 +53,10 @@ def serve(classify: Classify, port: int) -> None:
 
     @app.post("/v1/classify")
     async def answer(question: Question) -> Reply:
-        label, score = await classify(question.inputs)
-        return Reply(results=[Result(label=label, score=score)])
+        if isinstance(question.inputs, str):
+            found = [await classify(question.inputs)]
+        else:
+            found = await asyncio.gather(*map(classify, question.inputs))
+        return Reply(results=[Result(label=label, score=score) for label, score in found])
 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)

@@ -1,0 +1,1 @@
+"""What a request costs around the model: `python -m loadtest.bench.front BUNDLE`."""

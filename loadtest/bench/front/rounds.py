@@ -1,0 +1,108 @@
+"""Both rounds of the benchmark: costs in turns, then samples of the event loop."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+
+from loadtest.bench.front.costs import Lane, measure
+from loadtest.bench.front.servers import Side, running
+from loadtest.bench.front.stages import Stage, shares
+from loadtest.bench.front.table import Line
+from loadtest.compare.connection import request_bytes
+from loadtest.compare.cores import Cores, on
+from loadtest.http.client import Json
+from loadtest.load.texts import Example
+
+# How many requests are sent, by the number of texts in each.
+Loads = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The texts, cores and clients of every load."""
+
+    examples: Sequence[Example]
+    cores: Cores
+    clients: int
+
+    def requests(self, texts: int, num_requests: int, extra: Json) -> list[bytes]:
+        """Return requests of so many texts each, and with these fields."""
+        inputs = cycle(example.inputs for example in self.examples)
+        several = (list(islice(inputs, texts)) for _ in range(num_requests))
+        return [
+            request_bytes({"inputs": given[0] if texts == 1 else given} | extra)
+            for given in several
+        ]
+
+
+def measured(
+    sides: Sequence[Side],
+    setting: Setting,
+    loads: Loads,
+    turns: int,
+    report: Callable[[str], None],
+) -> list[Line]:
+    """Return what requests cost: of every server, exit and number of texts.
+
+    Raises:
+        ServerFailed: a server did not start, or did not stop.
+        WrongAnswers: a server failed to answer.
+    """
+    lanes, kinds = [], []
+    with running(sides, setting.cores) as all_started:
+        for texts, num_requests in loads.items():
+            for started in all_started:
+                for name, extra in started.side.exits.items():
+                    requests = setting.requests(texts, num_requests, extra)
+                    lanes.append(Lane(started, requests, setting.clients))
+                    kinds.append((started.side.name, name, texts))
+        with on(setting.cores.load):
+            costs = measure(lanes, turns, report)
+    return [Line(*kind, of_lane) for kind, of_lane in zip(kinds, costs, strict=True)]
+
+
+def with_shares(
+    lines: Sequence[Line], sides: Sequence[Side], setting: Setting, loads: Loads, folder: Path
+) -> list[Line]:
+    """Return lines with the shares of stages, where a server is `offramp` under its default.
+
+    Args:
+        lines: to be completed.
+        sides: the servers of the lines.
+        setting: of the loads.
+        loads: how many requests are sampled.
+        folder: for files that are read once.
+
+    Raises:
+        ServerFailed: a server did not start, or did not stop.
+        WrongAnswers: a server failed to answer.
+    """
+    by_name = {side.name: side for side in sides if side.samples}
+
+    def completed(line: Line) -> Line:
+        side = by_name.get(line.server)
+        if side is None or line.exit != list(side.exits)[-1]:
+            return line
+        requests = setting.requests(line.texts, loads[line.texts], side.exits[line.exit])
+        return replace(line, shares=_sample(side, requests, setting, folder))
+
+    return list(map(completed, lines))
+
+
+def _sample(
+    side: Side, requests: Sequence[bytes], setting: Setting, folder: Path
+) -> dict[Stage, float]:
+    file = folder / "stacks.json"
+    with (
+        running([side.sampled(file)], setting.cores) as (started,),
+        on(setting.cores.load),
+    ):
+        Lane(started, requests[: 2 * setting.clients], setting.clients).load()  # warms up
+        os.kill(started.pid, signal.SIGUSR1)
+        Lane(started, requests, setting.clients).load()
+        os.kill(started.pid, signal.SIGUSR1)
+    return shares({tuple(stack): count for stack, count in json.loads(file.read_text())})

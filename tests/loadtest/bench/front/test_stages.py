@@ -1,0 +1,44 @@
+import pytest
+
+from loadtest.bench.front.stages import Stage, shares, stage_of
+
+_REQUEST = (
+    "serve.api.middleware:__call__",
+    "uvicorn.protocols.http.h11_impl:run_asgi",
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "stage"),
+    [
+        (("tokenizers:_", "serve.tokenization.tokenizer:encode_batch"), Stage.TOKENIZE),
+        (("h11._headers:validate", "uvicorn.protocols.http.h11_impl:handle_events"), Stage.READ),
+        (("h11._headers:validate", "uvicorn.protocols.http.h11_impl:send"), Stage.WRITE),
+        (
+            ("uvicorn.protocols.http.h11_impl:_done", "uvicorn.protocols.http.h11_impl:send"),
+            Stage.WRITE,
+        ),
+        (("numpy:exp", "serve.rules.signals:softmax", "serve.api.task_outputs:f"), Stage.ANSWER),
+        (("serve.rules.registry:f", "serve.policy.live:f"), Stage.RESOLVE),
+        (("serve.dialects.v1.answer:_result", "serve.dialects.v1.answer:write"), Stage.ANSWER),
+        (("json.decoder:decode", "serve.dialects.v1.schemas:f"), Stage.READ),
+        ((), Stage.RECORD),
+    ],
+)
+def test_innermost_frame_that_has_a_stage_decides(inner: tuple[str, ...], stage: Stage) -> None:
+    assert stage_of((*inner, *_REQUEST)) is stage
+
+
+def test_shares_are_of_the_running_event_loop_alone() -> None:
+    around = ("asyncio.runners:run", "serve.http.standalone:serve_standalone")
+    found = shares(
+        {
+            ("serve.access.gate:f", *_REQUEST, *around): 3,
+            ("_weakrefset:add", *around): 1,
+            ("serve.bundle.loader:load_bundle", "serve.launch:launch"): 100,
+        }
+    )
+    assert {stage: share for stage, share in found.items() if share} == {
+        Stage.CHECK: 0.75,
+        Stage.LOOP: 0.25,
+    }
