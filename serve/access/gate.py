@@ -3,8 +3,8 @@
 import hmac
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,14 +63,11 @@ class Client:
             )
         return asked
 
-    @contextmanager
-    def request(self, num_rows: int, max_chars: int) -> Iterator[None]:
+    def request(self, num_rows: int, max_chars: int) -> AbstractContextManager[None]:
         """Count a request while it is being answered, as `Usage.request`."""
         if self.key is None or self.usage is None:
-            yield
-            return
-        with self.usage.request(self.key, num_rows, max_chars):
-            yield
+            return nullcontext()
+        return self.usage.request(self.key, num_rows, max_chars)
 
     def take_rows(self, num_rows: int, counted: int) -> None:
         """Count the rows of a request, as `Usage.rows`."""

@@ -62,7 +62,8 @@ def label_scores(
     traits, answers = answered.classifier.traits, answered.classified.answers
     scores = score_rows(answers, function or FUNCTIONS[traits.task])
     found = []
-    for answer, row, order in zip(answers, scores.tolist(), ranked(scores), strict=True):
+    for answer, row in zip(answers, scores.tolist(), strict=True):
+        order = ranked(row)
         # A voting rule may answer with another label than that of the highest score.
         if answer.label >= 0 and traits.task == "single_label":
             order.remove(answer.label)
@@ -89,10 +90,9 @@ def score_rows(answers: Sequence[Answer], function: Function) -> NDArray[np.floa
     return scores
 
 
-def ranked(scores: NDArray[np.float32]) -> list[list[int]]:
-    """Return of each row the label ids, the best first."""
-    order: list[list[int]] = (-scores).argsort(axis=-1, kind="stable").tolist()
-    return order
+def ranked(scores: Sequence[float]) -> list[int]:
+    """Return the label ids, the best first; of equals, the first."""
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
 
 
 def entities(answered: Classification) -> list[list[dict[str, Any]]]:

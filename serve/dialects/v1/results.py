@@ -41,7 +41,8 @@ class SingleLabelOutput:
     def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
         p, labels = score_rows(answers, "softmax"), self._labels
         results = []
-        for answer, row, best_first in zip(answers, p.tolist(), ranked(p), strict=True):
+        for answer, row in zip(answers, p.tolist(), strict=True):
+            best_first = ranked(row)
             chosen = answer.label if answer.label >= 0 else best_first[0]
             results.append(
                 {
@@ -73,7 +74,8 @@ class MultiLabelOutput:
                 "score": short(row[best_first[0]]),
                 "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
             }
-            for row, best_first in zip(p.tolist(), ranked(p), strict=True)
+            for row in p.tolist()
+            for best_first in [ranked(row)]
         ]
 
     def summary(self, logits: Logits, tokens: Tokens) -> Json:
