@@ -237,7 +237,7 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
                 asking.write(body)
             assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             assert await answer.readexactly(6) == body
-        assert len(server._server.server_state.connections) == 1
+        assert server._guard.state.num_open == 1
         asking.close()
         await asking.wait_closed()
 

@@ -1,0 +1,120 @@
+"""The head of a request, read as strictly as RFC 9112 allows.
+
+What another program might read in another way is refused, so that a proxy and this server never
+disagree on where a request ends. There is no second parser behind this one.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from serve.errors import BadRequest
+
+Header = tuple[bytes, bytes]
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+# No folded lines, no space before the colon, no control characters. Of one or more lines, each
+# ends with CR LF, and neither stands alone.
+FIELDS: Final = rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+"
+_HEAD = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n(" + FIELDS + rb")\r\n")
+_HOPELESS = re.compile(rb"\A[^!-~]|(?<!\r)\n")
+_SINGLE: Final = frozenset([b"host", b"content-length", b"transfer-encoding"])
+_LISTS: Final = frozenset([b"connection", b"expect"])
+# Fewer than 2 ** 63 bytes: the same number to programs that count in 64 bits.
+_MAX_LENGTH_DIGITS = 18
+
+
+class Head(NamedTuple):
+    """The request line and the headers.
+
+    Attributes:
+        method: as it was sent.
+        target: of the request line.
+        http_version: `1.0` or `1.1`.
+        headers: names in lower case, values without the space around them.
+        num_body_bytes: None for a body in chunks.
+        keep_alive: whether another request may follow.
+        expects_continue: whether the client waits for `100 Continue`.
+    """
+
+    method: str
+    target: bytes
+    http_version: str
+    headers: list[Header]
+    num_body_bytes: int | None
+    keep_alive: bool
+    expects_continue: bool
+
+
+def malformed(what: str) -> BadRequest:
+    """Return the error for a request that is no good HTTP."""
+    return BadRequest(f"the request is not well-formed HTTP/1.1: {what}")
+
+
+def check_beginning(received: bytearray, checked: int) -> None:
+    """Check a head that is not complete.
+
+    Args:
+        received: of the head.
+        checked: so many bytes were checked before.
+
+    Raises:
+        BadRequest: nothing that might follow makes it a head.
+    """
+    if _HOPELESS.search(received, checked):
+        raise malformed("check the request line, and that each line ends with CR LF")
+
+
+def read_head(raw: bytes) -> Head:
+    """Return a head, given with the empty line at its end.
+
+    Raises:
+        BadRequest: it is malformed, or does not tell for certain where the body ends.
+    """
+    match = _HEAD.fullmatch(raw)
+    if match is None:
+        raise malformed("check the request line and the headers")
+    method, target, minor, lines = match.groups()
+    headers: list[Header] = []
+    found: dict[bytes, bytes] = {}
+    for line in lines.splitlines():
+        name, _, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b" \t")
+        headers.append((name, value))
+        if name in _SINGLE:
+            if name in found:
+                raise malformed(f"there are several {name.decode()} headers")
+            found[name] = value
+        elif name in _LISTS:
+            found[name] = b"%b,%b" % (found.get(name, b""), value.lower())
+    is_1_1 = minor == b"1"
+    if is_1_1 and b"host" not in found:
+        raise malformed("there is no Host header")
+    return Head(
+        method.decode(),
+        target,
+        "1.1" if is_1_1 else "1.0",
+        headers,
+        _num_body_bytes(found, is_1_1),
+        is_1_1 and not _lists(found, b"connection", b"close"),
+        is_1_1 and _lists(found, b"expect", b"100-continue"),
+    )
+
+
+def _num_body_bytes(found: dict[bytes, bytes], is_1_1: bool) -> int | None:
+    length, coding = found.get(b"content-length"), found.get(b"transfer-encoding")
+    if coding is None:
+        if length is None:
+            return 0
+        if not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
+            raise malformed("Content-Length is no usable number")
+        return int(length)
+    if length is not None:
+        raise malformed("Content-Length and Transfer-Encoding exclude each other")
+    if coding.lower() != b"chunked" or not is_1_1:
+        raise malformed("the only Transfer-Encoding is chunked, of HTTP/1.1")
+    return None
+
+
+def _lists(found: dict[bytes, bytes], name: bytes, element: bytes) -> bool:
+    value = found.get(name)
+    return value is not None and element in [part.strip(b" \t") for part in value.split(b",")]
