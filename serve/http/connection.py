@@ -164,9 +164,7 @@ class GuardedConnection(asyncio.Protocol):
             "headers": head.headers,
         }
         self._exchange = Exchange(head, scope, self._channel, self._answered)
-        task = asyncio.get_running_loop().create_task(self._exchange.run(self._app))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._exchange.start(self._app, self._running)
         self._incoming = self._exchange, body_of(head, self._guard.limits.max_head_bytes)
         return self._read_body(*self._incoming)
 
@@ -182,7 +180,10 @@ class GuardedConnection(asyncio.Protocol):
     def _answered(self) -> None:
         if not self._channel.transport.is_closing():
             self._channel.resume()
-            self._read()
+            if self._received:
+                self._read()
+            else:
+                self._note()
 
     def _busy(self) -> bool:
         return self._exchange is not None and not self._exchange.over

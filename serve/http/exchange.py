@@ -90,13 +90,18 @@ class Exchange:
             self._channel.pause()
         self._channel.news.set()
 
-    async def run(self, app: ASGIApp) -> None:
-        """Let an app answer; if it does not, answer with an error."""
+    def start(self, app: ASGIApp, running: set[asyncio.Task[None]]) -> None:
+        """Let an app answer in a task, which is one of those running until then."""
+        self._task = asyncio.get_running_loop().create_task(self._run(app, running))
+        running.add(self._task)
+
+    async def _run(self, app: ASGIApp, running: set[asyncio.Task[None]]) -> None:
         try:
             await app(self._scope, self.receive, self.send)
         except Exception:
             log.exception("the app has failed")
         finally:
+            running.discard(self._task)
             if not self.over:
                 self.fail(_INTERNAL)
 

@@ -17,8 +17,8 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 FIELDS: Final = rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+"
 _HEAD = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n(" + FIELDS + rb")\r\n")
 _HOPELESS = re.compile(rb"\A[^!-~]|(?<!\r)\n")
-_SINGLE: Final = frozenset([b"host", b"content-length", b"transfer-encoding"])
-_LISTS: Final = frozenset([b"connection", b"expect"])
+# They decide where the request ends, and whom it is for.
+_SINGLE: Final = (b"host", b"content-length", b"transfer-encoding")
 # Fewer than 2 ** 63 bytes: the same number to programs that count in 64 bits.
 _MAX_LENGTH_DIGITS = 18
 
@@ -75,17 +75,12 @@ def read_head(raw: bytes) -> Head:
         raise malformed("check the request line and the headers")
     method, target, minor, lines = match.groups()
     headers: list[Header] = []
-    found: dict[bytes, bytes] = {}
     for line in lines.splitlines():
         name, _, value = line.partition(b":")
-        name, value = name.lower(), value.strip(b" \t")
-        headers.append((name, value))
-        if name in _SINGLE:
-            if name in found:
-                raise malformed(f"there are several {name.decode()} headers")
-            found[name] = value
-        elif name in _LISTS:
-            found[name] = b"%b,%b" % (found.get(name, b""), value.lower())
+        headers.append((name.lower(), value.strip(b" \t")))
+    found = dict(headers)
+    if len(found) < len(headers):
+        _check_repeated(headers)
     is_1_1 = minor == b"1"
     if is_1_1 and b"host" not in found:
         raise malformed("there is no Host header")
@@ -95,9 +90,16 @@ def read_head(raw: bytes) -> Head:
         "1.1" if is_1_1 else "1.0",
         headers,
         _num_body_bytes(found, is_1_1),
-        is_1_1 and not _lists(found, b"connection", b"close"),
-        is_1_1 and _lists(found, b"expect", b"100-continue"),
+        is_1_1 and not (b"connection" in found and _lists(headers, b"connection", b"close")),
+        is_1_1 and b"expect" in found and _lists(headers, b"expect", b"100-continue"),
     )
+
+
+def _check_repeated(headers: list[Header]) -> None:
+    names = [name for name, _ in headers]
+    for name in _SINGLE:
+        if names.count(name) > 1:
+            raise malformed(f"there are several {name.decode()} headers")
 
 
 def _num_body_bytes(found: dict[bytes, bytes], is_1_1: bool) -> int | None:
@@ -115,6 +117,7 @@ def _num_body_bytes(found: dict[bytes, bytes], is_1_1: bool) -> int | None:
     return None
 
 
-def _lists(found: dict[bytes, bytes], name: bytes, element: bytes) -> bool:
-    value = found.get(name)
-    return value is not None and element in [part.strip(b" \t") for part in value.split(b",")]
+def _lists(headers: list[Header], wanted: bytes, element: bytes) -> bool:
+    """Tell whether one of the headers with this name, which is a list, has an element."""
+    values = [value.lower() for name, value in headers if name == wanted and value != b"keep-alive"]
+    return element in [part.strip(b" \t") for value in values for part in value.split(b",")]
