@@ -98,6 +98,8 @@ class Exchange:
     async def _run(self, app: ASGIApp, running: set[asyncio.Task[None]]) -> None:
         try:
             await app(self._scope, self.receive, self.send)
+            if not self.over:
+                raise RuntimeError("the app has returned without a whole answer")
         except Exception:
             log.exception("the app has failed")
         finally:
