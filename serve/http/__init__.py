@@ -1,1 +1,1 @@
-"""The servers of one process, without Ray: uvicorn for HTTP, grpc.aio, and their sockets."""
+"""The servers of one process, without Ray: HTTP, grpc.aio, and their sockets."""

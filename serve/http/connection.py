@@ -1,20 +1,18 @@
-"""One HTTP connection: uvicorn's protocol over h11, within limits."""
+"""One HTTP connection, within limits: what a client sends becomes one exchange after the other."""
 
 import asyncio
-import sys
-from contextlib import suppress
 from enum import Enum, auto
-from http import HTTPStatus
-from typing import Any, Final
-from uuid import uuid4
+from typing import Final
+from urllib.parse import unquote
 
-import h11
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
 
-from serve.api.errors import error_response
-from serve.errors import BadRequest, HeadTooLarge, OfframpError, RequestTimeout
+from serve.errors import HeadTooLarge, OfframpError, RequestTimeout
+from serve.http.answer import error_answer
+from serve.http.body import Body, body_of
+from serve.http.exchange import Channel, Exchange
 from serve.http.guard import ConnectionGuard
+from serve.http.head import Head, check_beginning, read_head
 from serve.metrics.connections import Closed
 
 # A body is held against `min_body_rate` after this time.
@@ -29,110 +27,80 @@ class _Phase(Enum):
     ANSWER = auto()  # the client takes its answer, or the connection is being closed
 
 
-class _StrictConnection(h11.Connection):
-    """Refuses heads that h11 would take.
-
-    * A request with two lengths, of which another server may heed the other. RFC 9112, section 6.3,
-      lets a server choose; h11 would go by the chunks and keep the connection.
-    * A head that is too large and comes at once. h11 bounds only what it has to wait for.
-    """
-
-    def __init__(self, max_head_bytes: int) -> None:
-        super().__init__(h11.SERVER, max_head_bytes)
-        self._max_head_bytes = max_head_bytes
-
-    def next_event(self) -> Any:
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            names = {name for name, _ in event.headers}
-            if {b"content-length", b"transfer-encoding"} <= names:
-                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
-            if _size(event) > self._max_head_bytes:
-                raise h11.RemoteProtocolError("too large", HeadTooLarge.status)
-        return event
-
-
-def _size(head: h11.Request) -> int:
-    """Return the bytes of a head without optional whitespace."""
-    first = len(head.method) + len(head.target) + len("  HTTP/1.1\r\n")
-    return first + sum(len(name) + len(value) + 3 for name, value in head.headers) + 2
-
-
-# uvicorn's keep-alive timer ends a connection that was idle from its answer on, but runs no more
-# once something has come, such as the rest of a body that the app did not want.
 _UNTIL_IDLE_TIMEOUT: Final = {
     _Phase.IDLE: Closed.IDLE_TIMEOUT,
     _Phase.ANSWER: Closed.WRITE_TIMEOUT,
 }
 
 
-class GuardedConnection(H11Protocol):
-    """Keeps uvicorn's connection within the limits of a `ConnectionGuard`.
+class GuardedConnection(asyncio.Protocol):
+    """Reads requests within the limits of a `ConnectionGuard`, each once the last is answered."""
 
-    What h11 refuses gets an answer in our JSON.
-    """
+    def __init__(
+        self, app: ASGIApp, guard: ConnectionGuard, running: set[asyncio.Task[None]]
+    ) -> None:
+        """Make a connection.
 
-    def __init__(self, guard: ConnectionGuard, **options: Any) -> None:
-        """Make a connection, as uvicorn does with these options."""
-        super().__init__(**options)
-        self.conn = _StrictConnection(guard.limits.max_head_bytes)
-        self._guard = guard
-        self._made = False
+        Args:
+            app: answers the requests.
+            guard: looks after the connection.
+            running: holds the app's tasks.
+        """
+        self._app, self._guard, self._running = app, guard, running
+        self._made = self._ignores_rest = False
+        self._received = bytearray()
+        self._num_checked = 0  # bytes of a head that is not complete
+        self._exchange: Exchange | None = None  # the last one
+        self._incoming: tuple[Exchange, Body] | None = None  # while its body is
         self._num_bytes = 0
-        self._seen: tuple[_Phase, object] | None = None
+        self._seen: tuple[_Phase, Exchange | None] | None = None
         self._since_s = 0.0  # when the phase was first seen
         self._bytes_then = self._bytes_swept = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._channel = Channel(transport, self._guard.state)
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "server": transport.get_extra_info("sockname"),
+            "client": transport.get_extra_info("peername"),
+            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+            "root_path": "",
+        }
         self._made = True
         self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.forget(self)
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # uvicorn leaves it after an error
+        if self._exchange:
+            self._exchange.over = True
+        self._exchange = self._incoming = None
+        self._channel.news.set()
+        self._channel.writable.set()
+
+    def pause_writing(self) -> None:
+        self._channel.writable.clear()
+
+    def resume_writing(self) -> None:
+        self._channel.writable.set()
 
     def data_received(self, data: bytes) -> None:
-        if self.conn.their_state is h11.MUST_CLOSE:
-            return  # nothing may follow the last request (RFC 9112, section 9.6)
-        self._num_bytes += len(data)
-        super().data_received(data)
-        self._note()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._note()
-
-    def timeout_keep_alive_handler(self) -> None:
-        self._close(Closed.IDLE_TIMEOUT)
-
-    def send_400_response(self, msg: str) -> None:
-        error: OfframpError = BadRequest(
-            "the request is not well-formed HTTP/1.1: check request line, headers and framing"
-        )
-        # uvicorn calls this where it has caught h11's error.
-        if getattr(sys.exception(), "error_status_hint", None) == HeadTooLarge.status:
-            max_bytes = self._guard.limits.max_head_bytes
-            error = HeadTooLarge(f"the head is larger than {max_bytes} bytes; send less")
-        self._refuse(error, Closed.BAD_REQUEST)
+        if not self._ignores_rest:
+            self._num_bytes += len(data)
+            self._received += data
+            self._read()
 
     def shutdown(self) -> None:
         """Close the connection, after the request that it has or is being sent."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False
+        if self._exchange and not self._exchange.over:
+            self._exchange.keep_alive = False
         elif not self._head_begun():
-            self.transport.close()
-
-    def close_after_answer(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Give these headers, which say so, to the answer that is not begun, if there is one."""
-        if self.cycle is not None:
-            self.cycle.default_headers = headers
+            self._channel.transport.close()
 
     def abort(self) -> None:
         """Close the connection at once."""
         if self._made:
-            self.transport.abort()
+            self._channel.transport.abort()
 
     def sweep(self, now_s: float) -> None:
         """Close the connection if its phase has lasted too long."""
@@ -140,9 +108,9 @@ class GuardedConnection(H11Protocol):
             return  # the TLS handshake has its own timeout
         phase = self._phase()
         before, self._bytes_swept = self._bytes_swept, self._num_bytes
-        if self._seen != (phase, self.cycle):
+        if self._seen != (phase, self._exchange):
             # What came since the last look belongs to this phase.
-            self._seen, self._since_s, self._bytes_then = (phase, self.cycle), now_s, before
+            self._seen, self._since_s, self._bytes_then = (phase, self._exchange), now_s, before
             return
         waited_s, limits = now_s - self._since_s, self._guard.limits
         if phase is _Phase.HEAD and waited_s >= limits.head_timeout_s:
@@ -155,27 +123,94 @@ class GuardedConnection(H11Protocol):
         elif phase in _UNTIL_IDLE_TIMEOUT and waited_s >= limits.idle_timeout_s:
             self._close(_UNTIL_IDLE_TIMEOUT[phase])
 
-    def _phase(self) -> _Phase:
-        if self.transport.is_closing() or self.transport.get_write_buffer_size():
-            return _Phase.ANSWER
-        state = self.conn.their_state
-        if state is h11.IDLE:
-            return _Phase.HEAD if self.cycle is None or self._head_begun() else _Phase.IDLE
-        if state is h11.SEND_BODY and not self.flow.read_paused:
-            return _Phase.BODY
-        return _Phase.WORK
+    def _read(self) -> None:
+        try:
+            while self._received and not self._channel.transport.is_closing():
+                if not self._read_part():
+                    break
+        except OfframpError as error:
+            self._refuse(error, Closed.BAD_REQUEST)
+        self._note()
+
+    def _read_part(self) -> bool:
+        """Take a head with its body, or more of a body; tell whether that was complete."""
+        if self._incoming:
+            return self._read_body(*self._incoming)
+        if self._busy():
+            self._channel.pause()
+            return False
+        checked, self._num_checked = self._num_checked, 0
+        end = self._received.find(b"\r\n\r\n", max(0, checked - 3))
+        num_bytes = len(self._received) if end < 0 else end + 4
+        if num_bytes > (most := self._guard.limits.max_head_bytes):
+            raise HeadTooLarge(f"the head is larger than {most} bytes; send less")
+        if end < 0:
+            check_beginning(self._received, checked)
+            self._num_checked = num_bytes
+            return False
+        head = read_head(bytes(self._received[:num_bytes]))
+        del self._received[:num_bytes]
+        return self._begin(head)
+
+    def _begin(self, head: Head) -> bool:
+        raw_path, _, query = head.target.partition(b"?")
+        scope = {
+            **self._scope,
+            "http_version": head.http_version,
+            "method": head.method,
+            "path": unquote(raw_path.decode()),
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": head.headers,
+        }
+        self._exchange = Exchange(head, scope, self._channel, self._answered)
+        self._exchange.start(self._app, self._running)
+        self._incoming = self._exchange, body_of(head, self._guard.limits.max_head_bytes)
+        return self._read_body(*self._incoming)
+
+    def _read_body(self, exchange: Exchange, body: Body) -> bool:
+        exchange.feed(body.take(self._received), body.ended)
+        if body.ended:
+            self._incoming = None
+            if not exchange.keep_alive:  # nothing may follow (RFC 9112, section 9.6)
+                self._ignores_rest = True
+                self._received.clear()
+        return body.ended
+
+    def _answered(self) -> None:
+        if not self._channel.transport.is_closing():
+            self._channel.resume()
+            if self._received:
+                self._read()
+            else:
+                self._note()
+
+    def _busy(self) -> bool:
+        return self._exchange is not None and not self._exchange.over
+
+    def _waits(self) -> bool:
+        """Tell whether a head is to come."""
+        return self._incoming is None and not self._busy()
 
     def _head_begun(self) -> bool:
-        return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        return self._waits() and bool(self._received)
+
+    def _phase(self) -> _Phase:
+        transport = self._channel.transport
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return _Phase.ANSWER
+        if self._waits():
+            return _Phase.HEAD if self._exchange is None or self._received else _Phase.IDLE
+        return _Phase.BODY if self._incoming and not self._channel.paused else _Phase.WORK
 
     def _note(self) -> None:
-        if self.conn.their_state is h11.IDLE:
+        if self._waits():
             self._guard.waits(self)
         else:
             self._guard.works(self)
 
     def _time_out(self, part: str, reason: Closed) -> None:
-        if reason is Closed.HEAD_TIMEOUT and not self._head_begun():
+        if reason is Closed.HEAD_TIMEOUT and not self._received:
             self._close(reason)
         else:
             self._refuse(RequestTimeout(f"the {part} of the request came too slowly"), reason)
@@ -187,21 +222,9 @@ class GuardedConnection(H11Protocol):
     def _refuse(self, error: OfframpError, reason: Closed) -> None:
         """Answer with an error where no answer has begun, and close the connection."""
         self._guard.state.closed[reason] += 1
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the app's own answer is dropped
-            self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            with suppress(h11.LocalProtocolError):  # the answer to HEAD has no body
-                self._write(error)
-        self.transport.close()
-
-    def _write(self, error: OfframpError) -> None:
-        response = error_response(error)
-        request_id = (b"x-request-id", uuid4().hex.encode())
-        start = h11.Response(
-            status_code=response.status_code,
-            headers=[*response.raw_headers, request_id, CLOSE_HEADER],
-            reason=HTTPStatus(response.status_code).phrase,
-        )
-        for event in (start, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event))
+        if self._exchange and not self._exchange.over:
+            self._exchange.fail(error)
+            return
+        if self._waits():
+            self._channel.transport.write(error_answer(error))
+        self._channel.transport.close()

@@ -27,6 +27,9 @@ class Watched(Hashable, Protocol):
     def sweep(self, now_s: float) -> None:
         """Close the connection if it is overdue."""
 
+    def shutdown(self) -> None:
+        """Close the connection, after the request that it has or is being sent."""
+
     def abort(self) -> None:
         """Close the connection at once."""
 
@@ -78,6 +81,11 @@ class ConnectionGuard:
     def works(self, connection: Watched) -> None:
         """Note that a connection has a request."""
         self._waiting.pop(connection, None)
+
+    def shut_down_all(self) -> None:
+        """Close every connection, after the request that it has or is being sent."""
+        for connection in tuple(self._watched):
+            connection.shutdown()
 
     def abort_all(self) -> None:
         """Close every connection."""

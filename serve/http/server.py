@@ -1,15 +1,13 @@
-"""HTTP by uvicorn with h11, on a listening socket of this process."""
+"""HTTP on a listening socket of this process."""
 
 import asyncio
+import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.connection import GuardedConnection
@@ -23,6 +21,8 @@ STOP_GRACE_S: Final = 1.0
 # A connection that is accepted last has this long to begin its first request.
 FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
+# What is cancelled at the end has this long to answer so.
+_CANCEL_S: Final = 0.1
 # Wait after a failed accept, until a file descriptor or memory may be free again.
 _ACCEPT_RETRY_S = 0.05
 
@@ -51,15 +51,16 @@ class HttpServer:
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.
         """
+        # Clients are told apart by the addresses that a trusted proxy names: one on this machine,
+        # or as uvicorn's variable says.
+        trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
+        self._app: ASGIApp = ProxyHeadersMiddleware(app, trusted)  # type: ignore[assignment,arg-type]
         self._guard = ConnectionGuard(limits, state or ConnectionState())
-        self._config = _uvicorn_config(app)
-        self._config.timeout_keep_alive = limits.idle_timeout_s  # type: ignore[assignment]
-        self._config.h11_max_incomplete_event_size = limits.max_head_bytes
-        self._server = _Server(self._config)
         self._tls = RenewedTls(tls) if tls else None
         self._listening: socket.socket | None = None
         self._opening: set[asyncio.Task[Any]] = set()
-        self._serving: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._hurried = False
         self._sweeping: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -70,11 +71,6 @@ class HttpServer:
             listening: non-blocking; closed in the end.
         """
         self._listening = listening
-        self._serving = asyncio.create_task(self._server.serve([]))
-        while not (self._server.started or self._serving.done()):
-            await asyncio.sleep(_POLL_EVERY_S)
-        if self._serving.done():
-            await self._serving  # raises the reason
         self._sweeping = asyncio.create_task(self._guard.run())
         self._accept_when_ready()
 
@@ -90,7 +86,7 @@ class HttpServer:
 
     def hurry(self) -> None:
         """Let `stop` wait for no answer any more."""
-        self._server.force_exit = True
+        self._hurried = True
 
     async def _end(self, grace_s: float) -> None:
         self._announce_end()
@@ -103,21 +99,27 @@ class HttpServer:
         if self._opening:
             await asyncio.wait(self._opening)
         await asyncio.sleep(FIRST_REQUEST_S)
-        self._server.should_exit = True
-        if self._serving:
-            await self._serving
+        self._guard.shut_down_all()
+        await self._drain()
         self._guard.abort_all()
         if self._sweeping:
             self._sweeping.cancel()
 
+    async def _drain(self) -> None:
+        """Wait until all is answered; cancel what takes too long."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + DRAIN_S
+        while self._guard.state.num_open or self._running:
+            if self._hurried or loop.time() >= ends_s:
+                break
+            await asyncio.sleep(_POLL_EVERY_S)
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=_CANCEL_S)
+
     def _announce_end(self) -> None:
         self._guard.state.stopping = True
-        state = self._server.server_state
-        self._config.encoded_headers.append(CLOSE_HEADER)  # uvicorn reads them every second
-        state.default_headers = [*state.default_headers, CLOSE_HEADER]
-        for connection in state.connections:
-            if isinstance(connection, GuardedConnection):
-                connection.close_after_answer(state.default_headers)
 
     def _accept_when_ready(self) -> None:
         if self._listening:
@@ -145,12 +147,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         tls = self._tls.context() if self._tls else None
         handshake_s = self._guard.limits.head_timeout_s if tls else None
-        protocol = GuardedConnection(
-            self._guard,
-            config=self._config,
-            server_state=self._server.server_state,
-            app_state={},
-        )
+        protocol = GuardedConnection(self._app, self._guard, self._running)
         opening = loop.create_task(
             loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake_s
@@ -170,28 +167,3 @@ class HttpServer:
             self._guard.state.closed[Closed.TLS_HANDSHAKE] += 1
         self._guard.forget(protocol)
         connection.close()
-
-
-def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
-    """Return uvicorn's settings.
-
-    h11 ignores a proposal to change the protocol (RFC 9110, section 7.8), so requests of Java's
-    HttpClient and `curl --http2` keep their bodies; httptools loses them. uvicorn warns of each
-    such request, and of each that is no HTTP, hence the log level.
-    """
-    return uvicorn.Config(
-        app,
-        log_level="error",
-        log_config=None,  # uvicorn's own would close the handlers of others
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=DRAIN_S,
-        http=GuardedConnection,
-        ws="none",
-    )
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

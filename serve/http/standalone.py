@@ -1,12 +1,12 @@
-"""The server as one process under uvicorn, without Ray."""
+"""The server as one process, without Ray."""
 
 import asyncio
 import signal
 import socket
 from collections.abc import Callable
 
+import uvloop
 from fastapi import FastAPI
-from uvicorn.loops.auto import auto_loop_factory
 
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
@@ -74,7 +74,7 @@ def serve_standalone(
     # printed its last line.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(app, servers, address, on_ready))
 
 

@@ -28,6 +28,12 @@ def lines() -> dict[str, bytes]:
         "NUL in a value": request(b"X: a\x00b\r\n" + size),
         "CR in a value": request(b"X: a\rb\r\n" + size),
         "NUL ends a value": request(b"X: a\x00\r\n" + size),
+        "DEL in a value": request(b"X: a\x7fb\r\n" + size),
+        "vertical tab folds": request(b"X: a\r\n\x0bContent-Length: 0\r\n" + size),
+        "NUL in a name": request(b"X\x00: a\r\n" + size),
+        "obs-text in a name": request(b"X\xe9: a\r\n" + size),
+        "empty line of LF before": b"\n" + request(size),
+        "CR behind the request line": request(size, line=POST[:-2] + b"\r\r\n"),
         "folded value": request(b"X: a\r\n b\r\n" + size),
         "folded length": request(b"X: a\r\n Content-Length: 0\r\n" + size),
         "folded coding": request(b"X: a\r\n\tTransfer-Encoding: chunked\r\n" + size),
@@ -65,7 +71,18 @@ def heads() -> dict[str, bytes]:
         "space in the target": request(size, line=b"POST /v1/classify /x HTTP/1.1\r\n"),
         "two spaces": request(size, line=b"POST  /v1/classify  HTTP/1.1\r\n"),
         "tab": request(size, line=b"POST\t/v1/classify\tHTTP/1.1\r\n"),
+        **{
+            f"{byte!r} in the target": request(size, line=POST.replace(b"v1", b"v" + byte))
+            for byte in (b"\t", b"\x00", b"\x7f", b"\xe9", b"\r", b"\n", b"\x0b")
+        },
+        **{
+            f"{byte!r} in the method": request(size, line=byte.join((b"PO", POST[2:])))
+            for byte in (b"\x00", b":", b"\xe9", b"\r\n")
+        },
+        "space behind the version": request(size, line=POST[:-2] + b" \r\n"),
         "hidden in the target": b"GET /v1/classify?" + HIDDEN,
+        "double Host, one empty": request(b"Host:\r\n" + size),
+        "double Host of HTTP/1.0": request(b"Host: other\r\n" + size, line=old),
         "double Host": request(b"Host: other\r\n" + size),
         "no Host": POST + TYPE + size + b"\r\n" + HIDDEN,
         "close": request(b"Connection: close\r\n" + length(len(BODY)), BODY + HIDDEN),

@@ -93,6 +93,8 @@ def _pipelined() -> Iterator[Shape]:
     yield Shape("pipelined: two legal ones, cut", [LEGAL + LEGAL[:40], LEGAL[40:]], 2)
     behind = LAST + HIDDEN
     both = request(length(len(behind)) + CHUNKED, behind)
+    yield Shape("framing: CL.TE, every byte by itself", [bytes([byte]) for byte in both])
     yield Shape("pipelined: CL.TE behind a busy one", [LEGAL + both], 2)
     bad_size = request(CHUNKED, b"0x0\r\n\r\n" + HIDDEN)
+    yield Shape("chunk: size 0x0, every byte by itself", [bytes([byte]) for byte in bad_size])
     yield Shape("pipelined: a bad size behind a busy one", [LEGAL + bad_size], 2)

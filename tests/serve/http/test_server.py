@@ -237,12 +237,31 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
                 asking.write(body)
             assert (await answer.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             assert await answer.readexactly(6) == body
-        assert len(server._server.server_state.connections) == 1
+        assert server._guard.state.num_open == 1
         asking.close()
         await asking.wait_closed()
 
     serving(echo, scenario)
     assert not caplog.records
+
+
+async def name_client(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(scope["client"][0])(scope, receive, send)
+
+
+@pytest.mark.parametrize(("trusted", "name"), [(None, "192.0.2.7"), ("192.0.2.1", "127.0.0.1")])
+def test_client_has_the_address_that_a_trusted_proxy_names(
+    trusted: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trusted:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+
+    async def scenario(server: HttpServer, port: int) -> None:
+        async with connected(port) as client:
+            forwarded = {"X-Forwarded-For": "198.51.100.9, 192.0.2.7"}
+            assert (await client.get("/", headers=forwarded)).text == name
+
+    serving(name_client, scenario)
 
 
 def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:

@@ -1,0 +1,105 @@
+"""The body of a request, taken from the bytes that follow its head."""
+
+import re
+from typing import Final
+
+from serve.errors import HeadTooLarge
+from serve.http.head import FIELDS, Head, malformed
+
+# At most 15 digits: fewer than 2 ** 63 bytes. RFC 9112, section 7.1, has no space in this line.
+_SIZE = rb"(?P<size>[0-9A-Fa-f]{1,15}+)(?P<dropped>(?:;[\t -~\x80-\xff]*+)?+)\r\n"
+_FIRST, _NEXT = re.compile(_SIZE), re.compile(rb"\r\n" + _SIZE)
+_TRAILERS = re.compile(rb"(?P<dropped>" + FIELDS + rb")\r\n")
+_MAX_SIZE_BYTES: Final = len(b"\r\n123456789abcdef\r\n")
+
+
+class SizedBody:
+    """A body whose size was declared.
+
+    Attributes:
+        ended: whether nothing of it is still to come.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self._left = num_bytes
+        self.ended = not num_bytes
+
+    def take(self, received: bytearray) -> bytearray:
+        """Take what belongs to the body out of what was received; return its content."""
+        content = received[: self._left]
+        del received[: self._left]
+        self._left -= len(content)
+        self.ended = not self._left
+        return content
+
+
+class ChunkedBody:
+    """A body in chunks. Their extensions and the trailers are checked and dropped.
+
+    Attributes:
+        ended: whether nothing of it is still to come.
+    """
+
+    def __init__(self, max_dropped_bytes: int) -> None:
+        """Take the most bytes that extensions and trailers may have together."""
+        self.ended = False
+        self._left = 0  # of the content of a chunk
+        self._expected = _FIRST  # behind it
+        self._max_bytes = self._may_drop = max_dropped_bytes
+
+    def take(self, received: bytearray) -> bytearray:
+        """Take what belongs to the body out of what was received; return its content.
+
+        Raises:
+            BadRequest: the chunks are malformed.
+            HeadTooLarge: there is too much around the content.
+        """
+        content, at = bytearray(), 0
+        while not self.ended:
+            part = received[at : at + self._left]
+            content += part
+            at += len(part)
+            self._left -= len(part)
+            if self._left:
+                break
+            match = self._expected.match(received, at)
+            if match is None:
+                self._check_beginning(received, at)
+                break
+            at = match.end()
+            self._expect_next(match)
+        del received[:at]
+        return content
+
+    def _expect_next(self, match: re.Match[bytes]) -> None:
+        self._drop(len(match["dropped"]))
+        if self._expected is _TRAILERS:
+            self.ended = True
+        else:
+            self._left = int(match["size"], 16)
+            self._expected = _NEXT if self._left else _TRAILERS
+
+    def _drop(self, num_bytes: int) -> None:
+        self._may_drop -= num_bytes
+        if self._may_drop < 0:
+            raise HeadTooLarge(
+                f"the chunk extensions and trailers are larger than {self._max_bytes} bytes"
+            )
+
+    def _check_beginning(self, received: bytearray, at: int) -> None:
+        """Check what is not complete: whether it can become what is expected."""
+        end = b"\r\n\r\n" if self._expected is _TRAILERS else b"\r\n"
+        if received.find(end, at + 2 * (self._expected is _NEXT)) >= 0:
+            raise malformed("check the chunks of the body")
+        if len(received) - at > self._may_drop + _MAX_SIZE_BYTES:
+            self._drop(len(received) - at)
+
+
+Body = SizedBody | ChunkedBody
+
+
+def body_of(head: Head, max_dropped_bytes: int) -> Body:
+    """Return the body that a head announces, with most bytes of extensions and trailers."""
+    if head.num_body_bytes is None:
+        return ChunkedBody(max_dropped_bytes)
+    return SizedBody(head.num_body_bytes)

@@ -1,0 +1,252 @@
+"""What ASGI apps do, and what becomes of it on a connection without a socket."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.config import ConnectionLimits
+from serve.http.connection import GuardedConnection
+from serve.http.guard import ConnectionGuard
+from serve.metrics.connections import ConnectionState
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+
+
+class Recorded(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closed = self.paused = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+class Talk:
+    """A connection of an app; what is sent is worked on as far as it goes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
+        self.transport = Recorded()
+        self.connection = GuardedConnection(app, guard, set())
+        self.connection.connection_made(self.transport)
+
+    async def send(self, *pieces: bytes) -> bytes:
+        """Return all that is answered so far."""
+        for piece in pieces:
+            self.connection.data_received(piece)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return b"".join(self.transport.written)
+
+
+def answering(
+    *parts: bytes, headers: list[tuple[bytes, bytes]] | None = None, status: int = 200
+) -> ASGIApp:
+    """Return an app that answers with a body in parts."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": headers or []})
+        for number, part in enumerate(parts, 1):
+            more = number < len(parts)
+            await send({"type": "http.response.body", "body": part, "more_body": more})
+
+    return app
+
+
+def told(app: ASGIApp, *sent: bytes) -> tuple[bytes, bytes, bool]:
+    """Return head and body of all that is answered, and whether the connection was closed."""
+
+    async def talk() -> tuple[bytes, bytes, bool]:
+        there = Talk(app)
+        head, _, body = (await there.send(*sent)).partition(b"\r\n\r\n")
+        return head, body, there.transport.closed
+
+    return asyncio.run(talk())
+
+
+def length(num_bytes: int) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", b"%d" % num_bytes)]
+
+
+def test_short_answer_is_one_write() -> None:
+    async def scenario() -> None:
+        there = Talk(answering(b"hello", headers=length(5)))
+        await there.send(GET)
+        (whole,) = there.transport.written
+        assert whole.startswith(b"HTTP/1.1 200 OK\r\ndate: ")
+        assert whole.endswith(b"\r\ncontent-length: 5\r\n\r\nhello")
+        assert not there.transport.closed
+
+    asyncio.run(scenario())
+
+
+def test_answer_of_unknown_length_comes_in_chunks_or_ends_with_the_connection() -> None:
+    app = answering(b"hello", b"", b"!")
+    head, body, closed = told(app, GET)
+    assert b"transfer-encoding: chunked" in head
+    assert (body, closed) == (b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", False)
+    head, body, closed = told(app, GET.replace(b"1.1", b"1.0"))
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+    assert (body, closed) == (b"hello!", True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [(GET.replace(b"GET", b"HEAD"), 200), (GET, 204), (GET, 304)]
+)
+def test_answer_that_may_have_no_body_has_none(sent: bytes, status: int) -> None:
+    head, body, closed = told(answering(b"hello", status=status), sent)
+    assert b"transfer-encoding" not in head
+    assert (body, closed) == (b"", False)
+
+
+@pytest.mark.parametrize(
+    "app",
+    [
+        answering(b"", headers=[(b"x", b"a\r\nSet-Cookie: b")]),
+        answering(b"", headers=[(b"x", b"a\nb")]),
+        answering(b"", headers=[(b"x: y\r\nz", b"a")]),
+        answering(b"hello!", headers=length(5)),
+        answering(b"hell", headers=length(5)),
+        answering(status=200),
+        lambda scope, receive, send: send({"type": "http.response.body"}),
+        lambda scope, receive, send: send({"type": "no such thing"}),
+    ],
+)
+def test_app_that_gives_no_good_answer_is_answered_for(
+    app: ASGIApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    head, body, closed = told(app, GET)
+    assert head.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert b"\r\nx-request-id: " in head
+    assert b"Set-Cookie" not in head
+    assert (json.loads(body)["error"]["code"], closed) == ("internal", True)
+    assert caplog.records
+
+
+def test_app_that_fails_in_its_answer_ends_the_connection() -> None:
+    head, body, closed = told(answering(b"hel", b"", headers=length(5)), GET + GET)
+    assert head.startswith(b"HTTP/1.1 200")
+    assert (body, closed) == (b"hel", True)
+
+
+class Reader:
+    """Notes what it is sent, and answers once told to."""
+
+    def __init__(self) -> None:
+        self.received: list[Message] = []
+        self.read, self.answer = asyncio.Semaphore(0), asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        while not self.answer.is_set():
+            await self.read.acquire()
+            self.received.append(await receive())
+        await answering(scope["path"].encode(), headers=length(len(scope["path"])))(
+            scope, receive, send
+        )
+
+
+def reading(scenario: Callable[[Reader, Talk], Any]) -> None:
+    """Run a scenario with an app that reads when it may."""
+
+    async def run() -> None:
+        app = Reader()
+        await scenario(app, Talk(app))
+
+    asyncio.run(run())
+
+
+def test_app_is_told_of_the_body_and_then_of_the_end() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        for _ in range(3):
+            app.read.release()
+        await there.send(POST % 5)
+        assert not app.received
+        await there.send(b"he")
+        await there.send(b"llo")
+        assert app.received == [
+            {"type": "http.request", "body": b"he", "more_body": True},
+            {"type": "http.request", "body": b"llo", "more_body": False},
+        ]
+        there.connection.connection_lost(None)
+        await there.send()
+        assert app.received[2:] == [{"type": "http.disconnect"}]
+
+    reading(scenario)
+
+
+def test_client_is_told_to_continue_when_the_app_wants_the_body() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        head = (POST % 5)[:-2] + b"Expect: 100-continue\r\n\r\n"
+        assert await there.send(head) == b""
+        app.read.release(), app.read.release()
+        assert await there.send() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await there.send(b"hello")
+        assert app.received[0]["body"] == b"hello"
+        app.answer.set()
+        there.connection.connection_lost(None)
+
+    reading(scenario)
+
+
+def test_body_that_the_app_does_not_read_yet_is_not_taken_any_further() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        await there.send(POST % 300_000, bytes(100_000))
+        assert there.transport.paused
+        app.read.release(), app.read.release()
+        await there.send()
+        assert len(app.received[0]["body"]) == 100_000
+        assert not there.transport.paused
+        there.connection.connection_lost(None)
+        app.answer.set()
+
+    reading(scenario)
+
+
+def test_requests_that_come_at_once_are_answered_in_order_and_read_no_further() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        sent = b"".join(GET.replace(b"/ ", b"/%d " % number) for number in range(4))
+        app.answer.set()
+        app.read.release()
+        there.connection.data_received(sent[:-1])
+        assert there.transport.paused
+        whole = await there.send()
+        assert [
+            whole[at + 4 :][:2] for at in range(len(whole)) if whole[at:].startswith(b"\r\n\r\n")
+        ] == [b"/0", b"/1", b"/2"]
+        assert not there.transport.paused
+        assert (await there.send(b"\n")).endswith(b"\r\n\r\n/3")
+
+    reading(scenario)
+
+
+def test_app_waits_while_the_client_takes_its_answer() -> None:
+    async def scenario() -> None:
+        there = Talk(answering(b"he", b"llo", headers=length(5)))
+        there.connection.pause_writing()
+        assert await there.send(GET) == b""
+        there.connection.resume_writing()
+        assert (await there.send()).endswith(b"hello")
+
+    asyncio.run(scenario())
