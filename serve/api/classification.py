@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -12,13 +11,12 @@ from starlette.types import Send
 
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
-from serve.api.disconnect import ClientDisconnected, cancel_on_disconnect
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
-from serve.errors import Cancelled, InvalidRequest, TooManyInputs
+from serve.errors import InvalidRequest, TooManyInputs
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
@@ -27,9 +25,6 @@ JSON: Final = "application/json"
 MAX_INLINE_LOGITS: Final = 20_000
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-# Awaits the work of a request, and ends it when the client has left.
-Await = Callable[[Coroutine[Any, Any, Classified]], Awaitable[Classified]]
 
 
 class Classification(NamedTuple):
@@ -92,35 +87,28 @@ def read_fields(
         raise InvalidRequest(explain(error, names)) from None
 
 
-async def answer(context: AppContext, record: RequestRecord, asked: Asked, watched: Await) -> Reply:
-    """Classify, and write the answer; a long one is written on a thread.
-
-    Args:
-        context: the models and what goes with them.
-        record: of the request; what is found is noted in it.
-        asked: what the dialect has read.
-        watched: raises `ClientDisconnected` when the client has left; the work is cancelled too
-            when this call is.
-
-    Raises:
-        OfframpError: of the request, the policy, the queue or the model.
-    """
-    answered = await classify(context, record, asked.request, watched)
+async def answer(context: AppContext, record: RequestRecord, asked: Asked) -> Reply:
+    """Classify, and write the answer; a long one is written on a thread. See `classify`."""
+    answered = await classify(context, record, asked.request)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
         return asked.write(answered)
     return await asyncio.to_thread(asked.write, answered)
 
 
-def unless_left(record: RequestRecord) -> Await:
-    """Return what cancels the work for an HTTP request when its client has left."""
-    assert record.body is not None
-    return partial(cancel_on_disconnect, record.body.receive)
-
-
 async def classify(
-    context: AppContext, record: RequestRecord, request: ClassifyRequest, watched: Await
+    context: AppContext, record: RequestRecord, request: ClassifyRequest
 ) -> Classification:
-    """Classify, and note in the record what was found; see `answer`."""
+    """Classify for a client that has come by HTTP or gRPC.
+
+    Args:
+        context: the models and what goes with them.
+        record: of the request; what is found is noted in it.
+        request: what is asked.
+
+    Raises:
+        OfframpError: of the request, the policy, the queue or the model.
+        CancelledError: the client has left; HTTP server, gRPC and Ray Serve cancel the call then.
+    """
     classifier = context.catalog.pick(request.model)
     record.model = classifier.name
     model_request = _model_request(context, record, request)
@@ -128,13 +116,10 @@ async def classify(
     check_task_fields(request, inputs, classifier.traits.task)
     with record.client.request(len(inputs), max(map(size_of, inputs))):
         try:
-            classified = await watched(classifier.classify(model_request))
-        except asyncio.CancelledError:  # Ray Serve and gRPC cancel when the client has left
+            classified = await classifier.classify(model_request)
+        except asyncio.CancelledError:
             context.metrics.disconnected(classifier.name)
             raise
-        except ClientDisconnected:
-            context.metrics.disconnected(classifier.name)
-            raise Cancelled("the client has left") from None
         finally:
             if context.tracing:
                 context.tracing.record(model_request, classifier.traits.exits)

@@ -15,7 +15,7 @@ from starlette.types import Scope as ASGIScope
 
 from serve.access.keys import Scope
 from serve.api.body import read_json
-from serve.api.classification import Asked, Reply, answer, unless_left
+from serve.api.classification import Asked, Reply, answer
 from serve.api.context import AppContext
 from serve.api.record import RequestRecord, record_of
 
@@ -36,7 +36,7 @@ def classifying(read: Reader) -> Answer:
     @wraps(read)
     async def classify(context: AppContext, record: RequestRecord, body: Any) -> Reply:
         asked = read(context, record, body)
-        return await answer(context, record, asked, unless_left(record))
+        return await answer(context, record, asked)
 
     return classify
 

@@ -92,7 +92,7 @@ class Front:
         try:
             record.client = self._guard.check(scope, headers, target.scope, target.probe)
             await target.app(scope, body.receive, send_recorded)
-        except asyncio.CancelledError:  # Ray Serve cancels when the client has disconnected
+        except asyncio.CancelledError:  # the client has left
             record.code = Cancelled.status
             raise
         except Exception as error:

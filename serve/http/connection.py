@@ -73,7 +73,7 @@ class GuardedConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.forget(self)
         if self._exchange:
-            self._exchange.over = True
+            self._exchange.lose()
         self._exchange = self._incoming = None
         self._channel.news.set()
         self._channel.writable.set()

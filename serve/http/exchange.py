@@ -107,6 +107,12 @@ class Exchange:
             if not self.over:
                 self.fail(_INTERNAL)
 
+    def lose(self) -> None:
+        """Cancel the work: the client has left, and there may be an answer that it does not get."""
+        if not self.over:
+            self.over = True
+            self._task.cancel()
+
     def fail(self, error: OfframpError | None = None) -> None:
         """Close the connection, with an error as answer if none has begun."""
         self.over = True

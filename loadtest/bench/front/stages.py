@@ -37,7 +37,6 @@ STAGES: Final[Mapping[str, Stage | None]] = {
     "serve.access": Stage.CHECK,
     "serve.api": Stage.READ,
     "serve.api.access": Stage.CHECK,
-    "serve.api.disconnect": Stage.HAND_OVER,
     "serve.api.errors": Stage.ANSWER,
     "serve.api.exit_report": Stage.ANSWER,
     "serve.api.json_encoding": Stage.ANSWER,

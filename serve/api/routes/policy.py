@@ -70,6 +70,11 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
     Applied whole or not at all. A target that cannot be had is refused. The answer lists the
     replicas that apply the policy, and those that have not confirmed in time.
     """
+    # To its end, also if the client leaves: every change is logged, and goes to all replicas.
+    return await asyncio.shield(_replace(context, record, body))
+
+
+async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
     # On a thread, because the store may be a network away.

@@ -1,7 +1,7 @@
 """ModelInfer: classifies the rows of tensors."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from serve.api.classification import (
@@ -56,16 +56,11 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
         **dial_of(_values(request.parameters)),
     }
     body = _in_time(read_fields(fields, call.record.headers, NAMES), call.rpc.time_remaining())
-    answered = await classify(context, call.record, body, _unwatched)
+    answered = await classify(context, call.record, body)
     as_bytes = bool(request.raw_input_contents)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
         return _answer(answered, wanted, request.id, as_bytes)
     return await asyncio.to_thread(_answer, answered, wanted, request.id, as_bytes)
-
-
-def _unwatched(work: Awaitable[Any]) -> Awaitable[Any]:
-    """Leave it to grpc.aio to cancel the call when the client leaves or its deadline passes."""
-    return work
 
 
 def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyRequest:

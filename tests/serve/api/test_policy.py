@@ -1,11 +1,16 @@
 import itertools
+import json
+import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from serve.policy.live import LivePolicy, Replacement
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
+from tests.support.patience import until
 from tests.support.tiny import DEPTH, POLICY
 
 PATH = "/v1/models/tiny/policy"
@@ -212,3 +217,27 @@ def test_policy_with_a_threshold_that_is_no_number_is_refused(
 def test_policy_of_an_unknown_model_is_a_404(server: LiveServer, method: str) -> None:
     response = server.http.request(method, "/v1/models/nope/policy", json={"policy": {}})
     assert Problem.of(response) == (404, "unknown_model", "no model 'nope'; served are tiny")
+
+
+def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, left = threading.Event(), threading.Event()
+    replace = LivePolicy.replace
+
+    def slow(*arguments: Any) -> Replacement:
+        asked.set()
+        assert left.wait(60)
+        return replace(*arguments)
+
+    monkeypatch.setattr(LivePolicy, "replace", slow)
+    server, content = start_server(), json.dumps({"policy": leave_at(2)})
+    head = f"PUT {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(content)}\r\n\r\n{content}"
+    with caplog.at_level(logging.INFO):
+        with server.half_sent(request.encode()):
+            assert asked.wait(60)
+        until(lambda: server.metric("offramp_requests_total", code="499") == 1)
+        left.set()
+        until(lambda: "policy changed" in caplog.text)
+    assert exit_layer(server.answer("w1")) == 2
