@@ -62,14 +62,26 @@ class ChunkedBody:
             self._left -= len(part)
             if self._left:
                 break
-            match = self._expected.match(received, at)
+            match = self._match(received, at)
             if match is None:
-                self._check_beginning(received, at)
                 break
             at = match.end()
             self._expect_next(match)
         del received[:at]
         return content
+
+    def _match(self, received: bytearray, at: int) -> re.Match[bytes] | None:
+        """Return what is expected, or None while its end is to come."""
+        has_trailers = self._expected is _TRAILERS and not received.startswith(b"\r\n", at)
+        end = b"\r\n\r\n" if has_trailers else b"\r\n"
+        if received.find(end, at + 2 * (self._expected is _NEXT)) < 0:
+            if len(received) - at > self._may_drop + _MAX_SIZE_BYTES:
+                self._drop(len(received) - at)
+            return None
+        match = self._expected.match(received, at)
+        if match is None:
+            raise malformed("check the chunks of the body")
+        return match
 
     def _expect_next(self, match: re.Match[bytes]) -> None:
         self._drop(len(match["dropped"]))
@@ -85,14 +97,6 @@ class ChunkedBody:
             raise HeadTooLarge(
                 f"the chunk extensions and trailers are larger than {self._max_bytes} bytes"
             )
-
-    def _check_beginning(self, received: bytearray, at: int) -> None:
-        """Check what is not complete: whether it can become what is expected."""
-        end = b"\r\n\r\n" if self._expected is _TRAILERS else b"\r\n"
-        if received.find(end, at + 2 * (self._expected is _NEXT)) >= 0:
-            raise malformed("check the chunks of the body")
-        if len(received) - at > self._may_drop + _MAX_SIZE_BYTES:
-            self._drop(len(received) - at)
 
 
 Body = SizedBody | ChunkedBody

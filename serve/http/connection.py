@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from serve.errors import HeadTooLarge, OfframpError, RequestTimeout
 from serve.http.answer import error_answer
 from serve.http.body import Body, body_of
-from serve.http.exchange import Channel, Exchange
+from serve.http.exchange import MAX_HELD_BYTES, Channel, Exchange
 from serve.http.guard import ConnectionGuard
 from serve.http.head import Head, check_beginning, read_head
 from serve.metrics.connections import Closed
@@ -137,7 +137,8 @@ class GuardedConnection(asyncio.Protocol):
         if self._incoming:
             return self._read_body(*self._incoming)
         if self._busy():
-            self._channel.pause()
+            if len(self._received) > MAX_HELD_BYTES:
+                self._channel.pause()
             return False
         checked, self._num_checked = self._num_checked, 0
         end = self._received.find(b"\r\n\r\n", max(0, checked - 3))

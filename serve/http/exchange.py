@@ -15,7 +15,7 @@ from serve.metrics.connections import ConnectionState
 log = logging.getLogger(__name__)
 
 # So much of a body is kept for the app before reading pauses.
-_MAX_HELD_BYTES: Final = 64 * 1024
+MAX_HELD_BYTES: Final = 64 * 1024
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 
 
@@ -86,7 +86,7 @@ class Exchange:
             return
         self._body += content
         self._more_body, self._untold = not ended, True
-        if len(self._body) > _MAX_HELD_BYTES:
+        if len(self._body) > MAX_HELD_BYTES:
             self._channel.pause()
         self._channel.news.set()
 
@@ -127,13 +127,13 @@ class Exchange:
             self._channel.transport.write(CONTINUE)
         self._expects_continue = False
         while not (self.over or self._untold):
-            if self._more_body:
-                self._channel.resume()
             self._channel.news.clear()
             await self._channel.news.wait()
         if self.over:
             return {"type": "http.disconnect"}
         body, self._body, self._untold = bytes(self._body), bytearray(), False
+        # Also behind the body: else it would not be seen that the client leaves.
+        self._channel.resume()
         return {"type": "http.request", "body": body, "more_body": self._more_body}
 
     async def send(self, message: Message) -> None:

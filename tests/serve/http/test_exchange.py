@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.config import ConnectionLimits
 from serve.http.connection import GuardedConnection
+from serve.http.exchange import MAX_HELD_BYTES
 from serve.http.guard import ConnectionGuard
 from serve.metrics.connections import ConnectionState
 
@@ -26,7 +27,6 @@ class Recorded(asyncio.Transport):
         self.closed = self.paused = False
 
     def write(self, data: Any) -> None:
-        assert not self.closed
         self.written.append(bytes(data))
 
     def close(self) -> None:
@@ -43,20 +43,20 @@ class Recorded(asyncio.Transport):
 
 
 class Talk:
-    """A connection of an app; what is sent is worked on as far as it goes."""
+    """A connection of an app; each piece is worked on as far as it goes."""
 
     def __init__(self, app: ASGIApp) -> None:
         guard = ConnectionGuard(ConnectionLimits(), ConnectionState())
-        self.transport = Recorded()
-        self.connection = GuardedConnection(app, guard, set())
+        self.transport, self.running = Recorded(), set[asyncio.Task[None]]()
+        self.connection = GuardedConnection(app, guard, self.running)
         self.connection.connection_made(self.transport)
 
     async def send(self, *pieces: bytes) -> bytes:
         """Return all that is answered so far."""
-        for piece in pieces:
+        for piece in pieces or (b"",):
             self.connection.data_received(piece)
-        for _ in range(20):
-            await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
         return b"".join(self.transport.written)
 
 
@@ -126,6 +126,7 @@ def test_answer_that_may_have_no_body_has_none(sent: bytes, status: int) -> None
     [
         answering(b"", headers=[(b"x", b"a\r\nSet-Cookie: b")]),
         answering(b"", headers=[(b"x", b"a\nb")]),
+        answering(b"", headers=[(b"x", b"a\rb")]),
         answering(b"", headers=[(b"x: y\r\nz", b"a")]),
         answering(b"hello!", headers=length(5)),
         answering(b"hell", headers=length(5)),
@@ -145,6 +146,35 @@ def test_app_that_gives_no_good_answer_is_answered_for(
     assert caplog.records
 
 
+def test_error_that_answers_head_has_no_body() -> None:
+    head, body, closed = told(answering(), GET.replace(b"GET", b"HEAD"))
+    assert head.startswith(b"HTTP/1.1 500")
+    assert (body, closed) == (b"", True)
+
+
+def test_chunks_that_turn_out_malformed_after_the_answer_end_the_connection() -> None:
+    head = GET.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+    _, body, closed = told(answering(b"hello", headers=length(5)), head, b"x\r\n")
+    assert (body, closed) == (b"hello", True)
+
+
+def test_nothing_is_read_behind_the_last_answer() -> None:
+    app = answering(b"hello", headers=[(b"connection", b"close"), *length(5)])
+    assert told(app, GET + GET, GET)[1:] == (b"hello", True)
+
+
+def test_what_follows_the_last_request_is_read_and_dropped() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        await there.send(GET.replace(b"1.1", b"1.0") + GET, GET)
+        assert not there.transport.paused  # else it would reset the connection at its end
+        app.answer.set()
+        app.read.release()
+        assert (await there.send()).endswith(b"\r\n\r\n/")
+        assert there.transport.closed
+
+    reading(scenario)
+
+
 def test_app_that_fails_in_its_answer_ends_the_connection() -> None:
     head, body, closed = told(answering(b"hel", b"", headers=length(5)), GET + GET)
     assert head.startswith(b"HTTP/1.1 200")
@@ -156,9 +186,17 @@ class Reader:
 
     def __init__(self) -> None:
         self.received: list[Message] = []
+        self.cancelled = False
         self.read, self.answer = asyncio.Semaphore(0), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, send)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         while not self.answer.is_set():
             await self.read.acquire()
             self.received.append(await receive())
@@ -177,7 +215,7 @@ def reading(scenario: Callable[[Reader, Talk], Any]) -> None:
     asyncio.run(run())
 
 
-def test_app_is_told_of_the_body_and_then_of_the_end() -> None:
+def test_app_is_told_of_the_body_and_cancelled_when_the_client_leaves() -> None:
     async def scenario(app: Reader, there: Talk) -> None:
         for _ in range(3):
             app.read.release()
@@ -189,9 +227,10 @@ def test_app_is_told_of_the_body_and_then_of_the_end() -> None:
             {"type": "http.request", "body": b"he", "more_body": True},
             {"type": "http.request", "body": b"llo", "more_body": False},
         ]
+        assert not app.cancelled
         there.connection.connection_lost(None)
         await there.send()
-        assert app.received[2:] == [{"type": "http.disconnect"}]
+        assert app.cancelled
 
     reading(scenario)
 
@@ -224,13 +263,23 @@ def test_body_that_the_app_does_not_read_yet_is_not_taken_any_further() -> None:
     reading(scenario)
 
 
-def test_requests_that_come_at_once_are_answered_in_order_and_read_no_further() -> None:
+def test_what_comes_behind_a_request_is_held_up_to_a_bound() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        await there.send(GET, GET, bytes(MAX_HELD_BYTES))
+        assert there.transport.paused
+        app.answer.set()
+        there.connection.connection_lost(None)
+
+    reading(scenario)
+
+
+def test_requests_that_come_at_once_are_answered_in_order() -> None:
     async def scenario(app: Reader, there: Talk) -> None:
         sent = b"".join(GET.replace(b"/ ", b"/%d " % number) for number in range(4))
         app.answer.set()
         app.read.release()
         there.connection.data_received(sent[:-1])
-        assert there.transport.paused
+        assert not there.transport.paused, "the end of the connection must be seen"
         whole = await there.send()
         assert [
             whole[at + 4 :][:2] for at in range(len(whole)) if whole[at:].startswith(b"\r\n\r\n")
@@ -248,5 +297,11 @@ def test_app_waits_while_the_client_takes_its_answer() -> None:
         assert await there.send(GET) == b""
         there.connection.resume_writing()
         assert (await there.send()).endswith(b"hello")
+        there.connection.pause_writing()
+        await there.send(GET)
+        assert there.running
+        there.connection.connection_lost(None)
+        await there.send()
+        assert not there.running
 
     asyncio.run(scenario())
