@@ -121,8 +121,7 @@ class Exchange:
             self._channel.transport.write(CONTINUE)
         self._expects_continue = False
         while not (self.over or self._untold):
-            if self._more_body:
-                self._channel.resume()
+            self._channel.resume()  # also to see the client leave
             self._channel.news.clear()
             await self._channel.news.wait()
         if self.over:
