@@ -249,9 +249,10 @@ def test_client_is_told_to_continue_when_the_app_wants_the_body() -> None:
     reading(scenario)
 
 
-def test_body_that_the_app_does_not_read_yet_is_not_taken_any_further() -> None:
+@pytest.mark.parametrize("num_bytes", [100_000, 300_000])
+def test_reading_pauses_until_the_app_has_read_and_wants_more(num_bytes: int) -> None:
     async def scenario(app: Reader, there: Talk) -> None:
-        await there.send(POST % 300_000, bytes(100_000))
+        await there.send(POST % num_bytes, bytes(100_000))
         assert there.transport.paused
         app.read.release(), app.read.release()
         await there.send()
