@@ -1,4 +1,4 @@
-"""The real HTTP app under a real uvicorn, in a thread of the test's process."""
+"""The real HTTP app under the real HTTP server, in a thread of the test's process."""
 
 import asyncio
 import contextlib
