@@ -235,7 +235,7 @@ def test_host_that_the_server_does_not_have_is_refused(
 def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
     hosts: list[str], version: str, taken: bool
 ) -> None:
-    """Ray Serve's proxies pass on what h11 would refuse."""
+    """Ray Serve's proxies pass on what our own server refuses."""
     guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
     headers = RequestHeaders([("host", host) for host in hosts])
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}

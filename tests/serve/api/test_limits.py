@@ -54,7 +54,7 @@ def test_bodies_that_arrive_together_do_not_take_the_room_from_each_other() -> N
 def test_declared_sizes_may_have_more_digits_than_python_reads(
     declared: str, exceeds: bool
 ) -> None:
-    # Ray Serve's proxy passes them on; h11 refuses them.
+    # Ray Serve's proxy passes them on; our own server refuses them.
     assert body_of(budget=BodyBudget(0), declared=declared).exceeded is exceeds
 
 

@@ -3,8 +3,8 @@ import pytest
 from loadtest.bench.front.stages import Stage, shares, stage_of
 
 _REQUEST = (
-    "serve.api.middleware:__call__",
-    "uvicorn.protocols.http.h11_impl:run_asgi",
+    "serve.api.front:__call__",
+    "serve.http.exchange:_run",
 )
 
 
@@ -12,17 +12,14 @@ _REQUEST = (
     ("inner", "stage"),
     [
         (("tokenizers:_", "serve.tokenization.tokenizer:encode_batch"), Stage.TOKENIZE),
-        (("h11._headers:validate", "uvicorn.protocols.http.h11_impl:handle_events"), Stage.READ),
-        (("h11._headers:validate", "uvicorn.protocols.http.h11_impl:send"), Stage.WRITE),
-        (
-            ("uvicorn.protocols.http.h11_impl:_done", "uvicorn.protocols.http.h11_impl:send"),
-            Stage.WRITE,
-        ),
-        (("numpy:exp", "serve.rules.signals:softmax", "serve.api.task_outputs:f"), Stage.ANSWER),
+        (("re:f", "serve.http.head:read_head"), Stage.READ),
+        (("serve.http.answer:answer_head", "serve.http.exchange:send"), Stage.WRITE),
+        (("numpy:exp", "serve.rules.signals:softmax", "serve.api.scores:f"), Stage.ANSWER),
+        (("uuid:f", "serve.api.record:new_request_id"), Stage.RECORD),
         (("serve.rules.registry:f", "serve.policy.live:f"), Stage.RESOLVE),
         (("serve.dialects.v1.answer:_result", "serve.dialects.v1.answer:write"), Stage.ANSWER),
         (("json.decoder:decode", "serve.dialects.v1.schemas:f"), Stage.READ),
-        ((), Stage.RECORD),
+        ((), Stage.READ),
     ],
 )
 def test_innermost_frame_that_has_a_stage_decides(inner: tuple[str, ...], stage: Stage) -> None:
