@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from serve.access.cli import keys as keys_commands
-from serve.config import ConnectionLimits
+from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel
@@ -175,34 +175,28 @@ def serve(
     ] = LIMITS.max_connections,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
-    from serve.launch import AccessOptions, Launch, LogOptions, launch
+    from serve.launch import Launch, launch
 
-    wanted = Launch(
-        bundles=tuple(bundles),
-        host=host,
-        port=port,
-        grpc_port=grpc_port,
+    config = ServerConfig(
+        bundles=[str(folder) for folder in bundles],
         precision=precision,
-        replicas=replicas,
-        active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
-        gpus_per_replica=gpus_per_replica,
         max_batch_rows=max_batch_rows,
         max_batch_tokens=max_batch_tokens,
-        access=AccessOptions(
-            keys=keys,
-            no_auth=no_auth,
-            open_metrics=open_metrics,
-            allowed_hosts=tuple(allowed_host or ()),
-            cors_origins=tuple(cors_origin or ()),
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-        ),
-        logs=LogOptions(log_format, log_level, access_log),
-        dialects=dialects,
+        keys=keys,
+        no_auth=no_auth,
+        open_metrics=open_metrics,
+        allowed_hosts=allowed_host or [],
+        cors_origins=cors_origin or [],
+        log_format=log_format,
+        log_level=log_level,
+        access_log=access_log,
+        dialects=[name.strip() for name in dialects.split(",")],
         tokenizer_threads=tokenizer_threads,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
         connections=ConnectionLimits(
             head_timeout_s=head_timeout,
             idle_timeout_s=idle_timeout,
@@ -212,7 +206,9 @@ def serve(
             max_connections=max_connections,
         ),
     )
-    launch(wanted, standalone)
+    launch(
+        Launch(config, host, port, grpc_port, replicas, gpus_per_replica, active_exits), standalone
+    )
 
 
 def main() -> None:
