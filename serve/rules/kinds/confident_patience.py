@@ -10,7 +10,7 @@ from pydantic import Field
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit, fit_width
 from serve.rules.fields import Patience, Shares
 from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.kinds.entropy import NormalizedEntropy
+from serve.rules.kinds.threshold import NormalizedEntropy
 from serve.rules.multipart import logits_of, probabilities
 from serve.rules.reason import Reason
 from serve.rules.rule import PartwiseRule
