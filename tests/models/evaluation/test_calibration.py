@@ -8,7 +8,7 @@ import pytest
 from models.data.alignment import IGNORED
 from models.evaluation.calibration import exit_figures, figures_of, operating_point
 from models.evaluation.predictions import Predictions
-from serve.bundle.calibration import Data
+from serve.policy.ladder import Data
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.replay import answers_taken
 from serve.rules.traits import Traits
