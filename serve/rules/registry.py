@@ -3,8 +3,6 @@
 A further rule is a module with a subclass of `Rule`, and a line in `RULES`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, TypeAlias
@@ -52,16 +50,6 @@ def name_of(rule: type[Rule]) -> str:
     """Return a rule's name in JSON."""
     name: str = rule.model_fields["rule"].default
     return name
-
-
-@contextmanager
-def registered(rule: type[Rule]) -> Iterator[None]:
-    """Add a rule for as long as the block lasts, as a test does."""
-    RULES.append(rule)
-    try:
-        yield
-    finally:
-        RULES.remove(rule)
 
 
 class _OneOfTheRules:
