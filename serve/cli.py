@@ -8,7 +8,7 @@ import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -223,19 +223,19 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OfframpError as error:
-        typer.echo(f"offramp: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error))
     except OSError as error:
         if error.filename is None:
             raise
         # Mostly a file of --out or --json: no such folder, no permission, a full disk.
-        typer.echo(f"offramp: {error.filename}: {error.strerror}", err=True)
-        sys.exit(2)
+        _fail(f"{error.filename}: {error.strerror}")
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
         extra = EXTRAS[error.name]
-        typer.echo(
-            f"offramp: this command needs {error.name}; pip install 'offramp[{extra}]'", err=True
-        )
-        sys.exit(2)
+        _fail(f"this command needs {error.name}; pip install 'offramp[{extra}]'")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"offramp: {message}", err=True)
+    sys.exit(2)
