@@ -19,7 +19,7 @@ from serve.api.schemas.error import ErrorText
 from serve.dialects.oip.answer import write
 from serve.dialects.oip.body import read_infer
 from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import add_model_routes, find_model
+from serve.dialects.oip.models import add_model_routes, find_model, model_index
 from serve.dialects.oip.parameters import NAMES, dial_of
 from serve.dialects.oip.request import tensors_in, wanted_outputs
 from serve.dialects.oip.schemas import IndexEntry, IndexRequest, InferRequest, InferResponse
@@ -44,16 +44,7 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
 
 async def index(context: AppContext, record: RequestRecord, body: IndexRequest) -> Reply:
     """List the models."""
-    faults = context.catalog.faults()
-    entries = [
-        IndexEntry(name=c.name, version=VERSION, state=state, reason=reason)
-        for c in context.catalog
-        for state, reason in [
-            ("UNAVAILABLE", "its engine does not run") if c.name in faults else ("READY", "")
-        ]
-        if state == "READY" or not body.ready
-    ]
-    return Reply(to_json([entry.model_dump() for entry in entries]))
+    return Reply(to_json(model_index(context, body.ready)))
 
 
 # Triton's, which this server does not have.
