@@ -67,13 +67,7 @@ class Rung(_Frozen):
 
 
 class Data(_Frozen):
-    """A file of texts.
-
-    Attributes:
-        name: folder and file.
-        rows: how many texts were used.
-        sha256: of the file.
-    """
+    """A file of texts: its folder and name, how many texts were used, and the file's hash."""
 
     name: str
     rows: int
