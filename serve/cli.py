@@ -8,12 +8,12 @@ import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 from serve.access.cli import keys as keys_commands
-from serve.config import ConnectionLimits
+from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel
@@ -175,34 +175,28 @@ def serve(
     ] = LIMITS.max_connections,
 ) -> None:
     """Serve bundles over HTTP until Ctrl-C or SIGTERM."""
-    from serve.launch import AccessOptions, Launch, LogOptions, launch
+    from serve.launch import Launch, launch
 
-    wanted = Launch(
-        bundles=tuple(bundles),
-        host=host,
-        port=port,
-        grpc_port=grpc_port,
+    config = ServerConfig(
+        bundles=[str(folder) for folder in bundles],
         precision=precision,
-        replicas=replicas,
-        active_exits=active_exits,
         device=device,
         gpu_memory_gb=gpu_memory_gb,
-        gpus_per_replica=gpus_per_replica,
         max_batch_rows=max_batch_rows,
         max_batch_tokens=max_batch_tokens,
-        access=AccessOptions(
-            keys=keys,
-            no_auth=no_auth,
-            open_metrics=open_metrics,
-            allowed_hosts=tuple(allowed_host or ()),
-            cors_origins=tuple(cors_origin or ()),
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-        ),
-        logs=LogOptions(log_format, log_level, access_log),
-        dialects=dialects,
+        keys=keys,
+        no_auth=no_auth,
+        open_metrics=open_metrics,
+        allowed_hosts=allowed_host or [],
+        cors_origins=cors_origin or [],
+        log_format=log_format,
+        log_level=log_level,
+        access_log=access_log,
+        dialects=[name.strip() for name in dialects.split(",")],
         tokenizer_threads=tokenizer_threads,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
         connections=ConnectionLimits(
             head_timeout_s=head_timeout,
             idle_timeout_s=idle_timeout,
@@ -212,7 +206,9 @@ def serve(
             max_connections=max_connections,
         ),
     )
-    launch(wanted, standalone)
+    launch(
+        Launch(config, host, port, grpc_port, replicas, gpus_per_replica, active_exits), standalone
+    )
 
 
 def main() -> None:
@@ -227,19 +223,19 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OfframpError as error:
-        typer.echo(f"offramp: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error))
     except OSError as error:
         if error.filename is None:
             raise
         # Mostly a file of --out or --json: no such folder, no permission, a full disk.
-        typer.echo(f"offramp: {error.filename}: {error.strerror}", err=True)
-        sys.exit(2)
+        _fail(f"{error.filename}: {error.strerror}")
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
         extra = EXTRAS[error.name]
-        typer.echo(
-            f"offramp: this command needs {error.name}; pip install 'offramp[{extra}]'", err=True
-        )
-        sys.exit(2)
+        _fail(f"this command needs {error.name}; pip install 'offramp[{extra}]'")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"offramp: {message}", err=True)
+    sys.exit(2)

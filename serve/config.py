@@ -2,19 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from serve.classifier.options import EngineOptions
-from serve.engine.admission import QueueLimits
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import Policy
 
@@ -22,8 +14,7 @@ from serve.policy.document import Policy
 DRAIN_S: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class WebLimits:
+class WebLimits(BaseModel):
     """Bounds on requests.
 
     Attributes:
@@ -32,9 +23,11 @@ class WebLimits:
         max_buffered_bytes: bodies that a process holds at once, small ones not counted.
     """
 
-    max_body_bytes: int = 2 * 1024 * 1024
-    max_inputs: int = 256
-    max_buffered_bytes: int = 48 * 1024 * 1024
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_body_bytes: PositiveInt = 2 * 1024 * 1024
+    max_inputs: PositiveInt = 256
+    max_buffered_bytes: PositiveInt = 48 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +53,12 @@ class ConnectionLimits:
     max_connections: PositiveInt = 4096
 
 
-class ServerConfig(BaseModel):
+class ServerConfig(EngineOptions, WebLimits):
     """Arguments of the server; a change restarts the replicas.
 
     Attributes:
         bundles: folders, each served under its name.
-        device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
-        precision: `auto`, or the variant to use.
-        gpu_memory_gb: most GPU memory that a replica may occupy; None for no limit.
         active_exits: exit layers to use, by model; a model that is not listed uses all.
-        num_threads: per replica; None for all cores that the process may use.
-        max_batch_rows: rows in a batch, at most `max_queue_rows`; None for what suits the device.
-        max_batch_tokens: rows times the longest row in a batch, at most `max_queue_tokens`; None
-            for what suits the device.
-        max_queue_rows: rows admitted and not yet answered, per replica and model.
-        max_queue_tokens: tokens of those rows.
-        max_inputs: texts per request.
-        max_body_bytes: largest request body.
         keys: file of API keys; None lets every client do everything.
         no_auth: confirms that `keys` is left out on purpose.
         open_metrics: whether `/metrics` needs no key.
@@ -87,8 +69,6 @@ class ServerConfig(BaseModel):
         log_level: of the least important ones.
         access_log: whether every request has a line.
         dialects: wire formats that the server speaks, or `all`.
-        tokenizer_threads: threads per replica that tokenize long texts, for all its models.
-        max_buffered_bytes: request bodies that a replica holds at once.
         tls_cert: PEM file with the certificate and its chain; None for plain HTTP. Like the next
             two, for replicas that listen themselves.
         tls_key: PEM file with its key.
@@ -97,20 +77,8 @@ class ServerConfig(BaseModel):
         grpc_port: where replicas that listen themselves answer gRPC; None for not at all.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     bundles: list[str] = Field(min_length=1)
-    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
-    precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
-    gpu_memory_gb: PositiveFloat | None = None
     active_exits: dict[str, list[PositiveInt]] = {}
-    num_threads: PositiveInt | None = None
-    max_batch_rows: PositiveInt | None = None
-    max_batch_tokens: PositiveInt | None = None
-    max_queue_rows: PositiveInt = QueueLimits().max_rows
-    max_queue_tokens: PositiveInt = QueueLimits().max_tokens
-    max_inputs: PositiveInt = WebLimits().max_inputs
-    max_body_bytes: PositiveInt = WebLimits().max_body_bytes
     keys: Path | None = None
     no_auth: bool = False
     open_metrics: bool = False
@@ -120,46 +88,21 @@ class ServerConfig(BaseModel):
     log_level: LogLevel = "info"
     access_log: bool = False
     dialects: list[str] = ["all"]
-    tokenizer_threads: PositiveInt = EngineOptions().tokenizer_threads
-    max_buffered_bytes: PositiveInt = WebLimits().max_buffered_bytes
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
-    @model_validator(mode="after")
-    def _check_batches(self) -> Self:
-        for of in ("rows", "tokens"):
-            batch, queue = getattr(self, f"max_batch_{of}"), getattr(self, f"max_queue_{of}")
-            if batch is not None and batch > queue:
-                raise ValueError(
-                    f"max_batch_{of}: {batch}, but the queue holds {queue} at most (max_queue_{of})"
-                )
-        return self
-
     @property
     def engine_options(self) -> EngineOptions:
         """How models are run."""
-        return EngineOptions(
-            device=self.device,
-            precision=self.precision,
-            gpu_memory_gb=self.gpu_memory_gb,
-            num_threads=self.num_threads,
-            max_batch_rows=self.max_batch_rows,
-            max_batch_tokens=self.max_batch_tokens,
-            queue_limits=QueueLimits(self.max_queue_rows, self.max_queue_tokens),
-            tokenizer_threads=self.tokenizer_threads,
-        )
+        return self
 
     @property
     def web_limits(self) -> WebLimits:
         """Bounds on requests."""
-        return WebLimits(
-            max_body_bytes=self.max_body_bytes,
-            max_inputs=self.max_inputs,
-            max_buffered_bytes=self.max_buffered_bytes,
-        )
+        return self
 
 
 class UserConfig(BaseModel):

@@ -4,10 +4,9 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from socket import socket
 
 from rich.console import Console
@@ -16,14 +15,13 @@ from serve.access.keys import read_keys
 from serve.api.access import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.exit_choice import choose_exits
-from serve.classifier.options import EngineOptions
 from serve.cluster.options import LocalReplicas
-from serve.config import ConnectionLimits, ServerConfig
-from serve.dialects.registry import ALL, choose_dialects
+from serve.config import ServerConfig
+from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 from serve.http.listener import take_port, take_shared_port
 from serve.http.loading import tls_files
-from serve.logs import LogFormat, LogLevel, configure_logs
+from serve.logs import configure_logs
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 
@@ -31,56 +29,23 @@ EXAMPLE = "The movie was awesome."
 
 
 @dataclass(frozen=True, slots=True)
-class AccessOptions:
-    """Who may reach the server and do what; see `ServerConfig`."""
-
-    keys: Path | None = None
-    no_auth: bool = False
-    open_metrics: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    tls_client_ca: Path | None = None
-
-    def hosts(self, host: str) -> list[str]:
-        """Return the names that clients may know a server on this address by.
-
-        A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
-        """
-        return list(self.allowed_hosts or (LOOPBACK_HOSTS if _is_loopback(host) else ANY_HOST))
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What is logged, and how; see `ServerConfig`."""
-
-    log_format: LogFormat = "text"
-    log_level: LogLevel = "info"
-    access_log: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
-    """The arguments of `offramp serve`."""
+    """The arguments of `offramp serve`.
 
-    bundles: tuple[Path, ...]
+    Attributes:
+        config: of the server; no allowed hosts stand for those that suit the address.
+        port: 0 for any that is free; the same of `grpc_port`, which is None for no gRPC.
+        gpus_per_replica: share of a GPU that each takes; None for a GPU each.
+        active_exits: layers, comma separated, or `auto`; None for all.
+    """
+
+    config: ServerConfig
     host: str
     port: int
-    precision: str
-    replicas: int
-    active_exits: str | None
-    device: str = "auto"
-    gpu_memory_gb: float | None = None
-    gpus_per_replica: float | None = None
-    max_batch_rows: int | None = None
-    max_batch_tokens: int | None = None
-    access: AccessOptions = AccessOptions()
-    logs: LogOptions = LogOptions()
-    dialects: str = ALL
-    tokenizer_threads: int = EngineOptions().tokenizer_threads
-    connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = None
+    replicas: int = 1
+    gpus_per_replica: float | None = None
+    active_exits: str | None = None
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
@@ -96,8 +61,9 @@ def launch(wanted: Launch, standalone: bool) -> None:
         )
     _check_access(wanted)
     console = Console(soft_wrap=True, highlight=False)
-    bundles = load_bundles(wanted.bundles)
-    placements = [place(bundle, wanted.device, wanted.precision) for bundle in bundles]
+    device, precision = wanted.config.device, wanted.config.precision
+    bundles = load_bundles(wanted.config.bundles)
+    placements = [place(bundle, device, precision) for bundle in bundles]
     gpu_share = share_gpus(placements, wanted.replicas, wanted.gpus_per_replica)
     replicas = LocalReplicas(wanted.replicas, gpu_share)
     config = _configure(wanted, bundles, placements, console)
@@ -128,32 +94,27 @@ def _configure(
     wanted: Launch, bundles: list[Bundle], placements: list[Placement], console: Console
 ) -> ServerConfig:
     """Choose the active exits of every bundle, and print them."""
-    dialects = [name.strip() for name in wanted.dialects.split(",")]
-    choose_dialects(dialects)  # raises what is wrong with them
+    config = wanted.config
+    choose_dialects(config.dialects)  # raises what is wrong with them
     num_threads = max(1, available_threads() // wanted.replicas)
     active = {}
     for bundle, placement in zip(bundles, placements, strict=True):
         presented = bundle
         if wanted.active_exits is not None:
             layers = choose_exits(
-                wanted.active_exits, bundle, placement, num_threads, wanted.gpu_memory_gb
+                wanted.active_exits, bundle, placement, num_threads, config.gpu_memory_gb
             )
             active[bundle.name], presented = layers, bundle.presenting(layers)
         _announce(console, presented, placement)
-    return ServerConfig(
-        bundles=[str(bundle.folder) for bundle in bundles],
-        device=wanted.device,
-        precision=wanted.precision,
-        gpu_memory_gb=wanted.gpu_memory_gb,
-        max_batch_rows=wanted.max_batch_rows,
-        max_batch_tokens=wanted.max_batch_tokens,
-        active_exits=active,
-        num_threads=num_threads,
-        **{**asdict(wanted.access), "allowed_hosts": wanted.access.hosts(wanted.host)},
-        **asdict(wanted.logs),
-        dialects=dialects,
-        tokenizer_threads=wanted.tokenizer_threads,
-        connections=wanted.connections,
+    # A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
+    usual_hosts = LOOPBACK_HOSTS if _is_loopback(wanted.host) else ANY_HOST
+    return config.model_copy(
+        update={
+            "bundles": [str(bundle.folder) for bundle in bundles],
+            "active_exits": active,
+            "num_threads": num_threads,
+            "allowed_hosts": config.allowed_hosts or list(usual_hosts),
+        }
     )
 
 
@@ -164,7 +125,7 @@ def _check_access(wanted: Launch) -> None:
         InvalidRequest: the address can be reached from outside, and there are no keys.
         InvalidKeys: the file of keys cannot be used.
     """
-    keys, no_auth = wanted.access.keys, wanted.access.no_auth
+    keys, no_auth = wanted.config.keys, wanted.config.no_auth
     if keys:
         read_keys(keys)
         if no_auth:
@@ -207,17 +168,13 @@ def _run_on_ray(
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
-    manifest = bundle.manifest
+    manifest, (device, precision) = bundle.manifest, placement
+    where = precision if device == "cpu" else f"{precision} on {device}"
     console.print(
         f"{bundle.name}: {manifest.num_layers} layers, "
-        f"exits at {', '.join(map(str, manifest.exit_layers))}, {_where(placement)}, "
+        f"exits at {', '.join(map(str, manifest.exit_layers))}, {where}, "
         f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens"
     )
-
-
-def _where(placement: Placement) -> str:
-    device, precision = placement
-    return precision if device == "cpu" else f"{precision} on {device}"
 
 
 def _print_example(
@@ -226,9 +183,9 @@ def _print_example(
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
         body = {"model": bundles[0].name, **body}
-    scheme = "https" if wanted.access.tls_cert else "http"
+    scheme = "https" if wanted.config.tls_cert else "http"
     url = f"{scheme}://{_reachable(wanted.host)}:{port}"
-    key = '-H "X-API-Key: $KEY" ' if wanted.access.keys else ""
+    key = '-H "X-API-Key: $KEY" ' if wanted.config.keys else ""
     if grpc_port is not None:
         console.print(f"gRPC on {_reachable(wanted.host)}:{grpc_port}")
     console.print(

@@ -30,10 +30,7 @@ def fields(**values: Any) -> dict[str, Any]:
 def configure_logs(handler: logging.Handler, log_format: LogFormat, level: LogLevel) -> None:
     """Send the server's own log lines to a handler, and to no other.
 
-    Args:
-        handler: whose formatter is replaced; it gets lines in batches.
-        log_format: `json` writes one object per line.
-        level: of the least important lines.
+    The handler gets lines in batches, and its formatter is replaced.
     """
     batched = BatchedHandler(handler)
     batched.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
@@ -53,7 +50,6 @@ class BatchedHandler(logging.Handler):
     """
 
     def __init__(self, target: logging.Handler) -> None:
-        """Write to another handler."""
         super().__init__()
         target.setFormatter(logging.Formatter())
         self._target = target
@@ -90,7 +86,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line: time, level, logger, message, fields, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -107,7 +102,6 @@ class TextFormatter(logging.Formatter):
     """Time, level, message and fields. Values are quoted, so that no client can forge a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         parts = [_time(record), record.levelname, record.getMessage().replace("\n", "\\n")]
         parts += [f"{name}={json.dumps(v, default=str)}" for name, v in _fields(record).items()]
         line = " ".join(parts)
@@ -122,7 +116,6 @@ class BurstFilter(logging.Filter):
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the line is written."""
         if record.name == ACCESS_LOG:
             return True
         kind = record.name, str(record.msg)

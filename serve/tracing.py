@@ -27,17 +27,11 @@ class Tracing:
     """Makes spans of what requests say about themselves."""
 
     def __init__(self, provider: "TracerProvider") -> None:
-        """Trace with a provider of OpenTelemetry's SDK."""
         self.provider = provider
         self._tracer = provider.get_tracer("offramp", __version__)
 
     def record(self, request: ModelRequest, exit_layers: Sequence[int]) -> None:
-        """Add the spans of a request to its own, which must be the current one.
-
-        Args:
-            request: which has ended.
-            exit_layers: of its model, ascending.
-        """
+        """Add the spans of a request that has ended to its own, which must be the current one."""
         wall = time.time_ns() - time.monotonic_ns()
         if request.tokenized:
             self._add("tokenize", request.tokenized, wall, {})

@@ -13,9 +13,7 @@ _MAX_QUOTED_CHARS = 40
 def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
     """Return the first errors as one line, joined by semicolons; one error per place.
 
-    Args:
-        error: what pydantic has found.
-        names: what the sender calls our top-level fields.
+    `names` has what the sender calls our top-level fields.
     """
     messages: dict[str, str] = {}
     for details in error.errors(include_url=False):

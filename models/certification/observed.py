@@ -10,7 +10,7 @@ from models.certification.paths import Path
 from models.evaluation.bundle_recording import BundleRecording
 from serve.policy.ladder import Loss
 from serve.rules import Rule
-from serve.rules.replay import exits_taken
+from serve.rules.replay import answers_taken
 from serve.rules.traits import Traits
 
 
@@ -78,4 +78,5 @@ class Replay:
 
 def _exits(rule: Rule, path: Path, observed: Observed) -> NDArray[np.intp]:
     logits, _, counted, uncertainty = observed.recording
-    return exits_taken(logits, rule, observed.traits, path.temperatures, counted, uncertainty)
+    taken = answers_taken(logits, rule, observed.traits, path.temperatures, counted, uncertainty)
+    return taken.exits

@@ -11,7 +11,7 @@ from models.data.unlabelled import PLAIN, read_unlabelled
 from models.errors import UnusableData
 from serve.bundle.loader import sha256_of
 from serve.bundle.manifest import Manifest
-from serve.policy.ladder import CalibrationData
+from serve.policy.ladder import Data
 from serve.tokenization.length_bounds import Text
 
 # Differs from other uses of the same hash, such as holding sentences out of training.
@@ -37,10 +37,10 @@ class TextFile(NamedTuple):
     texts: list[LabelledText]
 
     @property
-    def data(self) -> CalibrationData:
+    def data(self) -> Data:
         """The file as certificates name it."""
         name = f"{self.path.resolve().parent.name}/{self.path.name}"
-        return CalibrationData(name=name, rows=len(self.texts), sha256=sha256_of(self.path))
+        return Data(name=name, rows=len(self.texts), sha256=sha256_of(self.path))
 
 
 class Split(NamedTuple):

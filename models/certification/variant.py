@@ -18,7 +18,7 @@ from models.certification.texts import LabelledText
 from models.evaluation.bundle_recording import record
 from models.progress import progress
 from serve.bundle.loader import Bundle
-from serve.policy.ladder import CalibrationData, Ladder
+from serve.policy.ladder import Data, Ladder
 from serve.runtime.placement import Placement
 from serve.tokenization.tokenizer import Tokens
 
@@ -37,7 +37,7 @@ class Sample:
     texts: Sequence[LabelledText]
     tokens: Sequence[Tokens]
     num_tuning: int
-    data: tuple[CalibrationData, ...]
+    data: tuple[Data, ...]
 
     @property
     def num_certifying(self) -> int:

@@ -5,7 +5,8 @@ import numpy as np
 from models.evaluation.predictions import Predictions
 from models.evaluation.published_rules import published_rules
 from models.evaluation.task_metrics import agreement, main_metric, score
-from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
+from serve.bundle.calibration import ExitFigures, OperatingPoint, VariantCalibration
+from serve.policy.ladder import Data
 from serve.rules import ExitRule
 from serve.rules.replay import Taken, answers_taken
 

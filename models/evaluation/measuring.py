@@ -10,8 +10,8 @@ from models.evaluation.labelled_data import read_for, unlabelled
 from models.evaluation.observation import Observation
 from models.evaluation.predictions import Predictions
 from models.evaluation.subjects.measurable import Advance, Measurable, Pass
-from serve.bundle.calibration import Data
 from serve.bundle.loader import sha256_of
+from serve.policy.ladder import Data
 
 
 class Measured(NamedTuple):

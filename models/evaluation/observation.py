@@ -12,9 +12,8 @@ from models.evaluation.answers import AnswerIds, Answers
 from models.evaluation.costs import Costs
 from models.evaluation.predictions import Predictions
 from models.evaluation.row_statistics import Metric, Statistics, metric_of
-from serve.bundle.calibration import Data
 from serve.bundle.manifest import Precision, TrainedFor
-from serve.policy.ladder import Ladder
+from serve.policy.ladder import Data, Ladder
 from serve.policy.limits import Limits
 from serve.policy.profile import RuleOrTarget
 from serve.rules.compiled_rule import compile_rule

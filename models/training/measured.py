@@ -12,9 +12,10 @@ from models.evaluation.model_card import write_card
 from models.evaluation.predictions import Predictions, predict
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
-from serve.bundle.calibration import Calibration, Data, VariantCalibration
+from serve.bundle.calibration import Calibration, VariantCalibration
 from serve.bundle.loader import CALIBRATION, sha256_of
 from serve.bundle.recording import RECORDING
+from serve.policy.ladder import Data
 
 POLICY = "policy.json"
 

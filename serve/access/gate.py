@@ -46,9 +46,6 @@ class Client:
     def priority(self, asked: Priority | None) -> Priority:
         """Return the priority of a request: what it asks for, else normal or the key's lower one.
 
-        Args:
-            asked: None where the request says nothing.
-
         Raises:
             Forbidden: the key may not ask for it.
         """
@@ -110,11 +107,7 @@ class Gate:
         return self._path is None
 
     def identify(self, secret: str | None, address: str) -> Client:
-        """Return who sends a request.
-
-        Args:
-            secret: the key that came with the request.
-            address: of the client.
+        """Return who sends a request: the holder of the secret that came with it, or an address.
 
         Raises:
             Unauthorized: there is no such key.

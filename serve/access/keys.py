@@ -11,7 +11,7 @@ import stat
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError
 
@@ -19,7 +19,6 @@ from serve.errors import OfframpError
 from serve.validation import explain
 
 Scope = Literal["classify", "read", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 PREFIX = "offramp_"
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -115,9 +114,7 @@ def write_keys(path: Path, keys: Sequence[Key]) -> None:
 def new_key(key: Key, path: Path) -> str:
     """Add a key to a file, which is made if there is none, and return the key's secret.
 
-    Args:
-        key: its `sha256` and `created` are replaced.
-        path: of the file.
+    The key's `sha256` and `created` are replaced.
 
     Raises:
         InvalidKeys: there is a key of this name.

@@ -23,23 +23,13 @@ class Usage:
     """Counts what keys take in this process."""
 
     def __init__(self, num_replicas: Callable[[], int] = lambda: 1) -> None:
-        """Start with nothing taken.
-
-        Args:
-            num_replicas: tells how many processes share the limits.
-        """
         self._num_replicas = num_replicas
         self._in_flight: Counter[str] = Counter()
         self._windows: dict[tuple[str, str], _Window] = {}  # by what is taken and the key's name
 
     @contextmanager
     def request(self, key: Key, num_rows: int, max_chars: int) -> Iterator[None]:
-        """Count a request of a key while it is being answered.
-
-        Args:
-            key: of the request.
-            num_rows: texts in the request.
-            max_chars: characters of its longest text.
+        """Count a request of so many texts, the longest of `max_chars`, while it is answered.
 
         Raises:
             TextTooLong: a text is longer than the key may send.
@@ -70,12 +60,9 @@ class Usage:
                 del self._in_flight[key.name]
 
     def rows(self, key: Key, num_rows: int, counted: int) -> None:
-        """Count the rows of a request, once it is known how many windows its texts have.
+        """Count the rows of a request, of which so many have been counted as texts already.
 
-        Args:
-            key: of the request.
-            num_rows: texts and windows of them.
-            counted: so many of them have been counted.
+        A text in windows has a row for each, which is known only once it is tokenized.
 
         Raises:
             RateLimited: the key sends texts too fast.

@@ -3,20 +3,12 @@
 from pydantic import BaseModel, ConfigDict
 
 from serve.bundle.manifest import Precision
-from serve.policy.ladder import Ladder
+from serve.policy.ladder import Data, Ladder
 from serve.rules import ExitRule, LayerRule, NeverRule
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Data(_Frozen):
-    """The data the figures were measured on."""
-
-    name: str
-    rows: int
-    sha256: str
 
 
 class _Figures(_Frozen):
@@ -103,17 +95,6 @@ class Calibration(_Frozen):
 
     variants: dict[Precision, VariantCalibration] = {}
     ladders: tuple[Ladder, ...] = ()
-
-    def ladder(self, precision: Precision, weights: str, exits: tuple[int, ...]) -> Ladder | None:
-        """Return the ladder of just this variant, if it was certified.
-
-        Args:
-            precision: of the variant.
-            weights: sha256 of its weights.
-            exits: layers of the active exits.
-        """
-        wanted = precision, weights, exits
-        return next((x for x in self.ladders if (x.precision, x.weights, x.exits) == wanted), None)
 
     def on_exits(self, exits: tuple[int, ...]) -> "Calibration":
         """Return the figures that hold with exits at these layers only."""

@@ -75,7 +75,9 @@ class Bundle:
     def ladder(self, precision: Precision) -> Ladder | None:
         """Return the certified rules of a variant with the present exits; None if it has none."""
         weights = self.manifest.files[self.manifest.variants[precision].weights]
-        return self.calibration.ladder(precision, weights, self.manifest.exit_layers)
+        wanted = precision, weights, self.manifest.exit_layers
+        found = (x for x in self.calibration.ladders if (x.precision, x.weights, x.exits) == wanted)
+        return next(found, None)
 
     def temperatures(self, precision: Precision) -> tuple[float, ...]:
         """Return the temperature of each exit: as certified, else as the manifest says."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ExitRule
-from serve.rules.replay import Recording, exits_taken
+from serve.rules.replay import Recording, answers_taken
 from serve.rules.traits import Traits
 
 Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit is among them
@@ -42,7 +42,7 @@ class Candidate:
     def expected_s(self, rule: ExitRule, active: Active) -> float:
         """Return the mean seconds per text if only these exits (indices) are used."""
         chosen = list(active)
-        taken = exits_taken(
+        taken = answers_taken(
             self.recording[chosen],
             rule,
             replace(self.traits, exits=tuple(self.traits.exits[i] for i in chosen)),
@@ -50,7 +50,7 @@ class Candidate:
         )
         until_s = np.cumsum(self.costs.segment_s)[chosen]
         visits_s = self.costs.visit_s * np.arange(1, len(chosen) + 1)
-        return float((until_s + visits_s)[taken].mean())
+        return float((until_s + visits_s)[taken.exits].mean())
 
 
 def cheapest_exits(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
+from timeit import timeit
 from typing import TypeAlias
 
 import numpy as np
@@ -51,10 +52,7 @@ class ExitCosts:
 def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> ExitCosts:
     """Time one text through all layers, with every exit asked and with none.
 
-    Args:
-        runner: with all exits.
-        shape: of the same exits, without costs.
-        num_tokens: of the text.
+    The runner and the shape have all exits; the shape has no costs.
     """
     ids = np.full((1, num_tokens), shape.pad_id, np.int64)
     unasked = runner.presenting((len(runner) - 1,))
@@ -74,7 +72,7 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     # In turns, so that a busy moment of the machine meets all alike.
     while len(taken_s) < _ROUNDS:
         marks_s.append(_segment_times_s(runner, ids))
-        taken_s.append([_seconds(call) for call in timed])
+        taken_s.append([timeit(call, number=1) for call in timed])
         if len(taken_s) >= _FEWEST_ROUNDS and time.perf_counter() > began + _ENOUGH_S:
             break
     shares = np.median(marks_s, axis=0)
@@ -109,9 +107,3 @@ def _answer(core: EngineCore, rule: CompiledRule, ids: np.ndarray, fast_path: bo
     core.add([Row(ids[0], 0 * ids[0], rule, admitted_s=time.monotonic())])
     while core:
         core.step()
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began

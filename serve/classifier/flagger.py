@@ -40,24 +40,15 @@ class Flagger:
         entities: EntityReader | None,
         aggregation: Aggregation = "simple",
     ) -> None:
-        """Take a flag that fits the model.
+        """Take a flag that fits the model; it is compared with scores as answers show them.
 
-        Args:
-            flag: thresholds by label, compared with scores as answers show them.
-            traits: of the model.
-            entities: reads the answers of a token classifier; None for other tasks.
-            aggregation: how tokens become entities.
+        `entities` reads the answers of a token classifier; None for other tasks.
         """
         self.flag = flag
         self._traits, self._entities, self._aggregation = traits, entities, aggregation
 
     def flags(self, answer: Answer, tokens: Tokens) -> list[str]:
-        """Return the labels that flag an answer, in the order of the flag.
-
-        Args:
-            answer: of one input or window.
-            tokens: of the same.
-        """
+        """Return the labels that flag an input or a window, in the order of the flag."""
         found = {each.label for each in self.found(answer, tokens)}
         return [label for label in self.flag if label in found]
 
@@ -89,11 +80,7 @@ def flagger_for(
 ) -> Flagger | None:
     """Return what flags the answers to a request; None where there is no flag.
 
-    Args:
-        request: its flag goes before the profile's.
-        settings: of the profile.
-        traits: of the model.
-        entities: of a token classifier.
+    The request's own flag goes before the profile's.
 
     Raises:
         InvalidRequest: the model cannot flag like this.
@@ -110,12 +97,7 @@ def _shown(score: float) -> float:
 
 
 def probabilities(answer: Answer, of_many: bool) -> NDArray[np.float32]:
-    """Return (labels,) the probability of each label.
-
-    Args:
-        answer: of a model that labels whole inputs.
-        of_many: whether any number of labels may apply.
-    """
+    """Return (labels,) the probability of each label, of which many or just one may apply."""
     if of_many:
         return sigmoid(answer.logits)
     return softmax(answer.logits) if answer.scores is None else answer.scores

@@ -16,11 +16,8 @@ def serve_ladder(
 ) -> ServedLadder:
     """Return the rungs of a variant, with the times of a text of the calibration's mean length.
 
-    Args:
-        bundle: with the exits that are active.
-        precision: which variant.
-        runner: of the variant; used by this call alone.
-        shape: of the same exits, without costs.
+    All are of the exits that are active, and the shape has no costs. The runner is used by this
+    call alone.
 
     Raises:
         InvalidBundle: the model cannot follow a certified rule.

@@ -1,8 +1,10 @@
 """How a model is run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from serve.engine.admission import QueueLimits
 from serve.engine.scheduler import BatchLimits
@@ -14,29 +16,48 @@ BATCH_LIMITS: Final[Mapping[str, BatchLimits]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(BaseModel):
     """How a model is run.
 
     Attributes:
-        device: `auto`, `cpu` or `cuda`; see `serve.runtime.placement`.
+        device: `auto`, `cpu` or `cuda`; auto is CUDA where a usable GPU is found.
         precision: `auto`, or the variant to use.
         gpu_memory_gb: what a process's models may occupy on a GPU together; None for no limit.
         num_threads: of each segment; None for all cores that the process may use.
-        max_batch_rows: rows in a batch; None for what suits the device.
-        max_batch_tokens: rows times the longest row in a batch; None for what suits the device.
-        queue_limits: how much is admitted.
+        max_batch_rows: rows in a batch, at most `max_queue_rows`; None for what suits the device.
+        max_batch_tokens: rows times the longest row in a batch, at most `max_queue_tokens`; None
+            for what suits the device.
+        max_queue_rows: rows admitted and not yet answered, per process and model.
+        max_queue_tokens: tokens of those rows.
         tokenizer_threads: threads of a process that tokenize long texts, for all its models.
     """
 
-    device: str = "auto"
-    precision: str = "auto"
-    gpu_memory_gb: float | None = None
-    num_threads: int | None = None
-    max_batch_rows: int | None = None
-    max_batch_tokens: int | None = None
-    queue_limits: QueueLimits = QueueLimits()
-    tokenizer_threads: int = 2
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
+    precision: str = Field(default="auto", pattern="^(auto|fp32|int8|fp16)$")
+    gpu_memory_gb: PositiveFloat | None = None
+    num_threads: PositiveInt | None = None
+    max_batch_rows: PositiveInt | None = None
+    max_batch_tokens: PositiveInt | None = None
+    max_queue_rows: PositiveInt = QueueLimits().max_rows
+    max_queue_tokens: PositiveInt = QueueLimits().max_tokens
+    tokenizer_threads: PositiveInt = 2
+
+    @model_validator(mode="after")
+    def _check_batches(self) -> Self:
+        for of in ("rows", "tokens"):
+            batch, queue = getattr(self, f"max_batch_{of}"), getattr(self, f"max_queue_{of}")
+            if batch is not None and batch > queue:
+                raise ValueError(
+                    f"max_batch_{of}: {batch}, but the queue holds {queue} at most (max_queue_{of})"
+                )
+        return self
+
+    @property
+    def queue_limits(self) -> QueueLimits:
+        """How much is admitted."""
+        return QueueLimits(self.max_queue_rows, self.max_queue_tokens)
 
     def batch_limits(self, device: str) -> BatchLimits:
         """Return how large a batch may grow on `cpu` or `cuda`."""

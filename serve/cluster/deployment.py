@@ -39,13 +39,7 @@ def build(config: ServerConfig) -> Application:
 def bind(
     config: ServerConfig, address: tuple[str, int] | None = None, **options: Any
 ) -> Application:
-    """Return the application.
-
-    Args:
-        config: of the app.
-        address: as for `Classifiers`.
-        options: of the deployment, beside `serve.cluster.options.DEFAULTS`.
-    """
+    """Return the application; the options go before `serve.cluster.options.DEFAULTS`."""
     # Not as decorators: replicas then import the class instead of unpickling its code.
     deploy = ray_serve.deployment(name=DEPLOYMENT_NAME, **{**DEFAULTS, **options})
     application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, address)

@@ -51,11 +51,7 @@ def local_node(num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
     """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal
-    handlers stay as they are.
-
-    Args:
-        num_cpus: that all actors together may ask for.
-        num_gpus: the same of GPUs.
+    handlers stay as they are. All actors together may ask for so many cores and GPUs.
 
     Raises:
         Unavailable: Ray does not start.

@@ -35,12 +35,7 @@ class LocalReplicas(NamedTuple):
 
 
 def local_options(replicas: LocalReplicas, num_cpus: float) -> dict[str, Any]:
-    """Return what `offramp serve` adds to `DEFAULTS`.
-
-    Args:
-        replicas: all on this machine.
-        num_cpus: that they share.
-    """
+    """Return what `offramp serve` adds to `DEFAULTS`, for replicas that share these cores."""
     return {
         "num_replicas": replicas.number,
         "ray_actor_options": {

@@ -39,10 +39,8 @@ class Classifiers:
     def __init__(self, config: ServerConfig, address: tuple[str, int] | None = None) -> None:
         """Load the models.
 
-        Args:
-            config: of the app.
-            address: host and port to listen on beside the other replicas, from the first
-                `reconfigure` on; None to answer Ray Serve's proxies alone.
+        At an address the replica listens beside the others, from the first `reconfigure` on.
+        Without one it answers Ray Serve's proxies alone.
         """
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id

@@ -65,10 +65,8 @@ class RayReplicas:
     def __init__(self, context: ReplicaContext, own: Any) -> None:
         """Get the handle: later the controller might not answer.
 
-        Args:
-            context: of this replica.
-            own: this replica: `apply_policy(model)` gives an `Ack`, `metrics_page()` (replica,
-                compressed text).
+        Of this replica, `own.apply_policy(model)` gives an `Ack`, and `own.metrics_page()`
+        (replica, compressed text).
         """
         self._handle = ray_serve.get_deployment_handle(context.deployment, context.app_name)
         self._own = own

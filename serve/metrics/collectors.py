@@ -37,11 +37,7 @@ class Metrics:
     """The metrics of one process, in their own registry."""
 
     def __init__(self, exits_by_model: dict[str, tuple[int, ...]]) -> None:
-        """Declare the metrics.
-
-        Args:
-            exits_by_model: exit layers of every served model, ascending.
-        """
+        """Declare the metrics of models with these exit layers, ascending."""
         # Prometheus would store the times of creation as further series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()

@@ -1,8 +1,8 @@
 """Merges the metrics pages of several replicas into one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -11,28 +11,21 @@ from serve.metrics.collectors import replica_gauges
 
 
 def merge_pages(pages: Mapping[str, str], unreachable: int) -> bytes:
-    """Return one page, with the replica as a further label of each sample.
+    """Return one page of Prometheus text, with the replica as a further label of each sample.
 
-    Args:
-        pages: Prometheus text by replica.
-        unreachable: number of replicas that gave none.
+    `unreachable` is the number of replicas that gave no page.
     """
-    registry = CollectorRegistry()
-    registry.register(_Merged(pages, unreachable))
-    return generate_latest(registry)
+    return generate_latest(_Merged(pages, unreachable))
 
 
 class _Merged(Collector):
+    """Each family once, with the samples of every replica."""
+
     def __init__(self, pages: Mapping[str, str], unreachable: int) -> None:
         self._pages = pages
         self._unreachable = unreachable
 
-    def describe(self) -> Iterable[Metric]:
-        """Declare nothing: registering must not read the pages."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
-        """Yield each family once, with the samples of every replica."""
         merged: dict[str, Metric] = {}
         for replica, page in self._pages.items():
             for family in text_string_to_metric_families(page):

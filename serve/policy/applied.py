@@ -49,10 +49,7 @@ class AppliedPolicy:
         self.named = {name: self._named(name, wish) for name, wish in policy.wishes.items()}
 
     def exit_for(self, choice: ExitChoice | None) -> ChosenExit:
-        """Return the rule that a request gets.
-
-        Args:
-            choice: a rule, a target, the name of a profile, or None for the default.
+        """Return the rule that a request gets, without a choice the default.
 
         Raises:
             OfframpError: there is no such profile, the limits do not allow the choice, the model

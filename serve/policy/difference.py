@@ -6,12 +6,7 @@ from typing import Any
 def difference(old: Any, new: Any, place: str = "") -> dict[str, tuple[Any, Any]]:
     """Return old and new value by place, such as `profiles.fast.threshold`.
 
-    Args:
-        old: JSON.
-        new: JSON.
-        place: of both in the whole document.
-
-    A value that one of the two lacks is None there.
+    A value that one of the two documents lacks is None there.
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return {} if old == new else {place: (old, new)}

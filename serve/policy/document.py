@@ -97,9 +97,6 @@ class Policy(BaseModel):
     def wish_for(self, choice: ExitChoice | None) -> RuleOrTarget:
         """Return the rule or target that a request asks for, limits on layers not applied.
 
-        Args:
-            choice: a rule, a target, the name of a profile, or None for the default.
-
         Raises:
             UnknownProfile: there is no such profile.
             OverrideForbidden: the limits do not allow the choice.
@@ -120,20 +117,13 @@ class Policy(BaseModel):
 
     def _wish_of(self, entry: ProfileEntry) -> RuleOrTarget:
         """Return a profile's exit; without one, the default's."""
-        wish = entry.exit if isinstance(entry, Settings) else entry
-        if wish is not None:
-            return wish
         default = self.profiles[self.default] if isinstance(self.default, str) else self.default
-        wish = default.exit if isinstance(default, Settings) else default
-        return NeverRule() if wish is None else wish
+        return _exit_of(entry) or _exit_of(default) or NeverRule()
 
     def check(self, traits: Traits) -> None:
         """Raise `InvalidRule`, naming the place, if the model cannot follow the policy's rules.
 
         What targets become depends on more than the model: see `serve.policy.applied`.
-
-        Args:
-            traits: of the model.
         """
         bounds = NeverRule(min_layer=self.limits.min_layer, max_layer=self.limits.max_layer)
         for place, wish in {"limits": bounds, **self.places}.items():
@@ -158,10 +148,9 @@ class Policy(BaseModel):
         if not isinstance(self.default, str):
             own[DEFAULT] = self.default
         for name, entry in self.profiles.items():
-            in_object = isinstance(entry, Settings)
-            wish = entry.exit if isinstance(entry, Settings) else entry
-            if wish is not None:
-                own[f"profiles.{name}.exit" if in_object else f"profiles.{name}"] = wish
+            inner = ".exit" if isinstance(entry, Settings) else ""
+            if wish := _exit_of(entry):
+                own[f"profiles.{name}{inner}"] = wish
         return own
 
     @property
@@ -170,3 +159,7 @@ class Policy(BaseModel):
 
     def _no_profile(self, name: str) -> str:
         return f"no profile {name!r}; the policy has {self._profile_names}"
+
+
+def _exit_of(entry: ProfileEntry) -> RuleOrTarget | None:
+    return entry.exit if isinstance(entry, Settings) else entry

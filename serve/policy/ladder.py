@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from serve.rules import ExitRule, NeverRule
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from serve.rules.fields import Share
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
 # full depth has right and the early answer has wrong; of a regression, the added absolute error
@@ -67,14 +66,8 @@ class Rung(_Frozen):
         return next((c for c in self.certificates if c.loss == loss), None)
 
 
-class CalibrationData(_Frozen):
-    """A file of texts.
-
-    Attributes:
-        name: folder and file.
-        rows: how many texts were used.
-        sha256: of the file.
-    """
+class Data(_Frozen):
+    """A file of texts: its folder and name, how many texts were used, and the file's hash."""
 
     name: str
     rows: int
@@ -103,7 +96,7 @@ class Ladder(_Frozen):
     weights: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     exits: tuple[int, ...] = Field(min_length=1)
     temperatures: tuple[PositiveFloat, ...]
-    data: tuple[CalibrationData, ...] = Field(min_length=1)
+    data: tuple[Data, ...] = Field(min_length=1)
     num_tuning: Annotated[int, Field(gt=0)]
     num_certifying: Annotated[int, Field(gt=0)]
     mean_tokens: PositiveFloat

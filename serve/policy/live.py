@@ -99,13 +99,7 @@ class LivePolicy:
     """
 
     def __init__(self, model: str, ladder: ServedLadder, store: PolicyStore) -> None:
-        """Start without a baseline; `set_baseline` must follow before any request.
-
-        Args:
-            model: the name that the model is served under.
-            ladder: what policies are checked against, and targets resolve to.
-            store: shared with the other replicas.
-        """
+        """Start without a baseline; `set_baseline` must follow before any request."""
         self._model = model
         self._ladder = ladder
         self._store = store
@@ -156,11 +150,7 @@ class LivePolicy:
                 return
 
     def replace(self, policy: Policy, based_on: int | None) -> Replacement:
-        """Put a new policy in place of the current one.
-
-        Args:
-            policy: the whole new document.
-            based_on: the version it was made from; None replaces any version.
+        """Put a whole new policy in place of the version that it is based on; None for any.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.

@@ -81,11 +81,7 @@ class Resolution:
 
 
 def resolve(target: Target, rungs: Sequence[ServedRung]) -> Resolution:
-    """Return the rung for a target.
-
-    Args:
-        target: what is wanted.
-        rungs: at least one, from safe to fast.
+    """Return the rung for a target, of one or more from safe to fast.
 
     Raises:
         TargetOutOfReach: no rung keeps all bounds; the message names the nearest.

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_Share = Annotated[float, Field(ge=0, le=1)]
+from serve.rules.fields import Share
 
 
 class Target(BaseModel):
@@ -21,11 +21,11 @@ class Target(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    max_disagreement: _Share | None = Field(
+    max_disagreement: Share | None = Field(
         default=None,
         description="Share of texts that may get another answer than at full depth, e.g. 0.01.",
     )
-    max_loss: _Share | None = Field(
+    max_loss: Share | None = Field(
         default=None,
         description="What the model's metric may lose against full depth, as a share, e.g. 0.005.",
     )

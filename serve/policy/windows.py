@@ -35,12 +35,7 @@ class Windows(BaseModel):
 
 
 def check_windows(windows: Windows, flagging: bool, traits: Traits) -> None:
-    """Raise unless a model's answers can be combined like this.
-
-    Args:
-        windows: what is wanted.
-        flagging: whether there is a flag.
-        traits: of the model.
+    """Raise unless a model's answers can be combined like this, with a flag or without.
 
     Raises:
         InvalidRule: the message names the field.

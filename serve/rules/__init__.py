@@ -8,11 +8,14 @@ from serve.rules.compiled_rule import CompiledRule, check_rule, compile_rule
 from serve.rules.kinds.classes import ClassesRule
 from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.confident_patience import ConfidentPatienceRule
-from serve.rules.kinds.entropy import EntropyRule, NormalizedEntropyRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
-from serve.rules.kinds.learned import LearnedRule
-from serve.rules.kinds.margin import MarginRule
 from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.threshold import (
+    EntropyRule,
+    LearnedRule,
+    MarginRule,
+    NormalizedEntropyRule,
+)
 from serve.rules.kinds.voting import VotingRule
 from serve.rules.registry import EXIT_RULE, ExitRule, rules_for
 from serve.rules.rule import PartwiseRule, Rule

@@ -50,10 +50,7 @@ class CompiledRule:
 def compile_rule(rule: Rule, traits: Traits, temperatures: tuple[float, ...] = ()) -> CompiledRule:
     """Check a rule against a model and work it out; equal rules give the same object.
 
-    Args:
-        rule: what a request or a policy asks for.
-        traits: of the model.
-        temperatures: one per exit; all 1 if left out.
+    There is one temperature per exit; without them all are 1.
 
     Raises:
         InvalidRule: the model cannot follow the rule.

@@ -83,9 +83,11 @@ class Criterion:
 
     Attributes:
         reason: why rows leave that are confident.
+        counts: whether it keeps count at every exit, also at those where no row may leave.
     """
 
     reason: ClassVar[Reason] = Reason.CONFIDENT
+    counts: ClassVar[bool] = False
 
     def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
         """Judge rows at an exit, and advance what the criterion keeps of them in their columns.
@@ -95,15 +97,8 @@ class Criterion:
         raise NotImplementedError
 
     def first_heard(self, first: int, last: int) -> int:
-        """Return the index of the first exit whose output the rule needs.
-
-        A run passes the exits before it.
-
-        Args:
-            first: the first exit at which the rule may let a row leave.
-            last: the exit at which the row leaves at the latest.
-        """
-        return first
+        """Return the index of the first exit whose output the rule needs; see `CompiledRule`."""
+        return 0 if self.counts else first
 
     def stay_gap(self, threshold: float, num_labels: int, temperature: float) -> float:
         """Return the smallest gap between the two largest logits at which a row may leave.
@@ -112,13 +107,6 @@ class Criterion:
         of rules that have no column but `threshold`, for others remember earlier exits.
         """
         return math.nan
-
-
-class CountingCriterion(Criterion):
-    """A criterion that counts at every exit, also at those where no row may leave."""
-
-    def first_heard(self, first: int, last: int) -> int:
-        return 0
 
 
 def fit_width(column: NDArray[Any], width: int, blank: float = 0) -> NDArray[Any]:

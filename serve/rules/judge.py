@@ -37,16 +37,9 @@ def judge(
     num_exits: int,
     temperature: float = 1.0,
 ) -> Decision:
-    """Judge rows at an exit, and advance their state.
+    """Judge rows at an exit, counted from 0, and advance their state.
 
     A NaN signal is never confident: such a row goes on to its last permitted exit.
-
-    Args:
-        state: the rows' rules and progress; updated.
-        head: what this exit's head gives for the rows.
-        exit_index: which exit, counted from 0.
-        num_exits: how many exits the model has.
-        temperature: of this exit.
     """
     permitted = state.first <= exit_index
     rows = RowsAtExit(state.columns, EVERY_ROW, exit_index, temperature, permitted)

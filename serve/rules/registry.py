@@ -3,8 +3,6 @@
 A further rule is a module with a subclass of `Rule`, and a line in `RULES`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, TypeAlias
@@ -16,11 +14,14 @@ from pydantic_core import CoreSchema, core_schema
 from serve.rules.kinds.classes import ClassesRule
 from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.confident_patience import ConfidentPatienceRule
-from serve.rules.kinds.entropy import EntropyRule, NormalizedEntropyRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
-from serve.rules.kinds.learned import LearnedRule
-from serve.rules.kinds.margin import MarginRule
 from serve.rules.kinds.patience import PatienceRule
+from serve.rules.kinds.threshold import (
+    EntropyRule,
+    LearnedRule,
+    MarginRule,
+    NormalizedEntropyRule,
+)
 from serve.rules.kinds.voting import VotingRule
 from serve.rules.rule import Rule
 from serve.rules.traits import Traits
@@ -49,16 +50,6 @@ def name_of(rule: type[Rule]) -> str:
     """Return a rule's name in JSON."""
     name: str = rule.model_fields["rule"].default
     return name
-
-
-@contextmanager
-def registered(rule: type[Rule]) -> Iterator[None]:
-    """Add a rule for as long as the block lasts, as a test does."""
-    RULES.append(rule)
-    try:
-        yield
-    finally:
-        RULES.remove(rule)
 
 
 class _OneOfTheRules:

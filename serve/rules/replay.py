@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from serve.errors import InvalidRule
 from serve.rules.compiled_rule import compile_rule
-from serve.rules.head_output import HeadOutput, Prediction
+from serve.rules.head_output import HeadOutput
 from serve.rules.judge import Decision, judge
-from serve.rules.kinds.learned import LearnedRule
+from serve.rules.kinds.threshold import LearnedRule
 from serve.rules.reason import Reason
 from serve.rules.rule import Rule
 from serve.rules.rule_state import RuleState
@@ -48,15 +48,15 @@ class Taken(NamedTuple):
         return logits
 
 
-def exits_taken(
+def answers_taken(
     recording: Recording,
     rule: Rule,
     traits: Traits,
     temperatures: tuple[float, ...],
     counted: NDArray[np.bool_] | None = None,
     uncertainty: NDArray[np.float32] | None = None,
-) -> NDArray[np.intp]:
-    """Return (rows,) the exit at which the rule lets each row leave, counted from 0.
+) -> Taken:
+    """Return where the rule lets each row leave, and with what.
 
     Args:
         recording: logits at just these exits.
@@ -70,34 +70,18 @@ def exits_taken(
     Raises:
         InvalidRule: rule learned without predicted errors.
     """
-    heads = _heads(recording, rule, counted, uncertainty)
-    left_at = np.full(recording.shape[1], len(recording) - 1)
-    for index, leaves, _ in _leaving(heads, rule, traits, temperatures):
-        left_at[leaves] = index
-    return left_at
-
-
-def answers_taken(
-    recording: Recording,
-    rule: Rule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None = None,
-    uncertainty: NDArray[np.float32] | None = None,
-) -> Taken:
-    """Return where the rule lets each row leave, and with what.
-
-    Args and errors are those of `exits_taken`.
-    """
     said = _heads(recording, rule, counted, uncertainty)
     num_rows = recording.shape[1]
     exits = np.full(num_rows, len(recording) - 1)
     logits = recording[-1].copy()
     heads, labels = exits.copy(), np.full(num_rows, -1)
-    for index, leaves, prediction in _leaving(said, rule, traits, temperatures):
+    inside = np.ones(num_rows, np.bool_)
+    for index, decision in enumerate(_decisions(said, rule, traits, temperatures)):
+        leaves = inside & (decision.reasons != Reason.STAYS)
+        inside &= ~leaves
         exits[leaves] = heads[leaves] = index
         logits[leaves] = recording[index][leaves]
-        if prediction is not None:
+        if prediction := decision.prediction:
             logits[leaves], heads[leaves] = prediction.logits[leaves], prediction.exit_index[leaves]
             labels[leaves] = prediction.label[leaves]
     return Taken(exits, logits, heads, labels)
@@ -113,7 +97,7 @@ def signals(
 ) -> NDArray[np.float32]:
     """Return (exits, rows) the signal that the rule compares; NaN where it has none.
 
-    Args and errors are those of `exits_taken`.
+    Args and errors are those of `answers_taken`.
     """
     heads = _heads(recording, rule, counted, uncertainty)
     return np.stack([d.signals for d in _decisions(heads, rule, traits, temperatures)])
@@ -135,17 +119,6 @@ def _heads(
     return [
         HeadOutput(logits, error, counted) for logits, error in zip(recording, errors, strict=True)
     ]
-
-
-def _leaving(
-    heads: Sequence[HeadOutput], rule: Rule, traits: Traits, temperatures: tuple[float, ...]
-) -> Iterator[tuple[int, NDArray[np.bool_], Prediction | None]]:
-    """Yield each exit, (rows,) which leave there, and what they answer if not the exit's logits."""
-    inside = np.ones(len(heads[0].logits), np.bool_)
-    for index, decision in enumerate(_decisions(heads, rule, traits, temperatures)):
-        leaves = inside & (decision.reasons != Reason.STAYS)
-        inside &= ~leaves
-        yield index, leaves, decision.prediction
 
 
 def _decisions(

@@ -1,4 +1,4 @@
-"""Confidence signals read off exit logits, vectorised over rows.
+"""Confidence signals read off exit logits, vectorised over rows and computed in float32.
 
 Infinite logits make numpy warn of invalid values, unless `np.errstate` says otherwise. The
 engine's thread does so once: it would take a tenth of the time of a call here.
@@ -22,9 +22,6 @@ def log_softmax(logits: Logits) -> NDArray[np.float32]:
     """Return log-probabilities in float32, shifted by the row maximum so that nothing overflows.
 
     A row with NaN, or with +inf, comes back as NaN throughout.
-
-    Args:
-        logits: (rows, labels), any float type.
     """
     values = np.asarray(logits, dtype=np.float32)
     shifted = values - np.maximum.reduce(values, axis=-1, keepdims=True)
@@ -34,11 +31,7 @@ def log_softmax(logits: Logits) -> NDArray[np.float32]:
 
 
 def meaningless(logits: Logits) -> NDArray[np.bool_]:
-    """Tell of each row whether it has no distribution: NaN or +inf in it, or nothing but -inf.
-
-    Args:
-        logits: (rows, labels), any float type.
-    """
+    """Tell of each row whether it has no distribution: NaN or +inf in it, or nothing but -inf."""
     finite: NDArray[np.bool_] = np.isfinite(np.maximum.reduce(logits, axis=-1))
     return ~finite
 
@@ -95,9 +88,6 @@ def normalized_entropy(logits: Logits) -> Signal:
     """Return each row's entropy as a share of ln(labels), from 0 to 1. NaN stays NaN.
 
     FastBERT's and PCEE-BERT's measure. Of a single label, whose entropy is 0, it is 0.
-
-    Args:
-        logits: as for `entropy`.
     """
     largest = _largest_entropy(logits.shape[-1])
     if not largest:
@@ -109,9 +99,7 @@ def normalized_entropy(logits: Logits) -> Signal:
 def margin(logits: Logits) -> Signal:
     """Return by how much each row's top probability exceeds the second. NaN stays NaN.
 
-    Args:
-        logits: (rows, labels), any float type; computed in float32. With a single label there is
-            no second, and the top probability comes back.
+    With a single label there is no second, and the top probability comes back.
     """
     p = softmax(logits)
     if p.shape[-1] == 1:

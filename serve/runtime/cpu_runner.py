@@ -58,12 +58,7 @@ class CpuRunner:
     """
 
     def __init__(self, bundle: Bundle, precision: Precision, num_threads: int) -> None:
-        """Open the session.
-
-        Args:
-            bundle: where the graphs are.
-            precision: which variant.
-            num_threads: of the session, the caller's included.
+        """Open the session, with so many threads, the caller's included.
 
         Raises:
             InvalidBundle: ONNX Runtime cannot load the graph.
@@ -80,11 +75,7 @@ class CpuRunner:
         self._present(active_segments(manifest, precision))
 
     def presenting(self, active: Sequence[int]) -> "CpuRunner":
-        """Return the same session with fewer exits.
-
-        Args:
-            active: indices of the segments, ascending; the last one is among them.
-        """
+        """Return the same session with exits after these segments only; see `runs_between`."""
         runner = copy(self)
         runner._present(active)
         return runner
@@ -153,6 +144,9 @@ def active_segments(manifest: Manifest, precision: Precision) -> list[int]:
 
 
 def runs_between(active: Sequence[int]) -> list[range]:
-    """Return, per active exit, the segments from the active exit before it to its own."""
+    """Return, per active exit, the segments from the active exit before it to its own.
+
+    `active` has the indices of the segments at whose end they are, ascending, the last included.
+    """
     starts = [0, *(index + 1 for index in active[:-1])]
     return [range(start, index + 1) for start, index in zip(starts, active, strict=True)]

@@ -1,7 +1,4 @@
-"""Memory on a CUDA device, through NVIDIA's `cuda-bindings`.
-
-Copies run on the stream of all sessions, see `serve.runtime.cuda_provider`.
-"""
+"""Memory on a CUDA device, through NVIDIA's `cuda-bindings`."""
 
 import ctypes
 from typing import Any
@@ -12,7 +9,10 @@ from serve.runtime.device_memory import Block
 
 # Of all models of the process together. A step of 128 thousand tokens takes 4 MiB.
 MOST_BYTES = 64 << 20
-STREAM = 0x1  # CUDA's name for its default stream
+# CUDA's name for its default stream. All sessions and all copies to and from the host run on it, in
+# order: a segment need not wait on the host for the hidden states of the segment before, and memory
+# that is freed while a kernel reads it is not written before the kernel ends.
+STREAM = 0x1
 
 
 class CudaMemory:

@@ -19,12 +19,9 @@ import onnxruntime as ort
 
 from serve.errors import DeviceUnavailable, InvalidBundle
 from serve.runtime import ort_session
+from serve.runtime.cuda_memory import STREAM
 
 PROVIDER = "CUDAExecutionProvider"
-# CUDA's name for its default stream. All sessions and all copies to and from the host run on it, in
-# order: a segment need not wait on the host for the hidden states of the segment before, and memory
-# that is freed while a kernel reads it is not written before the kernel ends.
-_DEFAULT_STREAM = 0x1
 _SAME_AS_REQUESTED = 1
 # Kernels that attention may use: flash (1), memory-efficient (2), TensorRT's fused (4) and flash
 # (32), and plain products (16). Not cuDNN (8), which ONNX Runtime prefers for fp16 from Hopper on:
@@ -129,15 +126,10 @@ def _open(
 def provider_options(
     memory_bytes: int | None, attention_kernels: int = ATTENTION_KERNELS
 ) -> dict[str, str]:
-    """Return the CUDA provider's options.
-
-    Args:
-        memory_bytes: see `open_session`.
-        attention_kernels: see `open_session`.
-    """
+    """Return the CUDA provider's options; the arguments are those of `open_session`."""
     options = {
         "device_id": "0",  # of those that CUDA_VISIBLE_DEVICES shows
-        "user_compute_stream": str(_DEFAULT_STREAM),
+        "user_compute_stream": str(STREAM),
         "do_copy_in_default_stream": "1",
         "arena_extend_strategy": "kSameAsRequested",
         # With the ten bits of TF32, fp32 would differ from the model by more than is allowed.

@@ -46,13 +46,9 @@ class CudaRunner:
     def __init__(
         self, bundle: Bundle, precision: Precision, memory: DeviceMemory, open_session: OpenSession
     ) -> None:
-        """Load every segment's layers, and the heads of the active exits.
+        """Load every segment's layers, and the heads of the active exits, of a variant for GPUs.
 
-        Args:
-            bundle: to be run.
-            precision: a variant for GPUs.
-            memory: of the device; the host's own to try the same code where there is no GPU.
-            open_session: opens an ONNX file on that device.
+        The host's own memory lets the same code be tried where there is no GPU.
         """
         self.precision = precision
         self.device = memory.device
@@ -70,11 +66,7 @@ class CudaRunner:
         self._answers = _Answers(memory, manifest)
 
     def presenting(self, active: Sequence[int]) -> "CudaRunner":
-        """Return the same sessions with fewer exits.
-
-        Args:
-            active: indices of the segments, ascending; the last one is among them.
-        """
+        """Return the same sessions with exits after these segments only; see `runs_between`."""
         chain = copy(self)
         chain._runs = runs_between(active)
         return chain

@@ -75,11 +75,7 @@ def session_options(num_threads: int, awake_s: float = 0.0) -> ort.SessionOption
 
 
 def plain_options(num_threads: int) -> ort.SessionOptions:
-    """Return ONNX Runtime's own options, with int8 kernels that are exact on any processor.
-
-    Args:
-        num_threads: of the session's own pool, the caller's thread included.
-    """
+    """Return ONNX Runtime's own options, with int8 kernels that are exact on any processor."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = num_threads
     if not has_vnni():

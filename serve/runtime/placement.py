@@ -90,11 +90,7 @@ def build_runner(
 ) -> CpuRunner | CudaRunner:
     """Load the bundle's graphs, and run them once against the manifest.
 
-    Args:
-        bundle: to be run.
-        placement: from `place`.
-        num_threads: of a session on a CPU.
-        gpu_memory_gb: limit of the memory of all models of the process on a GPU; None for none.
+    `gpu_memory_gb` limits all models of the process together.
 
     Raises:
         DeviceUnavailable: ONNX Runtime cannot use the GPU any more.

@@ -29,13 +29,7 @@ class StepInputs:
     def __init__(
         self, memory: DeviceMemory, read: Collection[str], share: type[np.floating[Any]]
     ) -> None:
-        """Reserve memory.
-
-        Args:
-            memory: of the device.
-            read: names of the inputs that any graph of the model reads.
-            share: element type of the shares.
-        """
+        """Reserve memory for inputs that some graph reads, with shares of this element type."""
         self._device = memory.device
         self._buffer = Buffer(memory)
         self._read, self._share = frozenset(read), share

@@ -11,13 +11,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.policy.flag import OUTSIDE, kind_of
 from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]
 # These need to know where words begin, which token ids do not show.
 OF_WORDS: frozenset[Aggregation] = frozenset({"first", "average", "max"})
-
-OUTSIDE = "O"
 
 _Scores: TypeAlias = NDArray[np.float32]
 
@@ -75,8 +74,7 @@ class _Tags:
 
     @classmethod
     def of(cls, names: tuple[str, ...]) -> "_Tags":
-        tagged = [name[:2] in ("B-", "I-") for name in names]
-        bare = [name[2:] if tag else name for name, tag in zip(names, tagged, strict=True)]
+        bare = [kind_of(name) for name in names]
         begins = np.array([name.startswith("B-") for name in names])
         return cls(names, begins, np.unique(bare, return_inverse=True)[1])
 

@@ -33,10 +33,9 @@ class Text(NamedTuple):
 
 
 class LengthBounds:
-    """Bounds that follow from the most tokens that a model takes."""
+    """Bounds that follow from the most tokens that a model takes, special tokens included."""
 
     def __init__(self, max_tokens: int) -> None:
-        """Take the longest input in tokens, special tokens included."""
         self._max_tokens = max_tokens
         self._max_chars = CHARS_PER_TOKEN * max_tokens
 

@@ -48,11 +48,7 @@ class TextEncoder:
     def __init__(self, path: Path, max_tokens: int, offsets: bool = True) -> None:
         """Load a `tokenizer.json`.
 
-        Args:
-            path: the file.
-            max_tokens: longest input, special tokens included.
-            offsets: whether `encodings` must tell where tokens stand in their texts, which takes
-                a fifth longer.
+        To tell by `offsets` where tokens stand in their texts takes `encodings` a fifth longer.
 
         Raises:
             InvalidBundle: the file cannot be read.
@@ -65,11 +61,7 @@ class TextEncoder:
         self._offsets = offsets
 
     def encode(self, texts: Sequence[Text], truncate: bool = False) -> list[Tokens]:
-        """Tokenize inputs.
-
-        Args:
-            texts: the inputs.
-            truncate: cut texts that are too long (of a pair, the longer text first).
+        """Tokenize inputs; `truncate` cuts those that are too long (of a pair, the longer text).
 
         Raises:
             TextTooLong: an input has more than `max_tokens` tokens; the message names its place.
@@ -84,14 +76,19 @@ class TextEncoder:
         Truncation and errors are those of `encode`.
         """
         if truncate:
-            tokenizer, inputs = self._truncating, [self._bounds.cut(t) for t in texts.values()]
+            tokenizer = self._truncating
+            texts = {place: self._bounds.cut(text) for place, text in texts.items()}
         else:
+            tokenizer = self.tokenizer
             for place, text in texts.items():
                 self._bounds.check(place, text)
-            tokenizer, inputs = self.tokenizer, list(texts.values())
-        encodings = dict(zip(texts, _encode(tokenizer, inputs, self._offsets), strict=True))
+        encodings = _encode(tokenizer, texts, self._offsets)
         for place, encoding in encodings.items():
-            self._check_length(place, encoding)
+            if len(encoding) > self.max_tokens:
+                raise TextTooLong(
+                    f"inputs[{place}] has {len(encoding)} tokens, the model takes "
+                    f'{self.max_tokens}; shorten it or send "truncate": true'
+                )
         return encodings
 
     def whole(self, texts: Mapping[int, Text]) -> dict[int, Encoding]:
@@ -100,18 +97,7 @@ class TextEncoder:
         Raises:
             InvalidRequest: a text cannot be tokenized, or has no tokens.
         """
-        encodings = dict(zip(texts, _encode(self.tokenizer, list(texts.values())), strict=True))
-        for place, encoding in encodings.items():
-            _check_not_empty(place, encoding)
-        return encodings
-
-    def _check_length(self, place: int, encoding: Encoding) -> None:
-        _check_not_empty(place, encoding)
-        if len(encoding) > self.max_tokens:
-            raise TextTooLong(
-                f"inputs[{place}] has {len(encoding)} tokens, the model takes {self.max_tokens}; "
-                'shorten it or send "truncate": true'
-            )
+        return _encode(self.tokenizer, texts)
 
 
 def encode_batch(
@@ -129,14 +115,15 @@ def encode_batch(
         raise InvalidRequest(f"inputs: the tokenizer refuses this text: {error}") from None
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[Text], offsets: bool = True) -> list[Encoding]:
-    pairs = [text.text if text.text_pair is None else tuple(text) for text in texts]
-    return encode_batch(tokenizer, pairs, offsets=offsets)
-
-
-def _check_not_empty(place: int, encoding: Encoding) -> None:
-    if not len(encoding):
-        raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
+def _encode(
+    tokenizer: Tokenizer, texts: Mapping[int, Text], offsets: bool = True
+) -> dict[int, Encoding]:
+    pairs = [text.text if text.text_pair is None else tuple(text) for text in texts.values()]
+    encodings = dict(zip(texts, encode_batch(tokenizer, pairs, offsets=offsets), strict=True))
+    for place, encoding in encodings.items():
+        if not len(encoding):
+            raise InvalidRequest(f"inputs[{place}] has no tokens; send a text with at least one")
+    return encodings
 
 
 def _load(path: Path) -> Tokenizer:

@@ -111,13 +111,9 @@ class WindowBounds:
 
 
 def cut(place: int, encoding: Encoding, whole: Tokens, bounds: WindowBounds) -> Cut:
-    """Cut a text into windows; see `WindowBounds`.
+    """Cut the text at a place of the request into windows.
 
-    Args:
-        place: of the text in the request.
-        encoding: of the text.
-        whole: the same, as tokens.
-        bounds: for just the number of special tokens that the encoding has.
+    The bounds must be for just the number of special tokens that the encoding has.
     """
     own = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
     before, num_own = int(own[0]), int(own[-1] - own[0] + 1)

@@ -13,12 +13,12 @@ from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import (
     Calibration,
-    Data,
     ExitFigures,
     OperatingPoint,
     VariantCalibration,
 )
 from serve.bundle.loader import Bundle, load_bundle
+from serve.policy.ladder import Data
 from serve.rules import EntropyRule, LayerRule
 from tests.export.conftest import MakeFolder
 from tests.support.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL

@@ -3,7 +3,6 @@
 from export.card import card
 from serve.bundle.calibration import (
     Calibration,
-    Data,
     ExitFigures,
     OperatingPoint,
     VariantCalibration,
@@ -11,6 +10,7 @@ from serve.bundle.calibration import (
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
+from serve.policy.ladder import Data
 from serve.rules import LearnedRule, NeverRule
 
 DATA = Data(name="dev", rows=10, sha256="0" * 64)

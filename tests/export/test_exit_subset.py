@@ -1,6 +1,7 @@
 from export.exit_subset import fitting_calibration, fitting_policy
-from serve.bundle.calibration import Calibration, Data, VariantCalibration
+from serve.bundle.calibration import Calibration, VariantCalibration
 from serve.policy.document import Policy
+from serve.policy.ladder import Data
 from serve.policy.limits import Limits
 from serve.rules import EntropyRule, LayerRule, NeverRule
 from tests.support.traits import two_labels

@@ -7,7 +7,7 @@ import pytest
 from export import bundle as bundles
 from models.certification.stored import store_in_model
 from serve.bundle.loader import Bundle, load_bundle
-from serve.policy.ladder import CalibrationData, Certificate, Ladder, Rung
+from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
 from tests.export.conftest import MakeFolder
 
@@ -22,7 +22,7 @@ def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) 
             "weights": weights,
             "exits": exits,
             "temperatures": [1.0] * len(exits),
-            "data": [CalibrationData(name="dev", rows=1200, sha256="0" * 64)],
+            "data": [Data(name="dev", rows=1200, sha256="0" * 64)],
             "num_tuning": 300,
             "num_certifying": 900,
             "mean_tokens": 9.5,

@@ -16,7 +16,7 @@ from models.profiles import profiles_policy
 from serve.bundle.calibration import Calibration, VariantCalibration
 from serve.bundle.recording import RECORDING, read_recording
 from serve.policy.document import Policy
-from serve.rules.replay import exits_taken
+from serve.rules.replay import answers_taken
 from tests.support.traits import two_labels
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_recording_gives_the_figures_of_the_card() -> None:
     assert recording.shape[1] == figures().data.rows
     last = recording[-1].argmax(axis=1)
     for point in figures().operating_points:
-        taken = exits_taken(recording, point.rule, two_labels(range(1, 7)), (1.0,) * 6)
+        taken = answers_taken(recording, point.rule, two_labels(range(1, 7)), (1.0,) * 6).exits
         labels = recording[taken, range(len(taken))].argmax(axis=1)
         assert (taken + 1).mean() == pytest.approx(point.mean_exit_layer)
         assert (labels == last).mean() == pytest.approx(point.agreement)

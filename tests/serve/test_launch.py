@@ -14,7 +14,7 @@ from serve.cli import app
 from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, OfframpError
-from serve.launch import AccessOptions, Launch, launch
+from serve.launch import Launch, launch
 
 STANDALONE = pytest.mark.parametrize("standalone", [True, False])
 
@@ -31,10 +31,14 @@ def taken_port() -> Iterator[int]:
 @pytest.fixture
 def wanted(bundle_folder: Path, taken_port: int) -> Launch:
     """Return arguments with a taken port, so that a test that fails does not serve for ever."""
-    access = AccessOptions(no_auth=True)
-    return Launch(
-        (bundle_folder,), "127.0.0.1", taken_port, "fp32", 1, active_exits=None, access=access
-    )
+    config = ServerConfig(bundles=[str(bundle_folder)], precision="fp32", no_auth=True)
+    return Launch(config, "127.0.0.1", taken_port)
+
+
+def changed(wanted: Launch, **fields: Any) -> Launch:
+    """Return arguments with other values, the command's own or the server's."""
+    own = {name: fields.pop(name) for name in fields.keys() & set(Launch.__slots__)}
+    return replace(wanted, config=wanted.config.model_copy(update=fields), **own)
 
 
 @STANDALONE
@@ -58,7 +62,7 @@ def test_what_cannot_be_had_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(OfframpError, match=message):
-        launch(replace(wanted, **change), standalone)
+        launch(changed(wanted, **change), standalone)
     assert "starting" not in capsys.readouterr().out
 
 
@@ -70,11 +74,12 @@ def test_wrong_bundles_are_refused_before_anything_is_printed(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    twice = (*wanted.bundles, bundle_copy(wanted.bundles[0].name))
+    [folder] = map(Path, wanted.config.bundles)
+    twice = [str(folder), str(bundle_copy(folder.name))]
     with pytest.raises(OfframpError, match="two bundles have the same folder name"):
-        launch(replace(wanted, bundles=twice), standalone)
+        launch(changed(wanted, bundles=twice), standalone)
     with pytest.raises(OfframpError, match=r"manifest\.json is missing"):
-        launch(replace(wanted, bundles=(tmp_path,)), standalone)
+        launch(changed(wanted, bundles=[str(tmp_path)]), standalone)
     assert not capsys.readouterr().out
 
 

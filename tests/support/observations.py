@@ -9,7 +9,7 @@ from models.data.examples import Example
 from models.evaluation.costs import LAYERS, layer_costs
 from models.evaluation.observation import Observation, Subject
 from models.evaluation.predictions import Predictions
-from serve.bundle.calibration import Data
+from serve.policy.ladder import Data
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
 

@@ -16,7 +16,7 @@ from serve.bundle.manifest import Precision
 from serve.engine.row import Row
 from serve.engine.runner import ModelRunner
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
-from serve.rules.replay import exits_taken
+from serve.rules.replay import answers_taken
 
 Logits = NDArray[np.float32]
 
@@ -183,6 +183,7 @@ def _exits_around(
         moved = (max(0.0, threshold - reach), min(top, threshold + reach))
         around += [rule.model_copy(update={"threshold": t}) for t in moved]
     taken = [
-        int(exits_taken(heads[:, None], r, shape.traits, shape.temperatures)[0]) for r in around
+        int(answers_taken(heads[:, None], r, shape.traits, shape.temperatures).exits[0])
+        for r in around
     ]
     return min(taken), max(taken)

@@ -72,7 +72,7 @@ def measure(
     Raises:
         BenchFailed: nothing is certified for this precision.
     """
-    options = EngineOptions("cpu", precision, num_threads=num_threads)
+    options = EngineOptions(device="cpu", precision=precision, num_threads=num_threads)
     catalog = assemble([bundle], options, MemoryStore()).catalog
     catalog.set_baselines({})
     (classifier,) = catalog

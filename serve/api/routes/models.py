@@ -94,15 +94,7 @@ def _ladder(ladder: ServedLadder) -> LadderInfo:
         tolerance=certified.tolerance if certified else None,
         mean_tokens=ladder.mean_tokens,
         rungs=[
-            RungInfo(
-                rule=rung.rule,
-                expected_layers=rung.expected_layers,
-                expected_ms=rung.expected_ms,
-                speedup=rung.speedup,
-                disagreement=rung.disagreement,
-                certificates=list(rung.certificates),
-            )
-            for rung in ladder.rungs(Limits())
+            RungInfo.model_validate(rung, from_attributes=True) for rung in ladder.rungs(Limits())
         ],
     )
 

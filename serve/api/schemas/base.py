@@ -13,3 +13,9 @@ class ResponseModel(BaseModel):
     """JSON that clients receive."""
 
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
+
+class SparseModel(ResponseModel):
+    """JSON that clients receive, in which fields with a default may be missing."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)

@@ -4,17 +4,15 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.applied import ChosenExit
 from serve.policy.document import Policy
 from serve.policy.ladder import Certificate
 
 
-class ResolvedExit(ResponseModel):
+class ResolvedExit(SparseModel):
     """What the default or a profile has become, within the limits."""
-
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     rule: ShownRule
     expected_layers: float | None = Field(

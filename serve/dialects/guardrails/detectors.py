@@ -12,7 +12,6 @@ from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import short
 from serve.api.record import RequestRecord
 from serve.classifier.flagger import Found
-from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.flagging import Flagged, flag_texts
 from serve.dialects.guardrails.schemas import (
     Detection,
@@ -25,7 +24,7 @@ from serve.errors import OfframpError
 
 def detect(context: AppContext, record: RequestRecord, body: DetectorRequest) -> Asked:
     """Return what flags each text, in the form of FMS and TrustyAI detectors."""
-    asked = with_detector(context, record, body.detector_params or GuardrailParameters())
+    asked = body.detector_params or GuardrailParameters()
 
     def make(flagged: Flagged, found: list[list[Found]]) -> Any:
         flagged.check_complete(found)

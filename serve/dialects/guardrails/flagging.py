@@ -11,6 +11,7 @@ from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
+from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import DeadlineExceeded, InvalidRequest
 from serve.rules.reason import Reason
@@ -73,16 +74,12 @@ def flag_texts(
 ) -> Asked:
     """Return a request for texts under the flag of the request or its profile.
 
-    Args:
-        context: of the routes.
-        record: of the request; its headers may hold the dial.
-        texts: any number.
-        asked: what the request says of them.
-        make: writes the answer.
+    The headers may name the detector and hold the dial. `make` writes the answer.
 
     Raises:
         OfframpError: of the request, or there is no flag.
     """
+    asked = with_detector(context, record, asked)
     classifier, place = context.catalog.pick(asked.model), asked.place
     record.model = classifier.name
     blank = [not text.strip() for text in texts]

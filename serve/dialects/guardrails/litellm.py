@@ -10,7 +10,6 @@ from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import short
 from serve.api.record import RequestRecord
 from serve.classifier.flagger import Found
-from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.detectors import NAME, OPTIONS, WINDOWS, error_body
 from serve.dialects.guardrails.flagging import Flagged, flag_texts
 from serve.dialects.guardrails.litellm_content import texts_of
@@ -26,23 +25,17 @@ _MAX_REASONS: Final = 5
 def decide(context: AppContext, record: RequestRecord, body: LiteLLMRequest) -> Asked:
     """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
     asked = body.additional_provider_specific_params or LiteLLMParameters()
-    named = with_detector(context, record, asked)
-    return flag_texts(context, record, texts_of(body), named, _decided)
+    return flag_texts(context, record, texts_of(body), asked, _decision)
 
 
-def _decided(flagged: Flagged, found: list[list[Found]]) -> Any:
-    if not any(found):
-        flagged.check_complete(found)
-    return _decision(found)
-
-
-def _decision(flagged: list[list[Found]]) -> dict[str, Any]:
+def _decision(flagged: Flagged, found: list[list[Found]]) -> dict[str, Any]:
     reasons = [
         f"text {place}: {each.label} {short(each.score)}"
-        for place, found in enumerate(flagged, 1)
-        for each in found
+        for place, of_text in enumerate(found, 1)
+        for each in of_text
     ]
     if not reasons:
+        flagged.check_complete(found)
         return {"action": "NONE"}
     listed = "; ".join(reasons[:_MAX_REASONS]) + ("; ..." if len(reasons) > _MAX_REASONS else "")
     return {"action": "BLOCKED", "blocked_reason": f"flagged by the classifier: {listed}"}

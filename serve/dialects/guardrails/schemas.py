@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 
 
 class GuardrailParameters(RequestModel):
@@ -122,10 +122,8 @@ class LiteLLMRequest(RequestModel):
     request_headers: Any = Field(default=None, description=_DESCRIBES)
 
 
-class LiteLLMResponse(ResponseModel):
+class LiteLLMResponse(SparseModel):
     """Whether the call may go on."""
-
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     action: Literal["BLOCKED", "NONE"]
     blocked_reason: str | None = Field(default=None, description="Only if blocked.")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 
 
 class HuggingFaceParameters(RequestModel):
@@ -46,10 +46,8 @@ class HuggingFaceLabel(ResponseModel):
     score: float | None
 
 
-class HuggingFaceEntity(ResponseModel):
+class HuggingFaceEntity(SparseModel):
     """An entity; `entity` in the place of `entity_group` with the strategy `none`."""
-
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     entity_group: str | None = None
     entity: str | None = None

@@ -9,27 +9,19 @@ from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import rounded, short, to_json
 from serve.dialects.oip.body import HEADER_LENGTH
 from serve.dialects.oip.compression import IDENTITY, choose_encoding, pack
-from serve.dialects.oip.outputs import output_tensors
+from serve.dialects.oip.outputs import Wanted, output_tensors
 from serve.dialects.oip.parameters import answer_parameters
-from serve.dialects.oip.request import AskedOutputs
 from serve.dialects.oip.signature import VERSION
 from serve.dialects.oip.tensors import Tensor, to_bytes
 
 
 def write(
-    asked: AskedOutputs, request_id: str | None, accepted: str, answered: Classification
+    wanted: list[Wanted], request_id: str | None, accepted: str, answered: Classification
 ) -> Reply:
-    """Return the answer.
-
-    Args:
-        asked: the outputs that it shows.
-        request_id: of the client.
-        accepted: the request's Accept-Encoding.
-        answered: the model's answers.
-    """
+    """Return the answer; `accepted` is the request's Accept-Encoding."""
     described, behind = [], []
-    for tensor, binary in zip(output_tensors(answered, asked.wanted), asked.binary, strict=True):
-        raw = to_bytes(tensor) if binary else None
+    for tensor, each in zip(output_tensors(answered, wanted), wanted, strict=True):
+        raw = to_bytes(tensor) if each.binary else None
         described.append(_describe(tensor, raw))
         if raw is not None:
             behind.append(raw)

@@ -8,12 +8,7 @@ from serve.dialects.oip.signature import BYTES, PLATFORM, TensorSpec, input_spec
 
 
 def model_config(classifier: Classifier, max_inputs: int) -> dict[str, Any]:
-    """Return the configuration.
-
-    Args:
-        classifier: the model.
-        max_inputs: most rows of a request.
-    """
+    """Return the configuration of a model that takes so many rows in a request."""
     return {
         "name": classifier.name,
         "platform": PLATFORM,
@@ -21,10 +16,7 @@ def model_config(classifier: Classifier, max_inputs: int) -> dict[str, Any]:
         "max_batch_size": max_inputs,
         "input": [{**_entry(spec), "optional": True} for spec in input_specs(classifier)],
         "output": [_entry(spec) for spec in output_specs(classifier)],
-        "dynamic_batching": {
-            "priority_levels": max(PRIORITIES),
-            "default_priority_level": 2,
-        },
+        "dynamic_batching": {"priority_levels": max(PRIORITIES), "default_priority_level": 2},
         "model_transaction_policy": {"decoupled": False},
     }
 

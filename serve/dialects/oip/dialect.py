@@ -19,9 +19,9 @@ from serve.api.schemas.error import ErrorText
 from serve.dialects.oip.answer import write
 from serve.dialects.oip.body import read_infer
 from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import add_model_routes, find_model
+from serve.dialects.oip.models import add_model_routes, find_model, model_index
 from serve.dialects.oip.parameters import NAMES, dial_of
-from serve.dialects.oip.request import asked_outputs, tensors_in
+from serve.dialects.oip.request import tensors_in, wanted_outputs
 from serve.dialects.oip.schemas import IndexEntry, IndexRequest, InferRequest, InferResponse
 from serve.dialects.oip.signature import VERSION
 from serve.errors import InvalidRequest, NotSupported
@@ -33,27 +33,18 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
     classifier = find_model(context, model, version)
     if body.model_name not in (None, model):
         raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
-    asked = asked_outputs(body, classifier)
+    wanted = wanted_outputs(body, classifier)
     parameters = dict(body.parameters or {})
     parameters.pop("binary_data_output", None)
     fields = {"model": model, "inputs": inputs_of(tensors_in(body)), **dial_of(parameters)}
     accepted = record.headers.get("accept-encoding", "")
     request = read_fields(fields, record.headers, NAMES)
-    return Asked(request, partial(write, asked, body.id, accepted))
+    return Asked(request, partial(write, wanted, body.id, accepted))
 
 
 async def index(context: AppContext, record: RequestRecord, body: IndexRequest) -> Reply:
     """List the models."""
-    faults = context.catalog.faults()
-    entries = [
-        IndexEntry(name=c.name, version=VERSION, state=state, reason=reason)
-        for c in context.catalog
-        for state, reason in [
-            ("UNAVAILABLE", "its engine does not run") if c.name in faults else ("READY", "")
-        ]
-        if state == "READY" or not body.ready
-    ]
-    return Reply(to_json([entry.model_dump() for entry in entries]))
+    return Reply(to_json(model_index(context, body.ready)))
 
 
 # Triton's, which this server does not have.

@@ -88,10 +88,10 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
     async def statistics(classifier: Classifier) -> Statistics:
         return await model_statistics(context, [classifier])
 
-    _add(app, context, "", metadata, ModelMetadata)
-    _add(app, context, "/ready", ready, ModelReady)
-    _add(app, context, "/config", config, dict[str, Any])
-    _add(app, context, "/stats", statistics, Statistics)
+    _add(app, context, "", "Inputs and outputs of a model", metadata, ModelMetadata)
+    _add(app, context, "/ready", "Readiness of a model", ready, ModelReady)
+    _add(app, context, "/config", "Triton's configuration of a model", config, dict[str, Any])
+    _add(app, context, "/stats", "Statistics of a model", statistics, Statistics)
 
 
 def _add_server_routes(app: FastAPI, context: AppContext) -> None:
@@ -116,6 +116,7 @@ def _add(
     app: FastAPI,
     context: AppContext,
     path: str,
+    said: str,
     make: Callable[[Classifier], Awaitable[Any]],
     shape: Any,
 ) -> None:
@@ -127,7 +128,6 @@ def _add(
     async def of_version(model: str, version: str) -> Any:
         return await make(find_model(context, model, version))
 
-    said = _DESCRIPTIONS[path]
     options = {
         **_OPTIONS,
         "response_model": shape,
@@ -136,14 +136,6 @@ def _add(
     app.get(f"/v2/models/{{model}}{path}", summary=said, **options)(of_model)
     versioned = f"/v2/models/{{model}}/versions/{{version}}{path}"
     app.get(versioned, summary=f"{said} of the only version, 1", **options)(of_version)
-
-
-_DESCRIPTIONS = {
-    "": "Inputs and outputs of a model",
-    "/ready": "Readiness of a model",
-    "/config": "Triton's configuration of a model",
-    "/stats": "Statistics of a model",
-}
 
 
 def model_metadata(classifier: Classifier) -> ModelMetadata:
@@ -159,6 +151,18 @@ def model_metadata(classifier: Classifier) -> ModelMetadata:
 
 def _tensor(spec: TensorSpec) -> TensorMetadata:
     return TensorMetadata(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
+
+
+def model_index(context: AppContext, only_ready: bool) -> list[dict[str, Any]]:
+    """Return an `IndexEntry` for each model, as JSON."""
+    faults = context.catalog.faults()
+    states = {name: ("UNAVAILABLE", "its engine does not run") for name in faults}
+    return [
+        {"name": c.name, "version": VERSION, "state": state, "reason": reason}
+        for c in context.catalog
+        for state, reason in [states.get(c.name, ("READY", ""))]
+        if state == "READY" or not only_ready
+    ]
 
 
 async def model_statistics(context: AppContext, classifiers: list[Classifier]) -> Statistics:

@@ -21,10 +21,16 @@ _OF_LABELS: Final = ("probabilities", "logits")
 
 
 class Wanted(NamedTuple):
-    """An output that a request names; with a class count, as texts `score:index:label`."""
+    """An output that a request names.
+
+    Attributes:
+        class_count: above 0: as many of the best classes, as texts `score:index:label`.
+        binary: whether the elements follow the JSON.
+    """
 
     name: str
     class_count: int = 0
+    binary: bool = False
 
 
 def check_wanted(classifier: Classifier, wanted: Sequence[Wanted]) -> None:
@@ -34,7 +40,7 @@ def check_wanted(classifier: Classifier, wanted: Sequence[Wanted]) -> None:
         InvalidTensor: the model has no such output, or it is named twice, or has no classes.
     """
     known = [spec.name for spec in output_specs(classifier)]
-    for name, class_count in wanted:
+    for name, class_count, _ in wanted:
         if name not in known:
             raise InvalidTensor(
                 f"outputs: there is no {quoted(name)}; there are {', '.join(known)}"
@@ -51,7 +57,7 @@ def output_tensors(answered: Classification, wanted: Sequence[Wanted]) -> list[T
     """Return the outputs, in order; numbers are those of `/v1/classify` in float32."""
     arrays = _Arrays(answered)
     found = []
-    for name, class_count in wanted:
+    for name, class_count, _ in wanted:
         values = getattr(arrays, name)
         if class_count:
             found.append(_as_classes(name, values, class_count, arrays.labels))

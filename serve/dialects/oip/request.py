@@ -1,7 +1,7 @@
 """From the JSON of an inference request, and the bytes behind it, to tensors and wanted outputs."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.outputs import Wanted, check_wanted
@@ -9,18 +9,6 @@ from serve.dialects.oip.schemas import InferInput, InferOutput, InferRequest
 from serve.dialects.oip.signature import default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor
 from serve.errors import InvalidTensor
-
-
-class AskedOutputs(NamedTuple):
-    """The outputs of a request.
-
-    Attributes:
-        wanted: in the order of the answer.
-        binary: of each, whether its elements follow the JSON.
-    """
-
-    wanted: list[Wanted]
-    binary: list[bool]
 
 
 def tensors_in(body: InferRequest) -> list[Tensor]:
@@ -51,20 +39,21 @@ def tensors_in(body: InferRequest) -> list[Tensor]:
     return tensors
 
 
-def asked_outputs(body: InferRequest, classifier: Classifier) -> AskedOutputs:
-    """Return the outputs that a request names, or the default ones.
+def wanted_outputs(body: InferRequest, classifier: Classifier) -> list[Wanted]:
+    """Return the outputs that a request names, or the default ones, in the order of the answer.
 
     Raises:
         InvalidTensor: the model has no such output, or a parameter is wrong.
     """
     every = _flag(body.parameters or {}, "binary_data_output", "parameters", False)
     if not body.outputs:
-        names = default_outputs(classifier)
-        return AskedOutputs([Wanted(name) for name in names], [every] * len(names))
-    wanted = [Wanted(output.name, _class_count(output)) for output in body.outputs]
+        return [Wanted(name, binary=every) for name in default_outputs(classifier)]
+    wanted = [
+        Wanted(o.name, _class_count(o), _flag(o.parameters or {}, "binary_data", o.name, every))
+        for o in body.outputs
+    ]
     check_wanted(classifier, wanted)
-    binary = [_flag(o.parameters or {}, "binary_data", o.name, every) for o in body.outputs]
-    return AskedOutputs(wanted, binary)
+    return wanted
 
 
 def _binary_size(given: InferInput) -> int | None:

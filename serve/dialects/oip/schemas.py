@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 from serve.dialects.oip.signature import INPUTS
 
 Parameters = dict[str, Any]
@@ -82,10 +82,8 @@ class InferRequest(RequestModel):
         return self._binary
 
 
-class OutputTensor(ResponseModel):
+class OutputTensor(SparseModel):
     """A tensor in an answer; `data` is missing where its elements follow the JSON."""
-
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     name: str
     datatype: str
@@ -94,10 +92,8 @@ class OutputTensor(ResponseModel):
     data: list[Any] | None = None
 
 
-class InferResponse(ResponseModel):
+class InferResponse(SparseModel):
     """The answer to an inference."""
-
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
 
     model_name: str
     model_version: str

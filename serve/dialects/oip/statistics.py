@@ -31,10 +31,6 @@ def statistics_of(page: str, classifier: Classifier) -> ModelStatistics:
     Rows that run through the first segment together are one execution. The time of `success`
     includes that of requests that got an error. `compute_input` is tokenization, `compute_infer`
     the runs of all segments, `compute_output` the judging of batches.
-
-    Args:
-        page: Prometheus text, of one or all replicas.
-        classifier: the model.
     """
     sums = _sums(page, classifier.name)
     first_layer = str(classifier.bundle.manifest.exit_layers[0])

@@ -38,13 +38,9 @@ class Tensor(NamedTuple):
 def read_tensor(
     name: str, datatype: str, shape: Sequence[int], data: bytes | Sequence[Any]
 ) -> Tensor:
-    """Return an input.
+    """Return an input, of the name, datatype and shape that the client states.
 
-    Args:
-        name: of the input.
-        datatype: as the client states it.
-        shape: as the client states it.
-        data: the tensor as bytes, or its elements in a flat list; texts may be bytes in it.
+    `data` is the tensor as bytes, or its elements in a flat list; texts may be bytes in it.
 
     Raises:
         InvalidTensor: there is no such input, or it is none of its type and shape.

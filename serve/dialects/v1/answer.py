@@ -10,9 +10,8 @@ from serve.api.schemas.request import ClassifyRequest, Extra
 from serve.classifier.classifier import Classified, Classifier
 from serve.dialects.v1.results import (
     Json,
-    MultiLabelOutput,
+    LabelOutput,
     RegressionOutput,
-    SingleLabelOutput,
     TaskOutput,
     TokenOutput,
 )
@@ -61,12 +60,10 @@ def _task_output(classifier: Classifier, request: ClassifyRequest) -> TaskOutput
     labels = classifier.traits.labels
     if classifier.entities is not None:
         return TokenOutput(classifier.entities, request.aggregation or "simple")
-    match classifier.traits.task:
-        case "regression":
-            return RegressionOutput()
-        case "multi_label":
-            return MultiLabelOutput(labels, request.top_k)
-    return SingleLabelOutput(labels, request.top_k)
+    if classifier.traits.task == "regression":
+        return RegressionOutput()
+    several = classifier.traits.task == "multi_label"
+    return LabelOutput(labels, request.top_k, "sigmoid" if several else "softmax")
 
 
 class _Extras(NamedTuple):

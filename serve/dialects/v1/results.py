@@ -1,7 +1,7 @@
 """Answers as results in JSON: one class per task."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,54 +32,37 @@ class TaskOutput(Protocol):
         ...
 
 
-class SingleLabelOutput:
-    """A softmax over the labels."""
+class LabelOutput:
+    """Scores of the labels: a softmax over them, or a sigmoid for each."""
 
-    def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
-        self._labels, self._top_k = labels, top_k
+    def __init__(
+        self, labels: tuple[str, ...], top_k: int | None, function: Literal["softmax", "sigmoid"]
+    ) -> None:
+        self._labels, self._top_k, self._function = labels, top_k, function
 
     def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
-        p, labels = score_rows(answers, "softmax"), self._labels
+        p, labels = score_rows(answers, self._function), self._labels
         results = []
         for answer, row in zip(answers, p.tolist(), strict=True):
             best_first = ranked(row)
             chosen = answer.label if answer.label >= 0 else best_first[0]
-            results.append(
-                {
-                    "label": labels[chosen],
-                    "score": short(row[chosen]),
-                    "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
-                }
-            )
+            result: Json = {
+                "label": labels[chosen],
+                "score": short(row[chosen]),
+                "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
+            }
+            if self._function == "sigmoid":
+                likely = [labels[i] for i in best_first if row[i] > LIKELY]
+                result = {"labels": likely, **result}
+            results.append(result)
         return results
 
     def summary(self, logits: Logits, tokens: Tokens) -> Json:
         with np.errstate(invalid="ignore"):
-            return _best(self._labels, softmax(logits))
-
-
-class MultiLabelOutput:
-    """A sigmoid for every label."""
-
-    def __init__(self, labels: tuple[str, ...], top_k: int | None) -> None:
-        self._labels, self._top_k = labels, top_k
-
-    def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
-        # Windows combine logits here, so no answer has scores of its own.
-        p, labels = sigmoid(np.array([answer.logits for answer in answers])), self._labels
-        return [
-            {
-                "labels": [labels[i] for i in best_first if row[i] > LIKELY],
-                "label": labels[best_first[0]],
-                "score": short(row[best_first[0]]),
-                "scores": {labels[i]: short(row[i]) for i in best_first[: self._top_k]},
-            }
-            for row in p.tolist()
-            for best_first in [ranked(row)]
-        ]
-
-    def summary(self, logits: Logits, tokens: Tokens) -> Json:
-        return _best(self._labels, sigmoid(logits))
+            p = softmax(logits) if self._function == "softmax" else sigmoid(logits)
+        best = int(p.argmax())
+        score = short(p[best])
+        return {"label": None if score is None else self._labels[best], "score": score}
 
 
 class RegressionOutput:
@@ -108,10 +91,3 @@ class TokenOutput:
 
     def _entities(self, logits: Logits, tokens: Tokens) -> list[Json]:
         return entities_of(self._reader, logits, tokens, self._aggregation)
-
-
-def _best(labels: tuple[str, ...], p: NDArray[np.float32]) -> Json:
-    """Return the first label of the highest probability; None if a probability is NaN."""
-    best = int(p.argmax())
-    score = short(p[best])
-    return {"label": None if score is None else labels[best], "score": score}

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from pydantic import ConfigDict, Field
 
 from serve.api.exit_report import ExitReport, Signal
-from serve.api.schemas.base import ResponseModel
+from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.ladder import Certificate
 
@@ -13,10 +13,7 @@ _ON_DEMAND = "Only if `return` asks for them. "
 _EXITS = f"{_ON_DEMAND}Every exit on the input's way, its own included."
 
 
-class _ExitOutput(ResponseModel):
-    # Fields with a default are present only if `return` asks for them.
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
-
+class _ExitOutput(SparseModel):
     layer: int
     signal: Signal
 
@@ -55,9 +52,7 @@ class WindowsFound(ResponseModel):
     end: int = Field(description="The character after its last.")
 
 
-class _Result(ResponseModel):
-    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=False)
-
+class _Result(SparseModel):
     exit: ExitReport
     flagged: bool | None = Field(
         default=None, description="Only with a flag: whether any label reaches its threshold."
@@ -145,11 +140,10 @@ class Timing(ResponseModel):
 _OF_TARGET = "Only if a target was asked for, by the request or by its profile or default. "
 
 
-class ClassifyResponse(ResponseModel):
+class ClassifyResponse(SparseModel):
     """Results in the order of the inputs, in the shape of the model's task."""
 
     model_config = ConfigDict(
-        json_schema_serialization_defaults_required=False,
         json_schema_extra={
             "examples": [
                 {

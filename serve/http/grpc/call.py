@@ -1,7 +1,6 @@
 """What every call goes through: key, bounds, request id, metrics, log line, errors."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from serve.config import ConnectionLimits
 from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
 from serve.http.grpc.messages import types_of
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
-
-log = logging.getLogger(__name__)
 
 _OK: Final = 200
 # Calls that need no key, of all connections: probes, whose message must come at once, and streams
@@ -72,13 +69,7 @@ class Calls:
         """Return grpc.aio's handler of a method.
 
         Not as a method of one message: grpc.aio would read that before it calls us. So a call
-        without a key, or one too many, is refused unread.
-
-        Args:
-            service: with its package.
-            method: of the service.
-            answer: makes the answer.
-            scope: that a key needs; None where no key is needed.
+        without a key, or one too many, is refused unread. Without a scope no key is needed.
         """
         request_type, _ = types_of(service, method)
         route = f"/{service}/{method}"
@@ -142,11 +133,7 @@ class Calls:
             self._num_streams -= 1
 
     async def read(self, rpc: Any, probe: bool) -> bytes:
-        """Return the next message of a call.
-
-        Args:
-            rpc: of grpc.aio.
-            probe: whether the call needs no key; its message must come at once.
+        """Return the next message of a call, which of a probe must come at once.
 
         Raises:
             OfframpError: it comes too slowly, is none or is too large.

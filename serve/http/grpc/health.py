@@ -39,11 +39,7 @@ class Health:
         return self._status(self._name(request.service))
 
     def watch_handler(self, calls: Calls) -> Any:
-        """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop.
-
-        Args:
-            calls: count its streams.
-        """
+        """Return grpc.aio's handler of Watch, which tells every change; it ends at the stop."""
         request_type, _ = types_of(HEALTH, "Watch")
 
         async def watch(messages: Any, rpc: Any) -> None:

@@ -26,11 +26,7 @@ POOL: Final = _filled_pool()
 
 
 def message_class(name: str) -> Any:
-    """Return the class of a message.
-
-    Args:
-        name: with its package, such as `inference.ModelInferRequest`.
-    """
+    """Return the class of a message, such as `inference.ModelInferRequest`."""
     return message_factory.GetMessageClass(POOL.FindMessageTypeByName(name))
 
 

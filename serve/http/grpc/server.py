@@ -37,12 +37,9 @@ class GrpcServer:
     def __init__(
         self, context: AppContext, limits: ConnectionLimits, tls: TlsFiles | None = None
     ) -> None:
-        """Prepare to serve; nothing listens yet.
+        """Prepare to serve, without TLS files in plain HTTP/2; nothing listens yet.
 
-        Args:
-            context: the HTTP app's.
-            limits: of the connections; where there is no limit like it in gRPC, it is left out.
-            tls: None for plain HTTP/2.
+        Limits are left out that have no like in gRPC.
 
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.

@@ -12,6 +12,7 @@ from serve.dialects.oip.config import model_config
 from serve.dialects.oip.models import (
     EXTENSIONS,
     find_model,
+    model_index,
     model_metadata,
     model_statistics,
 )
@@ -82,13 +83,7 @@ class _About:
         return _answer("ModelStatistics", found.model_dump())
 
     async def index(self, call: Call, request: Any) -> Any:
-        faults = self._context.catalog.faults()
-        states = {c.name: c.name not in faults for c in self._context.catalog}
-        models = [
-            {"name": name, "version": VERSION, "state": "READY" if ready else "UNAVAILABLE"}
-            for name, ready in states.items()
-            if ready or not request.ready
-        ]
+        models = model_index(self._context, request.ready)
         return _answer("RepositoryIndex", {"models": models})
 
     def _find(self, request: Any) -> Classifier:

@@ -10,7 +10,7 @@ from pydantic import Field
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit, fit_width
 from serve.rules.fields import Patience, Shares
 from serve.rules.head_output import HeadOutput, Prediction
-from serve.rules.kinds.entropy import NormalizedEntropy
+from serve.rules.kinds.threshold import NormalizedEntropy
 from serve.rules.multipart import logits_of, probabilities
 from serve.rules.reason import Reason
 from serve.rules.rule import PartwiseRule
@@ -63,6 +63,7 @@ class ConfidentRun(NormalizedEntropy):
     ensemble: Literal["none", "run", "all"]
 
     reason: ClassVar[Reason] = Reason.PATIENCE
+    counts: ClassVar[bool] = True
 
     def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
         signal = self.signal(rows, head)
@@ -102,9 +103,6 @@ class ConfidentRun(NormalizedEntropy):
         mean = (total / _each(heads[mixed], total)).astype(np.float32)
         prediction.logits[mixed] = logits_of(self.task, mean)
         return prediction
-
-    def first_heard(self, first: int, last: int) -> int:
-        return 0  # it counts at every exit
 
 
 def _each(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:

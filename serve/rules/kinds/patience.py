@@ -8,14 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from serve.errors import InvalidRule
-from serve.rules.criterion import (
-    CountingCriterion,
-    Criterion,
-    FreshColumns,
-    Judgement,
-    RowsAtExit,
-    fit_width,
-)
+from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit, fit_width
 from serve.rules.fields import Patience
 from serve.rules.head_output import HeadOutput
 from serve.rules.multipart import decisions
@@ -74,7 +67,7 @@ class PatienceRule(Rule):
 
 
 @dataclass(frozen=True)
-class Agreement(CountingCriterion):
+class Agreement(Criterion):
     """Count how often in a row an exit's answer is that of the exit before.
 
     Attributes:
@@ -84,6 +77,7 @@ class Agreement(CountingCriterion):
     task: Task
 
     reason: ClassVar[Reason] = Reason.PATIENCE
+    counts: ClassVar[bool] = True
 
     def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
         if self.task == "regression":

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from serve.errors import InvalidRule
-from serve.rules.criterion import CountingCriterion, Criterion, FreshColumns, Judgement, RowsAtExit
+from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.fields import Weights
 from serve.rules.head_output import HeadOutput, Prediction
 from serve.rules.multipart import decisions
@@ -91,10 +91,11 @@ class VotingRule(Rule):
 
 
 @dataclass(frozen=True)
-class Voting(CountingCriterion):
+class Voting(Criterion):
     """Enough votes for one label, and no tie."""
 
     reason: ClassVar[Reason] = Reason.VOTES
+    counts: ClassVar[bool] = True
 
     def judge(self, rows: RowsAtExit, head: HeadOutput) -> Judgement:
         label = decisions("single_label", head.logits)

@@ -8,9 +8,9 @@ import pytest
 from models.data.alignment import IGNORED
 from models.evaluation.calibration import exit_figures, figures_of, operating_point
 from models.evaluation.predictions import Predictions
-from serve.bundle.calibration import Data
+from serve.policy.ladder import Data
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
-from serve.rules.replay import exits_taken
+from serve.rules.replay import answers_taken
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels
 
@@ -46,7 +46,8 @@ def test_accuracy_per_exit_counts_right_labels() -> None:
 def test_a_rule_is_measured_by_the_answers_at_the_exits_it_takes(
     rule: ExitRule, exits: list[int], accuracy: float, agreement: float
 ) -> None:
-    assert exits_taken(HAND_MADE.logits, rule, HAND_MADE.traits, (1.0,) * 3).tolist() == exits
+    taken = answers_taken(HAND_MADE.logits, rule, HAND_MADE.traits, (1.0,) * 3)
+    assert taken.exits.tolist() == exits
     point = operating_point(HAND_MADE, rule)
     assert (point.accuracy, point.agreement) == (accuracy, agreement)
     assert point.mean_exit_layer == np.mean([2 * exit_ + 2 for exit_ in exits])

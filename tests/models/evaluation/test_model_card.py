@@ -4,7 +4,8 @@ from pathlib import Path
 
 from models.evaluation.model_card import write_card, write_training
 from models.evaluation.tables import render_figures
-from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
+from serve.bundle.calibration import ExitFigures, OperatingPoint, VariantCalibration
+from serve.policy.ladder import Data
 from serve.rules import ConfidenceRule, EntropyRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.traits import Traits
 from tests.support.traits import two_labels

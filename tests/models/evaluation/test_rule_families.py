@@ -9,7 +9,7 @@ from models.evaluation.observation import Observation
 from models.evaluation.rule_families import LEARNED, PATIENCE, headline_family, rule_families
 from serve.bundle.manifest import TrainedFor
 from serve.rules import PatienceRule
-from serve.rules.replay import exits_taken
+from serve.rules.replay import answers_taken
 from serve.rules.rule import Rule
 from serve.rules.traits import Task, Traits
 from tests.support.observations import margins, noisy, observed
@@ -62,7 +62,7 @@ def test_thresholds_are_not_rounded_so_that_the_rows_leave_that_were_meant_to() 
     seen = observed(noisy("single_label"))
     for rule in rule_families(seen)["entropy"]:
         again = type(rule).model_validate_json(rule.model_dump_json())
-        taken = exits_taken(seen.predictions.logits, again, seen.traits, seen.temperatures)
+        taken = answers_taken(seen.predictions.logits, again, seen.traits, seen.temperatures).exits
         assert np.array_equal(taken, seen.taken(rule).exits)
 
 

@@ -2,12 +2,12 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from serve.access.gate import Gate
 from serve.access.keys import (
-    SCOPES,
     InvalidKeys,
     Key,
     Scope,
@@ -85,13 +85,13 @@ def test_file_that_makes_no_sense_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("scope", get_args(Scope))
 def test_key_may_do_what_its_scope_says(file: Path, scope: Scope) -> None:
     secret = add(file, scope=scope)
     gate = Gate(file)
     client = gate.identify(secret, "10.0.0.1")
     assert (client.name, client.identity) == ("web", "key:web")
-    for wanted in SCOPES:
+    for wanted in get_args(Scope):
         if scope in (wanted, "admin"):
             gate.check(client, wanted)
         else:

@@ -12,7 +12,7 @@ from pydantic import Field
 from serve.rules import Rule
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.head_output import HeadOutput
-from serve.rules.registry import registered
+from serve.rules.registry import RULES
 from serve.rules.traits import Task, Traits
 from tests.serve.support.live_server import LiveServer
 from tests.support.tiny import DEPTH
@@ -42,8 +42,11 @@ class LargestLogit(Criterion):
 
 @pytest.fixture
 def server(start_server: Callable[..., LiveServer]) -> Iterator[LiveServer]:
-    with registered(LargestLogitRule):
+    RULES.append(LargestLogitRule)
+    try:
         yield start_server()
+    finally:
+        RULES.remove(LargestLogitRule)
 
 
 def test_it_is_followed_in_batches_with_other_rules(server: LiveServer) -> None:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from serve.bundle.calibration import Data, ExitFigures, OperatingPoint, VariantCalibration
+from serve.bundle.calibration import ExitFigures, OperatingPoint, VariantCalibration
+from serve.policy.ladder import Data
 from serve.rules import LayerRule, NeverRule
 
 

@@ -11,7 +11,7 @@ from serve.classifier import active_exits
 from serve.classifier.active_exits import Active, Candidate, cheapest_exits
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
-from serve.rules.replay import Recording, exits_taken
+from serve.rules.replay import Recording, answers_taken
 from tests.support.traits import two_labels
 
 RULES: list[ExitRule] = [
@@ -46,7 +46,8 @@ def test_free_visits_use_every_exit_that_any_row_leaves_at() -> None:
     recording = recorded(5)
     found = cheapest_exits(candidate(recording, visit_s=0), RULES[0], anything)
     layers, temperatures = tuple(range(1, 6)), (1.0,) * 5
-    assert set(exits_taken(recording, RULES[0], two_labels(layers), temperatures)) <= set(found)
+    taken = answers_taken(recording, RULES[0], two_labels(layers), temperatures)
+    assert set(taken.exits) <= set(found)
 
 
 def test_dear_visits_leave_the_last_exit_alone() -> None:

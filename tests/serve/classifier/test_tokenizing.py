@@ -15,7 +15,6 @@ from serve.bundle.loader import Bundle
 from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
-from serve.engine.admission import QueueLimits
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
@@ -53,9 +52,7 @@ class Gate:
 
 @pytest.fixture
 def classifier(bundle: Bundle) -> Iterator[Classifier]:
-    options = EngineOptions(
-        precision="fp32", num_threads=1, queue_limits=QueueLimits(max_tokens=10_000)
-    )
+    options = EngineOptions(precision="fp32", num_threads=1, max_queue_tokens=10_000)
     with ThreadPoolExecutor(THREADS) as pool:
         classifier = Classifier(bundle, options, MemoryStore(), Mock(), pool)
         classifier.policy.set_baseline(bundle.manifest.policy, "bundle")

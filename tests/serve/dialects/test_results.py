@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from serve.api import json_encoding
 from serve.api.json_encoding import rounded, short, to_json
 from serve.dialects.v1.results import (
-    MultiLabelOutput,
+    LabelOutput,
     RegressionOutput,
-    SingleLabelOutput,
     TaskOutput,
     TokenOutput,
 )
@@ -48,10 +47,10 @@ def result(output: TaskOutput, *logits: float, label: int = -1) -> dict[str, Any
 @pytest.mark.parametrize(
     ("output", "logits"),
     [
-        (SingleLabelOutput(("a", "b"), None), [NAN, 0]),
-        (SingleLabelOutput(("a", "b"), None), [INF, 0]),
-        (SingleLabelOutput(("a", "b"), None), [-INF, -INF]),
-        (MultiLabelOutput(("a", "b"), None), [0, NAN]),
+        (LabelOutput(("a", "b"), None, "softmax"), [NAN, 0]),
+        (LabelOutput(("a", "b"), None, "softmax"), [INF, 0]),
+        (LabelOutput(("a", "b"), None, "softmax"), [-INF, -INF]),
+        (LabelOutput(("a", "b"), None, "sigmoid"), [0, NAN]),
     ],
 )
 def test_an_exit_that_gave_no_number_has_no_label(output: TaskOutput, logits: list[float]) -> None:
@@ -67,19 +66,19 @@ def test_an_exit_that_gave_no_number_has_no_value_and_no_entities() -> None:
 
 
 def test_infinite_logits_of_several_labels_are_certain() -> None:
-    found = result(MultiLabelOutput(("a", "b", "c"), None), -INF, INF, 0)
+    found = result(LabelOutput(("a", "b", "c"), None, "sigmoid"), -INF, INF, 0)
     assert found["labels"] == ["b"]
     assert found["scores"] == {"b": 1, "c": 0.5, "a": 0}
 
 
 def test_one_half_is_not_more_likely_than_not() -> None:
-    output = MultiLabelOutput(("a",), None)
+    output = LabelOutput(("a",), None, "sigmoid")
     assert result(output, 0)["labels"] == []
     assert result(output, 1e-3)["labels"] == ["a"]
 
 
 def test_of_equals_the_first_label_is_best_and_a_rules_choice_comes_before() -> None:
-    output = SingleLabelOutput(("a", "b"), 1)
+    output = LabelOutput(("a", "b"), 1, "softmax")
     assert result(output, 1, 1)["label"] == "a"
     chosen = result(output, 2, 1, label=1)
     assert (chosen["label"], list(chosen["scores"])) == ("b", ["a"])
@@ -94,7 +93,7 @@ def test_of_equals_the_first_label_is_best_and_a_rules_choice_comes_before() -> 
     )
 )
 def test_many_inputs_have_the_bits_that_each_has_alone(logits: NDArray[np.float32]) -> None:
-    output = SingleLabelOutput(tuple(map(str, range(logits.shape[1]))), None)
+    output = LabelOutput(tuple(map(str, range(logits.shape[1]))), None, "softmax")
     answers = [Answer(row, 0, Reason.FINAL, NAN, 0.0, 0.0, 0) for row in logits]
     together = output.results(answers, [words(1)] * len(answers))
     assert together == [result(output, *row) for row in logits]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from serve.errors import InvalidRule
-from serve.rules.replay import answers_taken, exits_taken, signals
+from serve.rules.replay import answers_taken, signals
 from serve.rules.signals import confidence, softmax
 from serve.rules.traits import Traits
 from tests.serve.support.judging import NUM_EXITS, THREE, rule, saying
@@ -19,7 +19,6 @@ def test_rows_leave_where_they_would_and_answer_with_that_exits_logits() -> None
     patient = rule("patience", patience=2)
     taken = answers_taken(RECORDING, patient, THREE, NEUTRAL)
     assert taken.exits.tolist() == [2, 3, 5, 5, 5]
-    assert taken.exits.tolist() == exits_taken(RECORDING, patient, THREE, NEUTRAL).tolist()
     assert taken.heads.tolist() == taken.exits.tolist()
     assert taken.labels.tolist() == [-1] * 5
     assert taken.logits.tolist() == RECORDING[taken.exits, range(5)].tolist()
@@ -60,9 +59,9 @@ def test_tokens_that_do_not_count_decide_nothing_in_a_recording_either() -> None
     recording[:, 0, 0] = [9, 0]
     sure = rule("entropy", threshold=0.1)
     counted = np.array([[True, False, False]])
-    assert exits_taken(recording, sure, tags, (1.0, 1.0)).tolist() == [1]
-    assert exits_taken(recording, sure, tags, (1.0, 1.0), counted).tolist() == [0]
+    assert answers_taken(recording, sure, tags, (1.0, 1.0)).exits.tolist() == [1]
     taken = answers_taken(recording, sure, tags, (1.0, 1.0), counted)
+    assert taken.exits.tolist() == [0]
     assert taken.deciding.tolist() == recording[0].tolist()
 
 
@@ -87,6 +86,6 @@ def test_signals_are_those_of_every_exit_whether_or_not_rows_would_have_left() -
 
 
 def test_without_predicted_errors_the_learned_rule_cannot_be_tried() -> None:
-    for taken in (exits_taken, answers_taken, signals):
+    for taken in (answers_taken, signals):
         with pytest.raises(InvalidRule, match="a recording without predicted errors"):
             taken(RECORDING, rule("learned", threshold=0.5), LEARNED, NEUTRAL)

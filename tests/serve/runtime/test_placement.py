@@ -224,15 +224,8 @@ def test_the_servers_arguments_reach_the_engine() -> None:
 def test_a_server_that_needs_a_gpu_does_not_start_without(
     half_bundle: Bundle, standalone: bool
 ) -> None:
-    wanted = Launch(
-        bundles=(half_bundle.folder,),
-        host="127.0.0.1",
-        port=0,
-        precision="auto",
-        replicas=1,
-        active_exits=None,
-        device="cuda",
-    )
+    config = ServerConfig(bundles=[str(half_bundle.folder)], device="cuda")
+    wanted = Launch(config, "127.0.0.1", port=0)
     with pytest.raises(DeviceUnavailable, match="no NVIDIA driver"):
         launch(wanted, standalone)
 
