@@ -94,16 +94,6 @@ class ServerConfig(EngineOptions, WebLimits):
     connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
 
-    @property
-    def engine_options(self) -> EngineOptions:
-        """How models are run."""
-        return self
-
-    @property
-    def web_limits(self) -> WebLimits:
-        """Bounds on requests."""
-        return self
-
 
 class UserConfig(BaseModel):
     """Ray Serve's `user_config`: baseline policies; a change is applied in place.

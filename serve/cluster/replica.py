@@ -46,7 +46,7 @@ class Classifiers:
         self._replica = context.replica_id.unique_id
         configure_logs(_log_file(self._replica), config.log_format, config.log_level)
         store = RayStore(context.app_name)
-        assembly = assemble(config.bundles, config.engine_options, store, config.active_exits)
+        assembly = assemble(config.bundles, config, store, config.active_exits)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         replicas, connections = RayReplicas(context, own=self), ConnectionState()
         parts = app_context(config, assembly, replicas, connections)

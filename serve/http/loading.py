@@ -76,7 +76,7 @@ def app_context(
         assembly.catalog,
         assembly.metrics,
         replicas,
-        config.web_limits,
+        config,
         Guard(gate, config.allowed_hosts, config.open_metrics),
         tuple(config.cors_origins),
         config.access_log,

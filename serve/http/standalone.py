@@ -34,7 +34,7 @@ def standalone_context(
         DeviceUnavailable: a bundle lacks the wanted precision.
         InvalidKeys: the file of keys cannot be used.
     """
-    options, active = config.engine_options, config.active_exits
+    options, active = config, config.active_exits
     assembly = assemble(config.bundles, options, MemoryStore(), active)
     catalog = assembly.catalog
     catalog.set_baselines({})

@@ -69,7 +69,7 @@ def test_bounds_on_batches_reach_the_server_in_both_modes() -> None:
     server = {"server": {"maxBatchRows": 32, "maxBatchTokens": 1234}}
     [application] = render(server).serve_config["applications"]
     config = ServerConfig.model_validate(application["args"])
-    assert config.engine_options.batch_limits("cuda") == BatchLimits(32, 1234)
+    assert config.batch_limits("cuda") == BatchLimits(32, 1234)
     arguments = render({"mode": "deployment", **server}).pods()["server"]["spec"]["containers"][0]
     given = " ".join(arguments["args"])
     assert "--max-batch-rows 32 --max-batch-tokens 1234" in given

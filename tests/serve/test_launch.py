@@ -129,8 +129,8 @@ def test_bounds_that_the_command_is_given_reach_the_server(
         *("--max-connections", "6", "--max-batch-rows", "48", "--max-batch-tokens", "900"),
     )
     assert config.connections == ConnectionLimits(1.5, 2.5, 3.5, 4, 5000, 6)
-    assert config.engine_options.tokenizer_threads == 7
-    assert config.engine_options.batch_limits("cuda") == BatchLimits(48, 900)
+    assert config.tokenizer_threads == 7
+    assert config.batch_limits("cuda") == BatchLimits(48, 900)
     assert started_with().connections == ConnectionLimits()
 
 

@@ -213,7 +213,7 @@ def test_an_arena_that_cannot_be_had_is_an_expected_error(monkeypatch: pytest.Mo
 
 def test_the_servers_arguments_reach_the_engine() -> None:
     config = ServerConfig(bundles=["tiny"], device="cuda", gpu_memory_gb=2.5)
-    options = config.engine_options
+    options = config
     assert (options.device, options.gpu_memory_gb) == ("cuda", 2.5)
     with pytest.raises(ValidationError, match="device"):
         ServerConfig(bundles=["tiny"], device="tpu")
