@@ -133,7 +133,7 @@ def num_logits(classified: Classified) -> int:
     """Return the number of logits in the answers, those of the exits on the way included."""
     answers = classified.answers
     of_answers = sum([answer.logits.size for answer in answers])
-    return of_answers + sum([record.logits.size for a in answers for record in a.exit_trace])
+    return of_answers + sum([passed.logits.size for a in answers for passed in a.exit_trace])
 
 
 def _model_request(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from serve.access.keys import Scope
+from serve.access.keys import Scope as KeyScope
 from serve.api.context import AppContext
 from serve.api.endpoint import Endpoint
 from serve.errors import OfframpError
@@ -60,7 +60,7 @@ class Dialect:
             return message[:MAX_MESSAGE_CHARS] + " ..."
         return message
 
-    def scope(self, method: str, path: str) -> Scope | None:
+    def scope(self, method: str, path: str) -> KeyScope | None:
         """Return the scope that a request needs; None where no key is needed.
 
         Paths that are no endpoint's need `read` to look at and `admin` to change.

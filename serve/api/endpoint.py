@@ -10,23 +10,22 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.types import ASGIApp, Receive, Send
-from starlette.types import Scope as ASGIScope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serve.access.keys import Scope
+from serve.access.keys import Scope as KeyScope
 from serve.api.body import read_json
 from serve.api.classification import Asked, Reply, answer
 from serve.api.context import AppContext
 from serve.api.record import RequestRecord, record_of
 
 # From the app's context, the request and its body to the reply.
-Answer = Callable[[AppContext, RequestRecord, Any], Awaitable[Reply]]
+Handler = Callable[[AppContext, RequestRecord, Any], Awaitable[Reply]]
 Reader = Callable[[AppContext, RequestRecord, Any], Asked]
 
 _NAMES: Final = re.compile(r"{(\w+)}")
 
 
-def classifying(read: Reader) -> Answer:
+def classifying(read: Reader) -> Handler:
     """Return what answers a classification.
 
     Args:
@@ -48,7 +47,7 @@ class Endpoint:
     Attributes:
         path: with names in braces, as FastAPI writes it.
         schema: of the body.
-        answer: makes the reply; its docstring describes the route.
+        handle: makes the reply; its docstring describes the route.
         documented: FastAPI's settings of the route: tags, response model, responses.
         read_body: reads the body as the schema.
         method: of HTTP.
@@ -57,11 +56,11 @@ class Endpoint:
 
     path: str
     schema: type[BaseModel]
-    answer: Answer
+    handle: Handler
     documented: Mapping[str, Any] = field(default_factory=dict)
     read_body: Callable[[RequestRecord, type[Any]], Awaitable[Any]] = read_json
     method: str = "POST"
-    scope: Scope = "classify"
+    scope: KeyScope = "classify"
 
     @property
     def names(self) -> list[str]:
@@ -76,11 +75,11 @@ class Endpoint:
     def app(self, context: AppContext) -> ASGIApp:
         """Return the ASGI app that answers requests for which a record has been made."""
 
-        async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
             record = record_of(scope)
             record.params = scope.get("path_params", record.params)
             body = await self.read_body(record, self.schema)
-            reply = await self.answer(context, record, body)
+            reply = await self.handle(context, record, body)
             await reply.send(send)
 
         return app
@@ -107,5 +106,5 @@ class Endpoint:
             Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations
         ]
         described.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        described.__name__, described.__doc__ = self.answer.__name__, self.answer.__doc__
+        described.__name__, described.__doc__ = self.handle.__name__, self.handle.__doc__
         return described

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.access import keys
+from serve.access.keys import Scope as KeyScope
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
@@ -35,14 +35,14 @@ class _Target(NamedTuple):
     Attributes:
         dialect: that answers, also with errors.
         scope: that a key needs; None where no key is needed.
-        probe: whether it is one of probes.
+        probe: whether health probes ask it.
         app: answers it.
         endpoint: whose app it is; None where FastAPI finds the route.
         params: names of the endpoint's path and their values.
     """
 
     dialect: Dialect
-    scope: keys.Scope | None
+    scope: KeyScope | None
     probe: bool
     app: ASGIApp
     endpoint: Endpoint | None = None
@@ -52,7 +52,8 @@ class _Target(NamedTuple):
 class Front:
     """ASGI app around FastAPI's, which it passes by for requests to the served models' endpoints.
 
-    What is known of a path before any request comes is looked up.
+    What is known of a path before any request comes is looked up. Where requests are traced,
+    FastAPI answers all of them, because it makes their spans.
     """
 
     def __init__(self, app: ASGIApp, context: AppContext) -> None:
@@ -67,7 +68,6 @@ class Front:
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
-        # FastAPI makes the spans of traced requests.
         self._targets = {} if context.tracing else _targets(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +87,7 @@ class Front:
             if message["type"] == "http.response.start":
                 record.code, record.started = message["status"], True
                 _add_headers(message, record.request_id)
-            await (_send_and_close(message, body, send) if body.exceeded else send(message))
+            await (_send_and_close(message, body, send) if body.refused else send(message))
 
         try:
             record.client = self._guard.check(scope, headers, target.scope, target.probe)
@@ -117,8 +117,8 @@ def _targets(context: AppContext) -> dict[tuple[str, str], _Target]:
             app = endpoint.app(context)
             for classifier in context.catalog if set(endpoint.names) <= {"model"} else ():
                 params = dict.fromkeys(endpoint.names, classifier.name)
-                path = endpoint.method, endpoint.path.format(**params)
-                found[path] = _Target(dialect, endpoint.scope, False, app, endpoint, params)
+                key = endpoint.method, endpoint.path.format(**params)
+                found[key] = _Target(dialect, endpoint.scope, False, app, endpoint, params)
     return found
 
 

@@ -54,7 +54,7 @@ class BodyLimit:
     """Counts the body of one request while the app reads it.
 
     Attributes:
-        exceeded: whether the body is refused: it is larger than allowed, by its declared size or
+        refused: whether the body is refused: it is larger than allowed, by its declared size or
             by its bytes, or too many bodies are held.
         max_bytes: size of the largest body that is taken.
     """
@@ -74,8 +74,8 @@ class BodyLimit:
         if not declared.isdecimal():
             declared = "0"
         # Python refuses to read thousands of digits.
-        self.exceeded = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
-        self._declared = 0 if self.exceeded else int(declared)
+        self.refused = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
+        self._declared = 0 if self.refused else int(declared)
         self._receive = receive
         self.max_bytes = max_bytes
         self._budget, self._held = budget, 0
@@ -89,13 +89,13 @@ class BodyLimit:
             BodyTooLarge: the body is too large.
             Overloaded: too many bodies are held.
         """
-        if not self.exceeded:
+        if not self.refused:
             message = await self._next()
-            self.exceeded = self._num_bytes > self.max_bytes
-        if self.exceeded:
+            self.refused = self._num_bytes > self.max_bytes
+        if self.refused:
             raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
         if not self._hold():
-            self.exceeded = True
+            self.refused = True
             self.release()
             raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
         return message

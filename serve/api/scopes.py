@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from serve.access.keys import Scope
+from serve.access.keys import Scope as KeyScope
 from serve.api.dialect import Dialect, dialect_of
 
 _SCHEMES: Final = {
@@ -16,7 +16,7 @@ _SCHEMES: Final = {
 
 def required_scope(
     method: str, path: str, open_metrics: bool = False, dialects: Sequence[Dialect] = ()
-) -> Scope | None:
+) -> KeyScope | None:
     """Return the scope that a request needs, None for open routes."""
     if path.startswith("/health/") or (path == "/metrics" and open_metrics):
         return None
@@ -52,7 +52,7 @@ def describe_access(app: FastAPI, dialects: Sequence[Dialect]) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _add_security(operation: dict[str, Any], scope: Scope) -> None:
+def _add_security(operation: dict[str, Any], scope: KeyScope) -> None:
     operation["security"] = [{name: []} for name in _SCHEMES]
     needs = f"Where the server has keys: one with scope `{scope}` is needed."
     _add_answer(operation, "401", f"No key, or an unknown one. {needs}")

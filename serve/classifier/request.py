@@ -21,7 +21,7 @@ class ModelRequest:
 
     Attributes:
         inputs: one or more.
-        exit_choice: a rule, a profile's name, or None for the policy's default.
+        exit_choice: a rule, a target, a profile's name, or None for the policy's default.
         deadline_s: on the engine's clock; rows then leave with the best answer they have.
         truncate: cut texts that are too long.
         priority: among the inputs that wait.

@@ -68,7 +68,7 @@ class Waiter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One text in flight.
+    """One text, or window of one, in flight.
 
     Attributes:
         input_ids: (tokens,) int64, special tokens included.
@@ -79,7 +79,7 @@ class Row:
         deadline_s: on the engine's clock; infinite for none.
         priority: which rows go first, waiting or in flight.
         ahead_tokens: tokens of the rows of the same request that stand before this one.
-        cancelled: set by the caller, from any thread, when its client has left.
+        cancelled: set by the caller, from any thread, when no answer is wanted any more.
         admitted_s: set on admission.
         started_s: set when the first segment starts.
         counted: (tokens,) which tokens exit rules look at, for token classification; special

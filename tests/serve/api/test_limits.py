@@ -55,7 +55,7 @@ def test_declared_sizes_may_have_more_digits_than_python_reads(
     declared: str, exceeds: bool
 ) -> None:
     # Ray Serve's proxy passes them on; our own server refuses them.
-    assert body_of(budget=BodyBudget(0), declared=declared).exceeded is exceeds
+    assert body_of(budget=BodyBudget(0), declared=declared).refused is exceeds
 
 
 def test_a_small_body_is_taken_however_much_is_held() -> None:
