@@ -39,9 +39,7 @@ def build_http_app(
 ) -> FastAPI:
     """Return the ASGI app; its lifespan starts and stops the engines.
 
-    Args:
-        context: the models and what goes with them.
-        stop_first: called at shutdown, before the engines stop.
+    `stop_first` is called at shutdown, before the engines stop.
     """
 
     @asynccontextmanager

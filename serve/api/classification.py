@@ -100,10 +100,7 @@ async def classify(
 ) -> Classification:
     """Classify for a client that has come by HTTP or gRPC.
 
-    Args:
-        context: the models and what goes with them.
-        record: of the request; what is found is noted in it.
-        request: what is asked.
+    What is found is noted in the record.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.

@@ -57,12 +57,6 @@ class Front:
     """
 
     def __init__(self, app: ASGIApp, context: AppContext) -> None:
-        """Wrap an app.
-
-        Args:
-            app: answers what no endpoint of a served model answers.
-            context: of the routes.
-        """
         limits = context.limits
         self._app, self._dialects, self._guard = app, context.dialects, context.guard
         self._recorder = Recorder(context.metrics, context.access_log)

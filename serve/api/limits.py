@@ -62,14 +62,7 @@ class BodyLimit:
     def __init__(
         self, receive: Receive, headers: Mapping[str, str], max_bytes: int, budget: BodyBudget
     ) -> None:
-        """Check the declared size.
-
-        Args:
-            receive: of the request.
-            headers: of the request.
-            max_bytes: size of the largest body that is taken.
-            budget: of all bodies.
-        """
+        """Check the declared size."""
         declared = headers.get("content-length", "").lstrip("0")
         if not declared.isdecimal():
             declared = "0"

@@ -80,7 +80,7 @@ def flagger_for(
 ) -> Flagger | None:
     """Return what flags the answers to a request; None where there is no flag.
 
-    The request's own flag goes before the profile's.
+    The request's flag goes before the profile's.
 
     Raises:
         InvalidRequest: the model cannot flag like this.

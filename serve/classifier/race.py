@@ -14,12 +14,7 @@ class Race:
     """
 
     def __init__(self, text_of: Sequence[int], flagged: Callable[[int, Answer], bool]) -> None:
-        """Start with no winner.
-
-        Args:
-            text_of: for each row, which text it is a window of.
-            flagged: tells whether the answer of a row is flagged.
-        """
+        # `text_of` tells for each row which text it is a window of.
         self.winners: dict[int, int] = {}
         self._text_of, self._flagged = text_of, flagged
         self._rows: Sequence[Row] = ()

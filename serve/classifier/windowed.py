@@ -53,8 +53,7 @@ class Windowed:
     def answered(self, answers: Sequence[Answer | None]) -> Answered:
         """Return the answers of the texts from those of their rows.
 
-        Args:
-            answers: of the rows, in order; None for those that were cancelled.
+        Rows that were cancelled have none.
         """
         found = Answered([], [], {})
         first = 0
@@ -94,12 +93,6 @@ def windows_for(
     request: ModelRequest, settings: Settings, flags: bool, traits: Traits
 ) -> Windows | None:
     """Return how a request's long texts are cut; None where they are not.
-
-    Args:
-        request: what is asked.
-        settings: of the profile.
-        flags: whether the answers are flagged.
-        traits: of the model.
 
     Raises:
         InvalidRequest: the model or the request has no use for windows like this.

@@ -39,13 +39,7 @@ class GuardedConnection(asyncio.Protocol):
     def __init__(
         self, app: ASGIApp, guard: ConnectionGuard, running: set[asyncio.Task[None]]
     ) -> None:
-        """Make a connection.
-
-        Args:
-            app: answers the requests.
-            guard: looks after the connection.
-            running: holds the app's tasks.
-        """
+        # `running` holds the tasks that answer requests, of all connections.
         self._app, self._guard, self._running = app, guard, running
         self._made = self._ignores_rest = False
         self._received = bytearray()

@@ -61,14 +61,6 @@ class Exchange:
     def __init__(
         self, head: Head, scope: Scope, channel: Channel, on_answered: Callable[[], None]
     ) -> None:
-        """Take a request.
-
-        Args:
-            head: of the request.
-            scope: of the request, for the app.
-            channel: of its connection.
-            on_answered: called when the answer is complete.
-        """
         self._scope, self._channel, self._on_answered = scope, channel, on_answered
         self._method, self._is_1_1 = head.method, head.http_version == "1.1"
         self._expects_continue = head.expects_continue

@@ -135,11 +135,7 @@ class ConnectionGuard:
 
 
 def connections_that_fit(wanted: int) -> int:
-    """Return how many connections this process may have; raise its soft limit if needed.
-
-    Args:
-        wanted: most connections.
-    """
+    """Return how many connections this process may have; raise its soft limit if needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + RESERVED_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= needed:

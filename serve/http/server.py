@@ -65,11 +65,7 @@ class HttpServer:
         self._ending: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        """Accept connections.
-
-        Args:
-            listening: non-blocking; closed in the end.
-        """
+        """Accept connections on a non-blocking socket, which is closed in the end."""
         self._listening = listening
         self._sweeping = asyncio.create_task(self._guard.run())
         self._accept_when_ready()

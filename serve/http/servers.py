@@ -23,11 +23,6 @@ class Servers:
     def __init__(self, app: ASGIApp, context: AppContext, config: ServerConfig) -> None:
         """Prepare to serve; nothing listens yet.
 
-        Args:
-            app: a started ASGI app.
-            context: the app's.
-            config: of the server.
-
         Raises:
             InvalidCertificate: a file for TLS cannot be used.
         """
@@ -37,11 +32,7 @@ class Servers:
         self._grpc = None if config.grpc_port is None else _grpc_server(context, limits, tls)
 
     async def start(self, listening: socket.socket) -> None:
-        """Accept connections, for gRPC on the same host.
-
-        Args:
-            listening: for HTTP: non-blocking; closed in the end.
-        """
+        """Accept connections, for gRPC on the same host."""
         host = listening.getsockname()[0]
         await self._http.start(listening)
         if self._grpc and self._grpc_port is not None:

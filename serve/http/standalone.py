@@ -25,10 +25,6 @@ def standalone_context(
 ) -> AppContext:
     """Return the models of bundles, loaded, and what goes with them.
 
-    Args:
-        config: of the server.
-        connections: of the HTTP server that is to serve the app.
-
     Raises:
         InvalidBundle: a bundle cannot be loaded.
         DeviceUnavailable: a bundle lacks the wanted precision.
