@@ -26,11 +26,7 @@ _NAMES: Final = re.compile(r"{(\w+)}")
 
 
 def classifying(read: Reader) -> Handler:
-    """Return what answers a classification.
-
-    Args:
-        read: returns our own form of a request, and what writes its answer.
-    """
+    """Return what classifies as a dialect reads requests, and writes answers."""
 
     @wraps(read)
     async def classify(context: AppContext, record: RequestRecord, body: Any) -> Reply:

@@ -7,9 +7,9 @@ from functools import lru_cache
 from http import HTTPStatus
 from time import time
 from typing import Final
-from uuid import uuid4
 
 from serve.api.errors import error_response
+from serve.api.record import new_request_id
 from serve.errors import OfframpError
 from serve.http.head import FIELDS, Header
 
@@ -47,7 +47,7 @@ def error_answer(error: OfframpError, method: str = "") -> bytes:
         method: of the request, if it is known; the answer to HEAD has no body.
     """
     response = error_response(error)
-    request_id = (b"x-request-id", uuid4().hex.encode())
+    request_id = (b"x-request-id", new_request_id().encode())
     head = answer_head(response.status_code, [*response.raw_headers, request_id], CLOSE)
     return head if method == "HEAD" else head + bytes(response.body)
 
