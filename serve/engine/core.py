@@ -66,7 +66,9 @@ class EngineCore:
         self._recorder = CostRecorder(self.costs, observe)
         self._executor = Executor(runner, shape)
         self._scheduler = Scheduler(len(runner), limits, self.costs)
-        self._fast_path = FastPath(runner, shape, self.costs, self._recorder, clock, should_yield)
+        self._fast_path = FastPath(
+            runner, shape, self._scheduler, self._recorder, clock, should_yield
+        )
         self.uses_fast_path = True
         self._swept_s = clock()
 
@@ -88,9 +90,9 @@ class EngineCore:
         error of a device that is lost is raised.
         """
         self._recorder.flush()
+        if self.uses_fast_path and (row := self._fast_path.take()):
+            return self._fast_path.run(row)
         now_s = self._clock()
-        if row := self._scheduler.pop_single(self._takes_fast_path):
-            return self._start_fast_path(row, now_s)
         outcomes = self._drop_expired(now_s)
         if not self._scheduler:
             return outcomes
@@ -100,34 +102,7 @@ class EngineCore:
         batches = [batch for batch in batches if batch.rows]
         if not batches:
             return outcomes
-        if self._single_left(batches):
-            return outcomes + self._resume_fast_path(batches[0])
         return outcomes + self._run(batches, may_split=True)
-
-    def _takes_fast_path(self, row: Row) -> bool:
-        return self.uses_fast_path and self._fast_path.takes(row) and not self._should_yield()
-
-    def _single_left(self, batches: list[Batch]) -> bool:
-        """Tell whether one started row is all there is, and can take the fast path."""
-        if self._scheduler or len(batches) > 1 or len(batches[0].rows) > 1:
-            return False
-        return batches[0].depth > 0 and self._takes_fast_path(batches[0].rows[0])
-
-    def _start_fast_path(self, row: Row, now_s: float) -> list[Outcome]:
-        if expired(row, now_s):
-            return [refusal(row)]
-        return self._finish_fast_path(self._fast_path.start(row, now_s))
-
-    def _resume_fast_path(self, batch: Batch) -> list[Outcome]:
-        return self._finish_fast_path(self._fast_path.resume(batch))
-
-    def _finish_fast_path(self, end: Outcome | Batch) -> list[Outcome]:
-        """Return the row's outcome, or requeue the row if the engine has other work."""
-        if isinstance(end, Outcome):
-            return [end]
-        self._scheduler.hold(end, end.rows[0].started_s)
-        self._scheduler.requeue(end, self._clock())
-        return []
 
     def _drop_expired(self, now_s: float) -> list[Outcome]:
         """Refuse waiting rows that are cancelled, or too late to start; looked at now and then."""

@@ -17,13 +17,13 @@ from time import perf_counter
 import numpy as np
 
 from serve.engine.batch import Batch, arange
-from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost
 from serve.engine.executor import MAX_RUN_S, ModelShape, last_exit_in_time
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
+from serve.engine.scheduler import Scheduler
 from serve.rules.head_output import HeadOutput
 from serve.rules.judge import judge
 from serve.rules.reason import Reason
@@ -37,13 +37,13 @@ _STAYS = int(Reason.STAYS)
 
 
 class FastPath:
-    """Takes one row through the model until it leaves or the engine has other work."""
+    """Takes the only row through the model until it leaves or the engine has other work."""
 
     def __init__(
         self,
         runner: ModelRunner,
         shape: ModelShape,
-        costs: CostModel,
+        scheduler: Scheduler,
         recorder: CostRecorder,
         clock: Callable[[], float],
         should_yield: Callable[[], bool],
@@ -53,38 +53,47 @@ class FastPath:
         Args:
             runner: the segments.
             shape: the model's exits.
-            costs: what segments cost.
+            scheduler: holds the rows, and takes back one that has not left.
             recorder: gets every run.
             clock: monotonic seconds, on which rows are late.
             should_yield: whether the engine has other work.
         """
         self._runner, self._shape = runner, shape
-        self._costs, self._recorder = costs, recorder
+        self._scheduler, self._recorder = scheduler, recorder
         self._clock, self._should_yield = clock, should_yield
 
-    def takes(self, row: Row) -> bool:
-        """Tell whether a row can go this way: its rule looks at one exit's logits alone."""
-        return row.exit_trace is None and row.rule.stay_gaps is not None
+    def take(self) -> Row | Batch | None:
+        """Remove the only row from the scheduler and return it; as its batch, if it has started.
 
-    def start(self, row: Row, now_s: float) -> Outcome | Batch:
-        """Take a fresh row as far as it goes.
+        None if there are more rows, or the row cannot go this way: its rule must look at one exit's
+        logits alone, and the row must be neither cancelled nor late.
+        """
+        return self._scheduler.pop_single(self._takes)
+
+    def run(self, single: Row | Batch) -> list[Outcome]:
+        """Take a row as far as it goes; return its outcome, if it has left.
+
+        Otherwise the row has gone back to the scheduler as a batch, judged at the exit that it has
+        reached: the engine has other work, or the row is cancelled or late.
 
         Args:
-            row: one that `takes` accepts.
-            now_s: on the clock.
-
-        Returns:
-            The row's outcome. Or the row as a batch, judged at the exit it has reached, where the
-            rule did not let it leave: once the engine has other work, or the row is cancelled or
-            late.
+            single: what `take` has returned.
         """
-        row.started_s = now_s
-        return self._go(row, 0, None, _FIRST_ROW)
+        if isinstance(single, Batch):
+            (row,) = single.rows
+            end = self._go(row, single.depth, single.pop_hidden(), single.keep)
+        else:
+            single.started_s = self._clock()
+            end = self._go(single, 0, None, _FIRST_ROW)
+        if isinstance(end, Outcome):
+            return [end]
+        self._scheduler.hold(end, end.rows[0].started_s)
+        self._scheduler.requeue(end, self._clock())
+        return []
 
-    def resume(self, batch: Batch) -> Outcome | Batch:
-        """Take the one row of a batch in flight as far as it goes, see `start`."""
-        (row,) = batch.rows
-        return self._go(row, batch.depth, batch.pop_hidden(), batch.keep)
+    def _takes(self, row: Row) -> bool:
+        one_exit_tells = row.exit_trace is None and row.rule.stay_gaps is not None
+        return one_exit_tells and not self._interrupted(row)
 
     def _go(self, row: Row, depth: int, hidden: Hidden, keep: Ids) -> Outcome | Batch:
         mask, end = _no_padding(row.num_tokens), None
@@ -109,10 +118,10 @@ class FastPath:
     def _until(self, row: Row, depth: int) -> int:
         """Return the exit at which the next run ends."""
         until = max(depth, row.rule.first_heard)
-        size = depth, 1, row.num_tokens
-        if row.deadline_s == math.inf and self._costs.remaining_s(*size) <= MAX_RUN_S:
+        size, costs = (depth, 1, row.num_tokens), self._recorder.costs
+        if row.deadline_s == math.inf and costs.remaining_s(*size) <= MAX_RUN_S:
             return until
-        return last_exit_in_time(until, self._costs, size, row.deadline_s, self._clock)
+        return last_exit_in_time(until, costs, size, row.deadline_s, self._clock)
 
     def _run(
         self, row: Row, depth: int, until: int, hidden: Hidden, keep: Ids, mask: Ids

@@ -107,11 +107,13 @@ class Scheduler:
         self._queue_arrivals()
         return self._waiting.drop_expired(now_s)
 
-    def pop_single(self, takes: Callable[[Row], bool]) -> Row | None:
-        """Remove and return the only row there is, if it waits and `takes` accepts it."""
-        arrivals, waiting = self._arrivals, self._waiting
-        if self._groups or len(arrivals) + len(waiting) != 1:
+    def pop_single(self, takes: Callable[[Row], bool]) -> Row | Batch | None:
+        """Remove and return the only row there is, if `takes` accepts it; in flight, its batch."""
+        arrivals, waiting, groups = self._arrivals, self._waiting, self._groups
+        if len(arrivals) + len(waiting) + sum([group.num_rows for group in groups]) != 1:
             return None
+        if groups:
+            return self._pop(groups[0])[0] if takes(groups[0].batches[0].rows[0]) else None
         if not takes(arrivals[0] if arrivals else waiting.first):
             return None
         return arrivals.pop() if arrivals else waiting.pop_only()
