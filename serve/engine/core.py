@@ -57,8 +57,7 @@ class EngineCore:
             limits: bounds on batches.
             clock: monotonic seconds, on which rows are admitted and late.
             observe: gets figures of each segment run.
-            should_yield: whether the caller has something to do before the next segment. While
-                it has not, a run may pass exits at which no row may leave.
+            should_yield: whether the caller has other rows for a row that is alone to run with.
         """
         self._runner, self._shape = runner, shape
         self._clock, self._should_yield = clock, should_yield
@@ -172,14 +171,15 @@ class EngineCore:
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.
 
-        While the engine has other work, a run is one segment. Otherwise it goes on to the first
-        exit whose output the rule of any of its rows needs, for a bounded time.
+        That is the first exit whose output the rule of any of its rows needs, or an earlier one: a
+        run is bounded in time, and ends before other rows are due.
         """
-        if self._scheduler or batch.traced or self._should_yield():
+        until = min([row.rule.first_heard for row in batch.rows])
+        if batch.traced or until <= batch.depth:
             return batch.depth
-        until = max(batch.depth, min([row.rule.first_heard for row in batch.rows]))
         size = batch.depth, len(batch.rows), batch.longest
-        return last_exit_in_time(until, self.costs, size, batch.deadline_s, self._clock)
+        due_s = min(batch.deadline_s, self._scheduler.due_s(batch.level, self._clock()))
+        return last_exit_in_time(until, self.costs, size, due_s, self._clock)
 
     def _judge(self, batch: Batch, run: SegmentRun) -> list[Outcome]:
         """Judge the rows after a run, let those leave that may, and requeue the others."""

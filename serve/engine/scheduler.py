@@ -125,12 +125,18 @@ class Scheduler:
             return self._pop(self._groups[0])
         if not self._groups and len(self._waiting) == 1:
             return [self._new_batch([self._waiting.pop_only()], now_s)]
-        new = self._new_group(now_s)
-        chosen = self._choose(new, now_s)
-        if chosen is not new:
+        chosen = self._choose(self._ready(now_s), now_s)
+        if chosen.batches:
             return self._pop(chosen)
         ahead = self._costs.remaining(0)
         return [self._new_batch(self._waiting.pop(ahead, self._size_limits, now_s), now_s)]
+
+    def due_s(self, level: int, now_s: float) -> float:
+        """Return when other rows go before a batch of this priority: now, if theirs is better."""
+        groups = self._ready(now_s)
+        if any([group.level < level for group in groups]):
+            return now_s
+        return min([self._due_s(group, level) for group in groups], default=math.inf)
 
     def _queue_arrivals(self) -> None:
         """Give new rows their places in the queue, as it must be before a choice is made."""
@@ -148,22 +154,29 @@ class Scheduler:
     def _hold_s(self, longest: int) -> float:
         return self._limits.max_hold_passes * self._costs.remaining_s(0, 1, longest)
 
-    def _choose(self, new: BatchGroup | None, now_s: float) -> BatchGroup:
+    def _due_s(self, group: BatchGroup, level: int) -> float:
+        """Return when the group goes before any other, where `level` is the best of all."""
+        due_s = min(group.held_until_s, group.start_by_s)
+        return due_s + (group.level - level) * self._limits.aging_s
+
+    def _ready(self, now_s: float) -> list[BatchGroup]:
+        """Return what could run next: the groups in flight, and the batch of new rows."""
+        new = self._new_group(now_s)
+        return [*self._groups, new] if new else self._groups
+
+    def _choose(self, groups: list[BatchGroup], now_s: float) -> BatchGroup:
         """Return the group that is due, else the deepest of the best priority.
 
         If a group's latest start falls within the chosen group's next segment, that group runs
         first, provided it has rows enough.
         """
-        groups = [*self._groups, new] if new else self._groups
         level = min([group.level for group in groups])
         behind_s = [(group.level - level) * self._limits.aging_s for group in groups]
-        due_s, due = min(
-            [(min(g.held_until_s, g.start_by_s) + behind_s[i], i) for i, g in enumerate(groups)]
-        )
+        due_s, due = min([(self._due_s(group, level), i) for i, group in enumerate(groups)])
         if due_s <= now_s:
             return groups[due]
-        ready = [group for group in groups if group.level == level]
-        chosen = max(ready, key=attrgetter("depth"))
+        best = [group for group in groups if group.level == level]
+        chosen = max(best, key=attrgetter("depth"))
         start_by_s, first = min([(g.start_by_s + behind_s[i], i) for i, g in enumerate(groups)])
         if start_by_s < math.inf and self._enough(groups[first]):
             run_s = self._costs.segment_s(chosen.depth, chosen.num_rows, chosen.longest)
