@@ -123,13 +123,13 @@ class Scheduler:
         self._queue_arrivals()
         if not self._waiting and len(self._groups) == 1:
             return self._pop(self._groups[0])
-        if not self._groups and len(self._waiting) == 1:
-            return [self._new_batch([self._waiting.pop_only()], now_s)]
         chosen = self._choose(self._ready(now_s), now_s)
         if chosen.batches:
             return self._pop(chosen)
         ahead = self._costs.remaining(0)
-        return [self._new_batch(self._waiting.pop(ahead, self._size_limits, now_s), now_s)]
+        batch = Batch(self._waiting.pop(ahead, self._size_limits, now_s))
+        self.hold(batch, now_s)
+        return [batch]
 
     def due_s(self, level: int, now_s: float) -> float:
         """Return when other rows go before a batch of this priority: now, if theirs is better."""
@@ -160,9 +160,15 @@ class Scheduler:
         return due_s + (group.level - level) * self._limits.aging_s
 
     def _ready(self, now_s: float) -> list[BatchGroup]:
-        """Return what could run next: the groups in flight, and the batch of new rows."""
-        new = self._new_group(now_s)
-        return [*self._groups, new] if new else self._groups
+        """Return what could run next: groups in flight, and new rows as far as the first tells."""
+        if not self._waiting:
+            return self._groups
+        first = self._waiting.first
+        level = self._waiting.level(first, now_s)
+        num_rows = min(len(self._waiting), self._size_limits.room(first.num_tokens))
+        new = BatchGroup(0, level, first.deadline_s, math.inf, num_rows, first.num_tokens)
+        self._set_due(new)
+        return [*self._groups, new]
 
     def _choose(self, groups: list[BatchGroup], now_s: float) -> BatchGroup:
         """Return the group that is due, else the deepest of the best priority.
@@ -199,23 +205,6 @@ class Scheduler:
         ahead = self._costs.remaining(batch.depth)
         return should_merge(self._costs, ahead, self._size_limits, group.size, size, now_s)
 
-    def _new_group(self, now_s: float) -> BatchGroup | None:
-        """Return the batch of new rows that could start, as far as its first row tells."""
-        if not self._waiting:
-            return None
-        first = self._waiting.first
-        level = self._waiting.level(first, now_s)
-        num_rows = min(len(self._waiting), self._size_limits.room(first.num_tokens))
-        group = BatchGroup(0, level, first.deadline_s, math.inf, num_rows, first.num_tokens)
-        self._set_due(group)
-        return group
-
     def _pop(self, group: BatchGroup) -> list[Batch]:
         self._groups.remove(group)
         return group.batches
-
-    def _new_batch(self, rows: list[Row], now_s: float) -> Batch:
-        """Return a batch of rows that start now."""
-        batch = Batch(rows)
-        self.hold(batch, now_s)
-        return batch
