@@ -57,7 +57,7 @@ class EngineCore:
             limits: bounds on batches.
             clock: monotonic seconds, on which rows are admitted and late.
             observe: gets figures of each segment run.
-            should_yield: whether the caller has other rows for a row that is alone to run with.
+            should_yield: whether other rows have come, so that a row that is alone makes a stop.
         """
         self._runner, self._shape = runner, shape
         self._clock, self._should_yield = clock, should_yield
@@ -83,7 +83,7 @@ class EngineCore:
         self._recorder.flush()
 
     def step(self) -> list[Outcome]:
-        """Run one batch to its next exit and return the rows that have finished.
+        """Run one batch to an exit and return the rows that have finished.
 
         A segment that fails gives the rows of its batch an error each, and harms no other row. The
         error of a device that is lost is raised.

@@ -11,7 +11,7 @@ from tests.serve.support.fake_runner import FakeRunner, fake_row
 from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4, 5, 6)
-MS = 0.001
+TOKEN_S = 0.002  # of one token in one segment
 
 
 class SlowRunner(FakeRunner):
@@ -71,35 +71,35 @@ def test_a_row_that_may_leave_or_wants_a_record_is_asked_at_every_exit() -> None
 
 
 def test_a_run_is_bounded_in_time_so_that_rows_of_a_better_priority_get_their_turn() -> None:
-    bench = Bench(token_s=MS)
+    bench = Bench(token_s=TOKEN_S)
     bench.step(fake_row(1, 6))
     bench.add(fake_row(2, 2, priority=Priority.HIGH))
     assert bench.runs() == [([1], 0, 2), ([2], 0, 5), ([1], 3, 5)]
 
 
 def test_a_run_ends_before_its_own_rows_are_late() -> None:
-    bench = Bench(token_s=MS)
-    bench.add(fake_row(1, 2, deadline_s=0.009))
+    bench = Bench(token_s=TOKEN_S)
+    bench.add(fake_row(1, 2, deadline_s=0.018))
     assert bench.runs() == [([1], 0, 3), ([1], 4, 4)]
 
 
 def test_a_run_ends_before_a_row_that_waits_must_start() -> None:
-    bench = Bench(token_s=MS)
+    bench = Bench(token_s=TOKEN_S)
     bench.step(fake_row(1, 6))
-    bench.step(fake_row(2, 2, deadline_s=0.018 + 0.007 + 2 * 0.012))
+    bench.step(fake_row(2, 2, deadline_s=0.036 + 0.014 + 2 * 0.024))
     assert bench.runs() == [([1], 0, 2), ([1], 3, 3), ([2], 0, 5), ([1], 4, 5)]
 
 
 def test_rows_with_a_deadline_give_way_to_a_better_priority_after_one_segment() -> None:
-    bench = Bench(token_s=MS, limits=BatchLimits(aging_s=MS))
-    bench.step(fake_row(1, 6, deadline_s=0.0525))
+    bench = Bench(token_s=TOKEN_S, limits=BatchLimits(aging_s=0.002))
+    bench.step(fake_row(1, 6, deadline_s=0.105))
     bench.add(fake_row(2, 2, priority=Priority.HIGH))
     assert bench.runs()[:4] == [([1], 0, 2), ([1], 3, 3), ([2], 0, 1), ([1], 4, 4)]
     assert bench.runs()[4:] == [([2], 2, 4), ([1], 5, 5), ([2], 5, 5)]
 
 
 def test_rows_that_are_held_back_go_on_when_they_are_due() -> None:
-    bench = Bench(token_s=MS, limits=BatchLimits(max_hold_passes=0.7, aging_s=MS))
+    bench = Bench(token_s=TOKEN_S, limits=BatchLimits(max_hold_passes=0.7, aging_s=0.002))
     bench.step(fake_row(1, 6))
     bench.step(fake_row(2, 5, priority=Priority.HIGH))
     assert bench.runs()[:4] == [([1], 0, 2), ([2], 0, 0), ([2], 1, 1), ([1], 3, 3)]
