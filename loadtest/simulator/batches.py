@@ -11,9 +11,10 @@ from loadtest.simulator.batch_former import BatchFormer
 from loadtest.simulator.device import Device
 from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Workload
-from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.batch_selection import SizeLimits
+from serve.engine.cost_model import CostModel
 from serve.engine.scheduler import BatchLimits
-from serve.engine.waiting_queue import STAY
+from serve.engine.waiting_queue import likely_cost
 
 # Called with how many more requests have been simulated.
 Progress = Callable[[int], None]
@@ -43,9 +44,9 @@ def run_to_completion(
 ) -> Record:
     """Serve the workload with batches that only shrink."""
     # The engine's own estimate serves these batches better than the true shares do.
-    fixed_s, *per_token_s = CostModel.of(device.costs()).remaining(0)
-    likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
-    former = BatchFormer(work, limits, likely)
+    ahead = CostModel.of(device.costs()).remaining(0)
+    narrow = SizeLimits(limits.max_rows, limits.max_tokens).narrowed(ahead)
+    former = BatchFormer(work, limits, likely_cost(ahead, narrow))
     record = Record.of(len(work))
     return _serve(former, record, _Completion(work, device, record), progress)
 

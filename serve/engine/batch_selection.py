@@ -1,9 +1,8 @@
 """Which waiting rows start together: rows of like length, so that little is padded.
 
-The first row always starts. Two windows around it, in order of length, are each best in their way:
-with few rows waiting, the split of all of them into batches that costs least in total; with many,
-the batch that is cheapest per real token. Each alone loses a tenth or more under some load; the
-larger of the two does not.
+The first row always starts, with a window around it in order of length: its batch if all that wait
+are cut into the batches that cost least in total. Where launches are dear (a GPU), that may be a
+small rest; the window that is cheapest per real token then starts if it is larger.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,6 +32,10 @@ class SizeLimits(NamedTuple):
         """Return how many rows of this length a batch may hold."""
         return max(1, min(self.max_rows, self.max_tokens // longest))
 
+    def launch_bound(self, cost: SegmentCost) -> bool:
+        """Tell whether no batch is long enough, see `ENOUGH`."""
+        return (self.max_tokens + 1) * cost.per_token_s < ENOUGH * cost.fixed_s
+
     def narrowed(self, cost: SegmentCost) -> "SizeLimits":
         """Return narrower limits where more tokens would save next to nothing.
 
@@ -61,7 +64,9 @@ def select_batch(lengths: Sequence[int], cost: SegmentCost, limits: SizeLimits) 
     order = sorted(range(num), key=lengths.__getitem__)  # stable: first come, first served
     ascending = [lengths[i] for i in order]
     place = bisect_left(ascending, lead)
-    first, stop = cheapest(ascending, place, cost, limits)
+    first, stop = place, place + 1
+    if limits.launch_bound(cost):
+        first, stop = cheapest(ascending, place, cost, limits)
     if stop - first < limits.room(ascending[stop - 1]):
         windows = (first, stop), least_total(ascending, place, cost, limits)
         first, stop = max(windows, key=lambda window: window[1] - window[0])
@@ -120,7 +125,7 @@ def least_total(
         new, since = stop - 1, stop
         while queue:
             old, old_since = queue[-1]
-            better = bisect_left(each, (least[new] - least[old]) / (new - old), lo=new) + 1
+            better = bisect_right(each, (least[new] - least[old]) / (new - old), lo=new) + 1
             since = min(better, bisect_right(earliest, old, lo=new) + 1)
             if since > old_since:
                 break

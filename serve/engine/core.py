@@ -57,8 +57,7 @@ class EngineCore:
             limits: bounds on batches.
             clock: monotonic seconds, on which rows are admitted and late.
             observe: gets figures of each segment run.
-            should_yield: whether the caller has something to do before the next segment. While
-                it has not, a run may pass exits at which no row may leave.
+            should_yield: whether other rows have come, so that a row that is alone makes a stop.
         """
         self._runner, self._shape = runner, shape
         self._clock, self._should_yield = clock, should_yield
@@ -66,7 +65,9 @@ class EngineCore:
         self._recorder = CostRecorder(self.costs, observe)
         self._executor = Executor(runner, shape)
         self._scheduler = Scheduler(len(runner), limits, self.costs)
-        self._fast_path = FastPath(runner, shape, self.costs, self._recorder, clock, should_yield)
+        self._fast_path = FastPath(
+            runner, shape, self._scheduler, self._recorder, clock, should_yield
+        )
         self.uses_fast_path = True
         self._swept_s = clock()
 
@@ -82,15 +83,15 @@ class EngineCore:
         self._recorder.flush()
 
     def step(self) -> list[Outcome]:
-        """Run one batch to its next exit and return the rows that have finished.
+        """Run one batch to an exit and return the rows that have finished.
 
         A segment that fails gives the rows of its batch an error each, and harms no other row. The
         error of a device that is lost is raised.
         """
         self._recorder.flush()
+        if self.uses_fast_path and (row := self._fast_path.take()):
+            return self._fast_path.run(row)
         now_s = self._clock()
-        if row := self._scheduler.pop_single(self._takes_fast_path):
-            return self._start_fast_path(row, now_s)
         outcomes = self._drop_expired(now_s)
         if not self._scheduler:
             return outcomes
@@ -100,34 +101,7 @@ class EngineCore:
         batches = [batch for batch in batches if batch.rows]
         if not batches:
             return outcomes
-        if self._single_left(batches):
-            return outcomes + self._resume_fast_path(batches[0])
         return outcomes + self._run(batches, may_split=True)
-
-    def _takes_fast_path(self, row: Row) -> bool:
-        return self.uses_fast_path and self._fast_path.takes(row) and not self._should_yield()
-
-    def _single_left(self, batches: list[Batch]) -> bool:
-        """Tell whether one started row is all there is, and can take the fast path."""
-        if self._scheduler or len(batches) > 1 or len(batches[0].rows) > 1:
-            return False
-        return batches[0].depth > 0 and self._takes_fast_path(batches[0].rows[0])
-
-    def _start_fast_path(self, row: Row, now_s: float) -> list[Outcome]:
-        if expired(row, now_s):
-            return [refusal(row)]
-        return self._finish_fast_path(self._fast_path.start(row, now_s))
-
-    def _resume_fast_path(self, batch: Batch) -> list[Outcome]:
-        return self._finish_fast_path(self._fast_path.resume(batch))
-
-    def _finish_fast_path(self, end: Outcome | Batch) -> list[Outcome]:
-        """Return the row's outcome, or requeue the row if the engine has other work."""
-        if isinstance(end, Outcome):
-            return [end]
-        self._scheduler.hold(end, end.rows[0].started_s)
-        self._scheduler.requeue(end, self._clock())
-        return []
 
     def _drop_expired(self, now_s: float) -> list[Outcome]:
         """Refuse waiting rows that are cancelled, or too late to start; looked at now and then."""
@@ -197,14 +171,15 @@ class EngineCore:
     def _until(self, batch: Batch) -> int:
         """Return the exit at which the batch's next run ends.
 
-        While the engine has other work, a run is one segment. Otherwise it goes on to the first
-        exit whose output the rule of any of its rows needs, for a bounded time.
+        That is the first exit whose output the rule of any of its rows needs, or an earlier one: a
+        run is bounded in time, and ends before other rows are due.
         """
-        if self._scheduler or batch.traced or self._should_yield():
+        until = min([row.rule.first_heard for row in batch.rows])
+        if batch.traced or until <= batch.depth:
             return batch.depth
-        until = max(batch.depth, min([row.rule.first_heard for row in batch.rows]))
         size = batch.depth, len(batch.rows), batch.longest
-        return last_exit_in_time(until, self.costs, size, batch.deadline_s, self._clock)
+        due_s = min(batch.deadline_s, self._scheduler.due_s(batch.level, self._clock()))
+        return last_exit_in_time(until, self.costs, size, due_s, self._clock)
 
     def _judge(self, batch: Batch, run: SegmentRun) -> list[Outcome]:
         """Judge the rows after a run, let those leave that may, and requeue the others."""

@@ -34,10 +34,14 @@ class SegmentRun(NamedTuple):
 
 
 class CostRecorder:
-    """Records runs, for the cost model and the metrics."""
+    """Records runs, for the cost model and the metrics.
+
+    Attributes:
+        costs: the model, which learns from the runs.
+    """
 
     def __init__(self, costs: CostModel, observe: Callable[[BatchStats], None]) -> None:
-        self._costs, self._observe = costs, observe
+        self.costs, self._observe = costs, observe
         self._runs: list[SegmentRun] = []
         self._batch_judge_s = 0.0  # mean of small batches of several rows; old ones fade
 
@@ -62,7 +66,7 @@ class CostRecorder:
         first, until, num_rows, num_tokens, longest, run_s, judge_s = run
         all_s = run_s + self._judging_cost_s(num_rows, judge_s)
         for index, share in zip(range(first, until + 1), self._shares(run), strict=True):
-            self._costs.observe(index, num_rows, longest, all_s * share)
+            self.costs.observe(index, num_rows, longest, all_s * share)
             judged_s = judge_s if index == until else 0.0
             self._observe(
                 BatchStats(index, num_rows, num_tokens, num_rows * longest, run_s * share, judged_s)
@@ -72,7 +76,7 @@ class CostRecorder:
         """Return each segment's share of the run's time."""
         if run.first == run.until:
             return (1.0,)
-        return self._costs.shares(run.first, run.until + 1, run.num_rows, run.longest)
+        return self.costs.shares(run.first, run.until + 1, run.num_rows, run.longest)
 
     def _judging_cost_s(self, num_rows: int, judge_s: float) -> float:
         """Return what judging adds to the cost of a run.

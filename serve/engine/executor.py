@@ -16,8 +16,8 @@ from serve.rules.head_output import HeadOutput
 from serve.rules.judge import judge
 from serve.rules.traits import Traits
 
-# A run that passes exits lasts no longer than this: new requests wait until it has ended.
-MAX_RUN_S = 0.02
+# A run that passes exits lasts no longer than this: new rows of a better priority wait for its end.
+MAX_RUN_S = 0.04
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
 """A single row that is alone in the engine goes from exit to exit without a batch around it.
 
-When a segment has run, the processor's caches hold its weights and little else. To make a batch of
-one row, to judge it and to take the answer out of it then takes 0.1 ms, a quarter of what the
-first exit of a small model takes. Here the row goes on at once if the gap between its two largest
-logits is too small for its rule; otherwise the full rule judges it. The outcome is that of the
-engine's normal way, and the row becomes a batch again as soon as the engine has other work. With
-`EngineCore.uses_fast_path = False` the engine runs without this file.
+When a segment has run, the processor's caches hold its weights and little else. A batch of one row
+then costs 0.1 ms, a quarter of what the first exit of a small model takes. Here the row goes on at
+once if the gap between its two largest logits is too small for its rule; otherwise the full rule
+judges it. The outcome is that of the engine's normal way, and the row becomes a batch again as soon
+as the engine has other work. With `EngineCore.uses_fast_path = False` it runs without this file.
 """
 
 import logging
@@ -17,13 +16,13 @@ from time import perf_counter
 import numpy as np
 
 from serve.engine.batch import Batch, arange
-from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost
-from serve.engine.executor import MAX_RUN_S, ModelShape, last_exit_in_time
+from serve.engine.executor import ModelShape, last_exit_in_time
 from serve.engine.outputs import FinalOutput, outcome_of, record_run, segment_failed
 from serve.engine.row import Outcome, Row
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
+from serve.engine.scheduler import Scheduler
 from serve.rules.head_output import HeadOutput
 from serve.rules.judge import judge
 from serve.rules.reason import Reason
@@ -37,13 +36,13 @@ _STAYS = int(Reason.STAYS)
 
 
 class FastPath:
-    """Takes one row through the model until it leaves or the engine has other work."""
+    """Takes the only row through the model until it leaves or the engine has other work."""
 
     def __init__(
         self,
         runner: ModelRunner,
         shape: ModelShape,
-        costs: CostModel,
+        scheduler: Scheduler,
         recorder: CostRecorder,
         clock: Callable[[], float],
         should_yield: Callable[[], bool],
@@ -53,38 +52,43 @@ class FastPath:
         Args:
             runner: the segments.
             shape: the model's exits.
-            costs: what segments cost.
+            scheduler: holds the rows, and takes back one that has not left.
             recorder: gets every run.
             clock: monotonic seconds, on which rows are late.
             should_yield: whether the engine has other work.
         """
         self._runner, self._shape = runner, shape
-        self._costs, self._recorder = costs, recorder
+        self._scheduler, self._recorder = scheduler, recorder
         self._clock, self._should_yield = clock, should_yield
 
-    def takes(self, row: Row) -> bool:
-        """Tell whether a row can go this way: its rule looks at one exit's logits alone."""
-        return row.exit_trace is None and row.rule.stay_gaps is not None
+    def take(self) -> Row | Batch | None:
+        """Remove and return the only row there is; its batch, if it has started.
 
-    def start(self, row: Row, now_s: float) -> Outcome | Batch:
-        """Take a fresh row as far as it goes.
-
-        Args:
-            row: one that `takes` accepts.
-            now_s: on the clock.
-
-        Returns:
-            The row's outcome. Or the row as a batch, judged at the exit it has reached, where the
-            rule did not let it leave: once the engine has other work, or the row is cancelled or
-            late.
+        Only if its rule looks at one exit's logits alone, and it is neither cancelled nor late.
         """
-        row.started_s = now_s
-        return self._go(row, 0, None, _FIRST_ROW)
+        return self._scheduler.pop_single(self._takes)
 
-    def resume(self, batch: Batch) -> Outcome | Batch:
-        """Take the one row of a batch in flight as far as it goes, see `start`."""
-        (row,) = batch.rows
-        return self._go(row, batch.depth, batch.pop_hidden(), batch.keep)
+    def run(self, single: Row | Batch) -> list[Outcome]:
+        """Take what `take` has returned as far as it goes; return its outcome, if it has left.
+
+        Otherwise the row has gone back to the scheduler as a batch, judged at the exit that it has
+        reached: the engine has other work, or the row is cancelled or late.
+        """
+        if isinstance(single, Batch):
+            (row,) = single.rows
+            end = self._go(row, single.depth, single.pop_hidden(), single.keep)
+        else:
+            single.started_s = self._clock()
+            end = self._go(single, 0, None, _FIRST_ROW)
+        if isinstance(end, Outcome):
+            return [end]
+        self._scheduler.hold(end, end.rows[0].started_s)
+        self._scheduler.requeue(end, self._clock())
+        return []
+
+    def _takes(self, row: Row) -> bool:
+        one_exit_tells = row.exit_trace is None and row.rule.stay_gaps is not None
+        return one_exit_tells and not self._interrupted(row)
 
     def _go(self, row: Row, depth: int, hidden: Hidden, keep: Ids) -> Outcome | Batch:
         mask, end = _no_padding(row.num_tokens), None
@@ -110,9 +114,7 @@ class FastPath:
         """Return the exit at which the next run ends."""
         until = max(depth, row.rule.first_heard)
         size = depth, 1, row.num_tokens
-        if row.deadline_s == math.inf and self._costs.remaining_s(*size) <= MAX_RUN_S:
-            return until
-        return last_exit_in_time(until, self._costs, size, row.deadline_s, self._clock)
+        return last_exit_in_time(until, self._recorder.costs, size, row.deadline_s, self._clock)
 
     def _run(
         self, row: Row, depth: int, until: int, hidden: Hidden, keep: Ids, mask: Ids

@@ -107,11 +107,13 @@ class Scheduler:
         self._queue_arrivals()
         return self._waiting.drop_expired(now_s)
 
-    def pop_single(self, takes: Callable[[Row], bool]) -> Row | None:
-        """Remove and return the only row there is, if it waits and `takes` accepts it."""
-        arrivals, waiting = self._arrivals, self._waiting
-        if self._groups or len(arrivals) + len(waiting) != 1:
+    def pop_single(self, takes: Callable[[Row], bool]) -> Row | Batch | None:
+        """Remove and return the only row there is, if `takes` accepts it; in flight, its batch."""
+        arrivals, waiting, groups = self._arrivals, self._waiting, self._groups
+        if len(arrivals) + len(waiting) + sum([group.num_rows for group in groups]) != 1:
             return None
+        if groups:
+            return self._pop(groups[0])[0] if takes(groups[0].batches[0].rows[0]) else None
         if not takes(arrivals[0] if arrivals else waiting.first):
             return None
         return arrivals.pop() if arrivals else waiting.pop_only()
@@ -121,14 +123,20 @@ class Scheduler:
         self._queue_arrivals()
         if not self._waiting and len(self._groups) == 1:
             return self._pop(self._groups[0])
-        if not self._groups and len(self._waiting) == 1:
-            return [self._new_batch([self._waiting.pop_only()], now_s)]
-        new = self._new_group(now_s)
-        chosen = self._choose(new, now_s)
-        if chosen is not new:
+        chosen = self._choose(self._ready(now_s), now_s)
+        if chosen.batches:
             return self._pop(chosen)
         ahead = self._costs.remaining(0)
-        return [self._new_batch(self._waiting.pop(ahead, self._size_limits, now_s), now_s)]
+        batch = Batch(self._waiting.pop(ahead, self._size_limits, now_s))
+        self.hold(batch, now_s)
+        return [batch]
+
+    def due_s(self, level: int, now_s: float) -> float:
+        """Return when other rows go before a batch of this priority: now, if theirs is better."""
+        groups = self._ready(now_s)
+        if any([group.level < level for group in groups]):
+            return now_s
+        return min([self._due_s(group, level) for group in groups], default=math.inf)
 
     def _queue_arrivals(self) -> None:
         """Give new rows their places in the queue, as it must be before a choice is made."""
@@ -146,22 +154,35 @@ class Scheduler:
     def _hold_s(self, longest: int) -> float:
         return self._limits.max_hold_passes * self._costs.remaining_s(0, 1, longest)
 
-    def _choose(self, new: BatchGroup | None, now_s: float) -> BatchGroup:
+    def _due_s(self, group: BatchGroup, level: int) -> float:
+        """Return when the group goes before any other, where `level` is the best of all."""
+        due_s = min(group.held_until_s, group.start_by_s)
+        return due_s + (group.level - level) * self._limits.aging_s
+
+    def _ready(self, now_s: float) -> list[BatchGroup]:
+        """Return what could run next: groups in flight, and new rows as far as the first tells."""
+        if not self._waiting:
+            return self._groups
+        first = self._waiting.first
+        level = self._waiting.level(first, now_s)
+        num_rows = min(len(self._waiting), self._size_limits.room(first.num_tokens))
+        new = BatchGroup(0, level, first.deadline_s, math.inf, num_rows, first.num_tokens)
+        self._set_due(new)
+        return [*self._groups, new]
+
+    def _choose(self, groups: list[BatchGroup], now_s: float) -> BatchGroup:
         """Return the group that is due, else the deepest of the best priority.
 
         If a group's latest start falls within the chosen group's next segment, that group runs
         first, provided it has rows enough.
         """
-        groups = [*self._groups, new] if new else self._groups
         level = min([group.level for group in groups])
         behind_s = [(group.level - level) * self._limits.aging_s for group in groups]
-        due_s, due = min(
-            [(min(g.held_until_s, g.start_by_s) + behind_s[i], i) for i, g in enumerate(groups)]
-        )
+        due_s, due = min([(self._due_s(group, level), i) for i, group in enumerate(groups)])
         if due_s <= now_s:
             return groups[due]
-        ready = [group for group in groups if group.level == level]
-        chosen = max(ready, key=attrgetter("depth"))
+        best = [group for group in groups if group.level == level]
+        chosen = max(best, key=attrgetter("depth"))
         start_by_s, first = min([(g.start_by_s + behind_s[i], i) for i, g in enumerate(groups)])
         if start_by_s < math.inf and self._enough(groups[first]):
             run_s = self._costs.segment_s(chosen.depth, chosen.num_rows, chosen.longest)
@@ -184,23 +205,6 @@ class Scheduler:
         ahead = self._costs.remaining(batch.depth)
         return should_merge(self._costs, ahead, self._size_limits, group.size, size, now_s)
 
-    def _new_group(self, now_s: float) -> BatchGroup | None:
-        """Return the batch of new rows that could start, as far as its first row tells."""
-        if not self._waiting:
-            return None
-        first = self._waiting.first
-        level = self._waiting.level(first, now_s)
-        num_rows = min(len(self._waiting), self._size_limits.room(first.num_tokens))
-        group = BatchGroup(0, level, first.deadline_s, math.inf, num_rows, first.num_tokens)
-        self._set_due(group)
-        return group
-
     def _pop(self, group: BatchGroup) -> list[Batch]:
         self._groups.remove(group)
         return group.batches
-
-    def _new_batch(self, rows: list[Row], now_s: float) -> Batch:
-        """Return a batch of rows that start now."""
-        batch = Batch(rows)
-        self.hold(batch, now_s)
-        return batch

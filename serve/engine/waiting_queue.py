@@ -8,9 +8,13 @@ from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.merge_policy import ENOUGH_IN_HASTE, enough_rows, rows_beside
 from serve.engine.row import Priority, Row
 
-# The share of the way through the model that a row is assumed to run, since rows leave early. The
-# true share is lower; a larger value keeps batches smaller, so that their first rows wait less.
+# Where launches are dear: the share of the model that a row is assumed to run, as rows leave early.
+# The true share is lower; a larger value keeps batches smaller, so that first rows wait less.
 STAY = 0.7
+
+# Elsewhere: the share of its launches that one batch more is assumed to cost, since rows that are
+# left for it start together with rows that come meanwhile.
+ANOTHER = 0.7
 
 # The share of the machine that a request of many rows gets while other requests come. With all of
 # it, other texts would wait behind the whole request; with less, large requests would take longer.
@@ -102,9 +106,7 @@ class WaitingQueue:
         self, window: list[Row], ahead: SegmentCost, limits: SizeLimits, now_s: float
     ) -> list[int]:
         """Return the places of the first row and of those that start with it, ascending."""
-        fixed_s, *per_token_s = ahead
-        likely = SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
-        lengths = [row.num_tokens for row in window]
+        likely, lengths = likely_cost(ahead, limits), [row.num_tokens for row in window]
         places = select_batch(lengths, likely, limits)
         level = self.level(window[0], now_s)
         worse = [i for i in places if window[i].priority > level]
@@ -133,6 +135,14 @@ class WaitingQueue:
         late_s = (row.priority - 1) * self._aging_s
         rank = come_s + token_s * row.ahead_tokens / SHARE_OF_MACHINE + late_s
         return Waiting(rank, late_s, token_s * row.num_tokens, row)
+
+
+def likely_cost(ahead: SegmentCost, limits: SizeLimits) -> SegmentCost:
+    """Return the cost by which rows that start together are chosen, from that of all segments."""
+    fixed_s, *per_token_s = ahead
+    if limits.launch_bound(ahead):
+        return SegmentCost(fixed_s, *(STAY * each_s for each_s in per_token_s))
+    return SegmentCost(ANOTHER * fixed_s, *per_token_s)
 
 
 def _in_time(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from serve.engine.batch_selection import SizeLimits, cheapest, least_total, select_batch
 from serve.engine.cost_model import SegmentCost
+from serve.engine.waiting_queue import ANOTHER, STAY, likely_cost
 
 GPU = SegmentCost(fixed_s=1.0, per_token_s=0.0001)
 CPU = SegmentCost(fixed_s=0.001, per_token_s=0.1)
@@ -84,6 +85,21 @@ def test_of_more_than_fit_those_alike_in_length_start_with_the_first() -> None:
     dear = SegmentCost(fixed_s=1.0, per_token_s=0.1)
     assert select_batch([10, 40, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 2, 4]
     assert select_batch([40, 10, 11, 39, 9, 41], dear, SizeLimits(3, 400)) == [0, 3, 5]
+
+
+def test_unlike_rows_start_with_the_first_only_where_launches_are_dear() -> None:
+    cost, cheap, dear = SegmentCost(1.0, 0.1), SizeLimits(64, 2048), SizeLimits(64, 480)
+    assert select_batch([5, 20, 15], cost, cheap) == [0]
+    assert select_batch([5, 20, 15], cost, dear) == [0, 1, 2]
+    assert likely_cost(cost, cheap) == SegmentCost(ANOTHER, 0.1)
+    assert likely_cost(cost, dear) == SegmentCost(1.0, STAY * 0.1)
+
+
+def test_limits_that_launches_have_narrowed_are_not_bound_by_them() -> None:
+    for fixed_s in (1e-3, 0.7, 3.3, 0.04):
+        cost = SegmentCost(fixed_s, per_token_s=fixed_s / 19)
+        assert not SizeLimits(64, 2048).narrowed(cost).launch_bound(cost)
+        assert SizeLimits(64, 900).launch_bound(cost)
 
 
 def test_rows_of_one_length_start_in_the_order_they_came() -> None:

@@ -124,7 +124,8 @@ def test_batches_that_join_keep_every_row_its_own_state() -> None:
 
 def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
     bench = Bench(sure_from({1: 3, 2: 3}))
-    bench.add(fake_row(1, deadline_s=2.5), fake_row(2))
+    rule = EntropyRule(threshold=0.3)
+    bench.add(fake_row(1, rule=rule, deadline_s=2.5), fake_row(2, rule=rule))
     bench.step()
     bench.step()
     outcomes = bench.finish()
@@ -145,8 +146,9 @@ def test_a_row_too_late_to_start_is_an_error_and_never_runs() -> None:
 
 def test_a_row_whose_client_has_left_is_dropped_before_its_next_segment() -> None:
     bench = Bench(sure_from({1: 3, 2: 3, 3: 3}))
-    running, waiting = fake_row(1), fake_row(3)
-    bench.add(running, fake_row(2))
+    rule = EntropyRule(threshold=0.3)
+    running, waiting = fake_row(1, rule=rule), fake_row(3)
+    bench.add(running, fake_row(2, rule=rule))
     bench.step()
     bench.add(waiting)
     running.cancelled = waiting.cancelled = True
@@ -187,7 +189,8 @@ def test_a_segment_that_fails_fails_its_batch_only() -> None:
         return UNSURE
 
     bench = Bench(heads, BatchLimits(max_tokens=16))
-    bench.add(fake_row(1, 4), fake_row(2, 4), fake_row(3, 9))
+    rule = EntropyRule(threshold=0.3)
+    bench.add(fake_row(1, 4, rule), fake_row(2, 4, rule), fake_row(3, 9))
     results = {o.row.tag: o.result for o in bench.finish()}
     assert isinstance(results[1], ModelFailure)
     assert isinstance(results[2], ModelFailure)

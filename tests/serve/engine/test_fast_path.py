@@ -223,31 +223,6 @@ def test_a_row_that_needs_more_than_one_exits_logits_goes_as_a_batch(
     assert len(bench.runner.runs) == 1
 
 
-def test_a_run_passes_the_exits_that_no_row_must_hear_within_its_time() -> None:
-    for cost_s, runs in ((0.0, [(0, 4)]), (0.008, [(0, 1), (2, 3), (4, 4)])):
-        for rows in ([fake_row(1, rule=LayerRule(layer=5))], [fake_row(1, 3), fake_row(2, 3)]):
-            for row in rows:
-                row.rule = fake_row(1, rule=LayerRule(layer=5)).rule
-            bench = Bench()
-            bench.core.costs._publish([SegmentCost(fixed_s=cost_s)] * len(EXITS))
-            outcomes = bench.step(*rows)
-            while bench.core:
-                outcomes += bench.step()
-            assert len(outcomes) == len(rows)
-            assert [(run.index, run.exit_index) for run in bench.runner.runs] == runs
-
-
-def test_a_run_ends_before_a_deadline_and_at_every_exit_while_other_rows_wait() -> None:
-    late = Bench()
-    late.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
-    late.step(fake_row(1, deadline_s=0.0025))
-    first = late.runner.runs[0]
-    assert (first.index, first.exit_index) == (0, 1)
-    busy = Bench(between=lambda runs: True)
-    busy.step(fake_row(1))
-    assert [(run.index, run.exit_index) for run in busy.runner.runs] == [(0, 0)]
-
-
 def test_device_that_is_lost_on_the_way_ends_the_engine() -> None:
     def heads(key: int, index: int) -> tuple[float, float]:
         raise RuntimeError(ILLEGAL_ADDRESS)

@@ -15,12 +15,12 @@ from serve.engine.row import Answer, Row
 from serve.engine.runner import StepOutput
 from serve.engine.scheduler import BatchLimits
 from serve.errors import ModelFailure
-from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
+from serve.rules import EntropyRule, ExitRule, LayerRule
 from serve.runtime.cpu_runner import CpuRunner
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
 from tests.support.tiny import DEPTH
 
-NEVER = NeverRule()
+ASKED = EntropyRule(threshold=0)  # a row stops at every exit and leaves at the last
 NO_MEMORY = (
     "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
     "MatMul node. bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 9437184"
@@ -63,7 +63,7 @@ def chain(bundle: Bundle) -> CpuRunner:
 
 
 def answers(
-    bundle: Bundle, runner: Any, lengths: list[int], rule: ExitRule = NEVER
+    bundle: Bundle, runner: Any, lengths: list[int], rule: ExitRule = ASKED
 ) -> dict[int, Any]:
     shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
     limits = BatchLimits(max_tokens=64)

@@ -286,12 +286,20 @@ def test_the_only_row_may_be_taken_alone(lined_up: bool) -> None:
     assert scheduler.pop_single(lambda row: row.tag != 3) is None
     assert scheduler.num_waiting == 1
     assert scheduler
-    (taken,) = filter(None, [scheduler.pop_single(lambda row: row.tag == 3)])
+    taken = scheduler.pop_single(lambda row: row.tag == 3)
+    assert isinstance(taken, Row)
     assert taken.tag == 3
     assert not scheduler
-    scheduler.requeue(Batch([row(4)], depth=1), 0)
+    started = Batch([row(4)], depth=1)
+    scheduler.requeue(started, 0)
+    assert scheduler.pop_single(lambda row: row.tag != 4) is None
+    assert scheduler.pop_single(lambda row: row.tag == 4) is started
+    scheduler.requeue(started, 0)
     scheduler.add([row(5)])
     assert scheduler.pop_single(lambda row: True) is None, "another is in flight"
+    many = Scheduler(DEPTH, BatchLimits(), GPU)
+    many.requeue(Batch([row(6), row(7)], depth=1), 0)
+    assert many.pop_single(lambda row: True) is None, "two are in flight"
 
 
 @settings(deadline=None)
