@@ -14,7 +14,7 @@ from serve.metrics.connections import ConnectionState
 
 log = logging.getLogger(__name__)
 
-# So much of a body is kept for the app before reading pauses.
+# So much of a body is kept for the app, and so much of what comes behind it, before reading pauses.
 MAX_HELD_BYTES: Final = 64 * 1024
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 
