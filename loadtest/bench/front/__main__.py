@@ -106,6 +106,7 @@ def _show(
         report(f"{stage_table(lines)}\n")
     report(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items()))
     if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(document(lines, facts), indent=1) + "\n")
 
 
