@@ -40,13 +40,7 @@ class HttpServer:
         state: ConnectionState | None = None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare to serve; nothing listens yet.
-
-        Args:
-            app: a started ASGI app.
-            limits: of the connections.
-            state: kept up to date for the app and the metrics.
-            tls: None for plain HTTP.
+        """Prepare to serve a started app; nothing listens yet. `state` is kept up to date.
 
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.
