@@ -26,7 +26,7 @@ from tests.serve.support.openapi_fuzz import make_key
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-RECORDED = HERE.parent / "serve" / "api" / "dialects" / "recorded"
+RECORDED = HERE.parent / "serve" / "dialects" / "recorded"
 LABEL = "negative"
 
 
