@@ -4,8 +4,10 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
+from fastapi.routing import APIRoute
 
 import serve.api.limits
 from serve.api.context import AppContext
@@ -198,3 +200,12 @@ def test_unexpected_failure_tells_the_log_and_not_the_client(
     assert "secret of /etc/passwd" in caplog.text
     counted = b'offramp_requests_total{code="500",model="",route="/metrics"} 1.0'
     assert counted in assembly.metrics.page()
+
+
+def test_served_models_are_answered_without_fastapis_routes(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(APIRoute, "handle", Mock(side_effect=RuntimeError("routed")))
+    assert server.http.get("/health/live").status_code == 500
+    server.answer("w1")
+    assert server.http.post("/models/tiny/predict", json={"inputs": "w1"}).status_code == 200
