@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from serve.classifier.options import EngineOptions
 from serve.logs import LogFormat, LogLevel
-from serve.policy.document import Policy
+from serve.policy.document import WholePolicy
 
 # A stopping server works this long on the requests that it has admitted.
 DRAIN_S: Final = 30
@@ -104,4 +104,4 @@ class UserConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policies: dict[str, Policy] = {}
+    policies: dict[str, WholePolicy] = {}

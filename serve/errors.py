@@ -123,6 +123,20 @@ class VersionConflict(OfframpError):
     code = "version_conflict"
 
 
+class PreconditionFailed(OfframpError):
+    """No version that `If-Match` names is the current one."""
+
+    status = 412
+    code = "precondition_failed"
+
+
+class PreconditionRequired(OfframpError):
+    """A change does not say which version of the policy it was made from."""
+
+    status = 428
+    code = "precondition_required"
+
+
 class BodyTooLarge(OfframpError):
     """The body exceeds the configured limit."""
 

@@ -86,6 +86,9 @@ def _behind_front(stack: ASGIApp, context: AppContext) -> ASGIApp:
         front,
         allow_origins=context.cors_origins,
         allow_methods=["GET", "POST", "PUT"],
-        allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id", *DIAL],
-        expose_headers=["X-Request-Id", "Retry-After", *ANSWERED],
+        allow_headers=[
+            *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
+            *DIAL,
+        ],
+        expose_headers=["ETag", "X-Request-Id", "Retry-After", *ANSWERED],
     )

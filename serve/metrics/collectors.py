@@ -205,6 +205,7 @@ _LIVE_GAUGES = {
     "queue_seconds": ("Estimated time to answer the admitted rows.", ["model"]),
     "engine_up": ("1 while the model's engine runs.", ["model"]),
     "policy_version": ("Version of the live policy.", ["model"]),
+    "policy_problems": ("Default and profiles that mean something else than they say.", ["model"]),
     "threshold": (
         "Number in the live rule: threshold, votes, share, patience or layer; one per exit layer "
         "where the rule has as many.",
@@ -231,6 +232,7 @@ def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float
     yield "queue_seconds", [], backlog.seconds
     yield "engine_up", [], float(classifier.engine.alive)
     yield "policy_version", [], live.version
+    yield "policy_problems", [], len(applied.problems)
     placement = [classifier.device, classifier.precision]
     yield "model_info", [*placement, str(manifest.num_layers), manifest.task], 1
     for profile, chosen in applied.named.items():

@@ -1,18 +1,16 @@
 """A policy as one variant follows it: what every profile, and every target, has become."""
 
-import logging
 from functools import lru_cache
 from typing import NamedTuple
 
 from serve.errors import TargetOutOfReach
 from serve.policy.document import DEFAULT, ExitChoice, Policy
+from serve.policy.problems import blame, problem_of_rule, problem_of_target
 from serve.policy.profile import NO_SETTINGS, RuleOrTarget, Settings
 from serve.policy.resolution import Resolution, nearest, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
 from serve.rules import CompiledRule, ExitRule
-
-log = logging.getLogger(__name__)
 
 
 class ChosenExit(NamedTuple):
@@ -22,11 +20,13 @@ class ChosenExit(NamedTuple):
         rule: within the policy's limits, worked out for the variant.
         resolution: of the target that it came from; None where a rule was chosen.
         settings: what else the chosen profile says.
+        problem: of the default or a profile: why it is not what it says; None if it is.
     """
 
     rule: CompiledRule
     resolution: Resolution | None = None
     settings: Settings = NO_SETTINGS
+    problem: str | None = None
 
 
 class AppliedPolicy:
@@ -34,7 +34,7 @@ class AppliedPolicy:
 
     Attributes:
         named: what the default and each profile have become. Where a target cannot be had on
-            this machine, it is the nearest rung, and the log says so.
+            this machine, it is the nearest rung.
     """
 
     def __init__(self, policy: Policy, ladder: ServedLadder) -> None:
@@ -47,6 +47,11 @@ class AppliedPolicy:
         self._rungs = ladder.rungs(policy.limits)
         self._asked = lru_cache(256)(self._resolve)
         self.named = {name: self._named(name, wish) for name, wish in policy.wishes.items()}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is wrong with the default and the profiles, by name."""
+        return {name: chosen.problem for name, chosen in self.named.items() if chosen.problem}
 
     def exit_for(self, choice: ExitChoice | None) -> ChosenExit:
         """Return the rule that a request gets, without a choice the default.
@@ -66,12 +71,13 @@ class AppliedPolicy:
 
     def _named(self, name: str, wish: RuleOrTarget) -> ChosenExit:
         settings = self._policy.settings_for(None if name == DEFAULT else name)
+        limits, ladder = self._policy.limits, self._ladder
         if not isinstance(wish, TargetChoice):
-            return self._of_rule(wish)._replace(settings=settings)
+            problem = problem_of_rule(wish, limits, ladder)
+            return self._of_rule(wish)._replace(settings=settings, problem=problem)
         found = nearest(wish.target, self._rungs)
-        if found.problem is not None:
-            log.warning("%s, target: %s", name, found.problem)
-        return self._of_rung(found)._replace(settings=settings)
+        problem = problem_of_target(wish.target, found, limits, ladder)
+        return self._of_rung(found)._replace(settings=settings, problem=problem)
 
     def _resolve(self, target: Target) -> ChosenExit:
         try:
@@ -99,7 +105,8 @@ def check_policy(policy: Policy, ladder: ServedLadder) -> None:
             try:
                 resolve(wish.target, rungs)
             except TargetOutOfReach as error:
-                raise _explained(f"{place}.target: {error}", wish.target, ladder) from None
+                problem = f"{place}.target: {error}" + blame(wish.target, policy.limits, ladder)
+                raise _explained(problem, wish.target, ladder) from None
 
 
 def _explained(problem: str, target: Target, ladder: ServedLadder) -> TargetOutOfReach:

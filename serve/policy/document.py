@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -159,6 +160,19 @@ class Policy(BaseModel):
 
     def _no_profile(self, name: str) -> str:
         return f"no profile {name!r}; the policy has {self._profile_names}"
+
+
+def _with_default(policy: Policy) -> Policy:
+    if "default" not in policy.model_fields_set:
+        raise ValueError(
+            "default is missing: this policy takes the place of the whole one before it; for "
+            'texts that run in full, say {"default": {"rule": "never"}}'
+        )
+    return policy
+
+
+# A policy that replaces another: what it leaves out is gone, so it says at least its default.
+WholePolicy = Annotated[Policy, AfterValidator(_with_default)]
 
 
 def _exit_of(entry: ProfileEntry) -> RuleOrTarget | None:

@@ -175,6 +175,8 @@ class LivePolicy:
         with self._adopting:
             if entry.version > self.current.version:
                 self.live = self._applied(entry)
+                for name, problem in self.live.applied.problems.items():
+                    log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
 
     def _applied(self, entry: VersionedPolicy) -> Live:
         return Live(entry, AppliedPolicy(entry.policy, self._ladder))

@@ -2,9 +2,26 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from serve.rules.fields import Share
+# From here on a share of texts is no goal, but a percentage that was not divided by 100.
+_NO_SHARE = 0.5
+
+
+def _small(share: float) -> float:
+    if share >= _NO_SHARE:
+        raise ValueError(
+            f"must be a share below {_NO_SHARE:g}, not {share:g}: 1 % is 0.01, half a percent 0.005"
+        )
+    return share
+
+
+# What may be lost, as a share; 0 for nothing.
+SmallShare = Annotated[
+    float,
+    Field(ge=0, json_schema_extra={"exclusiveMaximum": _NO_SHARE}),
+    AfterValidator(_small),
+]
 
 
 class Target(BaseModel):
@@ -21,11 +38,11 @@ class Target(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    max_disagreement: Share | None = Field(
+    max_disagreement: SmallShare | None = Field(
         default=None,
         description="Share of texts that may get another answer than at full depth, e.g. 0.01.",
     )
-    max_loss: Share | None = Field(
+    max_loss: SmallShare | None = Field(
         default=None,
         description="What the model's metric may lose against full depth, as a share, e.g. 0.005.",
     )
@@ -50,6 +67,11 @@ class Target(BaseModel):
     def limits_loss(self) -> bool:
         """Whether it bounds what answers may lose."""
         return self.max_disagreement is not None or self.max_loss is not None
+
+    @property
+    def lossless(self) -> bool:
+        """Whether a bound asks for just the answers of full depth."""
+        return self.max_disagreement == 0 or self.max_loss == 0
 
     @property
     def needs_certificate(self) -> bool:

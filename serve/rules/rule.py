@@ -65,11 +65,23 @@ class Rule(BaseModel):
         check_layers(self.min_layer, self.max_layer, traits.exits)
         check_one_per_exit("threshold", getattr(self, "threshold", None), traits.exits)
 
+    def earliest(self, traits: Traits) -> int:
+        """Return the index of the first exit at which the signal may let a row leave."""
+        return 0
+
+    def leaves_at_once(self, traits: Traits) -> bool:
+        """Tell whether the threshold lets every row leave at the first exit that it may."""
+        return False
+
     def exits_between(self, exits: tuple[int, ...]) -> tuple[int, int]:
         """Return the indices of the first and the last exit at which a row may leave."""
         low, high = self.min_layer or 1, self.max_layer or exits[-1]
         inside = [index for index, layer in enumerate(exits) if low <= layer <= high]
         return inside[0], inside[-1]
+
+    def _lowest(self, traits: Traits) -> float:
+        """Return the lowest threshold of the exits before the last."""
+        return min(self.threshold_per_exit(len(traits.exits))[:-1], default=0.0)
 
     def threshold_per_exit(self, num_exits: int) -> tuple[float, ...]:
         """Return the threshold of each exit; 0 for rules without one."""

@@ -47,7 +47,7 @@ def server(bundle_folder: Path, tmp_path: Path) -> Iterator[Guarded]:
         document = live.http.get("/v1/models/tiny/policy").json()["policy"]
         document["profiles"]["guard"] = {"exit": {"rule": "never"}, "flag": {LABEL: 0.5}}
         document["default"] = "guard"
-        put = live.http.put("/v1/models/tiny/policy", json={"policy": document})
+        put = live.put_policy(document)
         assert put.status_code == 200, put.text
         yield Guarded(live, key, limited)
 

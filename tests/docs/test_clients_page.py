@@ -43,7 +43,7 @@ def name_exact(live: LiveServer) -> None:
     """Give the tiny model the profile `exact`, which the shipped one has."""
     policy = live.http.get("/v1/models/tiny/policy").json()["policy"]
     policy["profiles"]["exact"] = {"rule": "never"}
-    assert live.http.put("/v1/models/tiny/policy", json={"policy": policy}).is_success
+    assert live.put_policy(policy).is_success
 
 
 @pytest.fixture(scope="module")

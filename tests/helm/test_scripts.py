@@ -163,7 +163,7 @@ def test_policies_are_sent_when_they_change_and_not_otherwise(
     assert answer["results"][0]["exit"]["layer"] == 3
 
     # What an operator sets by the API stays, until the file changes.
-    change = {"policy": {"default": {"rule": "layer", "layer": 2}}}
+    change = {"policy": {"default": {"rule": "layer", "layer": 2}}, "version": None}
     assert server.http.put("/v1/models/tiny/policy", json=change).status_code == 200
     assert syncing.send_due(url, folder, sent)
     assert server.answer("w1")["results"][0]["exit"]["layer"] == 2

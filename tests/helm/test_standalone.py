@@ -12,7 +12,7 @@ import pytest
 
 from tests.helm.chart import Object, Rendered, render
 from tests.helm.test_scripts import syncing
-from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving_bundles
 from tests.serve.support.server_process import ServerProcess
 from tests.support.patience import until
 
@@ -70,7 +70,7 @@ def test_request_without_a_key_is_refused(server: LiveServer, release: Rendered)
     assert (refused.status, refused.code) == (401, "unauthorized")
     for path in (POLICY, "/v1/models"):
         assert server.http.get(path).status_code == 401
-    change = {"policy": {"default": {"rule": "never"}}}
+    change = FULL_DEPTH
     assert server.http.put(POLICY, json=change).status_code == 401
     assert Problem.of(server.http.get("/v1/models", headers=bearer("offramp_x"))).status == 401
 

@@ -27,7 +27,7 @@ from tests.image.dockerfile import (
     run_that_says,
     texts,
 )
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer
 from tests.serve.support.server_process import ServerProcess, run_offramp
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -151,7 +151,7 @@ def test_compose_serves_with_keys_and_refuses_a_request_without_one(
     assert server.refusal("w1", model="tiny").status == 401
     assert server.http.get("/metrics").status_code == 200
     assert server.http.get("/health/ready").status_code == 200
-    assert server.http.put("/v1/models/tiny/policy", json={"policy": {}}).status_code == 401
+    assert server.http.put("/v1/models/tiny/policy", json=FULL_DEPTH).status_code == 401
     server.http.headers["Authorization"] = f"Bearer {key}"
     assert server.answer("w1", model="tiny")["model"] == "tiny"
 

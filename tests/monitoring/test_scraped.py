@@ -44,7 +44,7 @@ def prometheus(
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), server.port) as prometheus:
         until(lambda: send_traffic(server) and prometheus.ask("count(offramp_engine_up) == 2"))
         policy = {"default": {"rule": "entropy", "threshold": 0.7}}
-        answer = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+        answer = server.put_policy(policy)
         assert answer.status_code == 200
         until(lambda: send_traffic(server) and seen_by(prometheus))
         yield prometheus

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
+from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
@@ -32,11 +33,12 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
     path = "/v1/models/{model}/policy"
 
     @app.get(path, tags=["policy"], responses=UNKNOWN_MODEL, response_model_exclude_none=True)
-    async def show_policy(model: str, request: Request) -> PolicyReport:
+    async def show_policy(model: str, request: Request, response: Response) -> PolicyReport:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
         entry, applied = classifier.policy.live
+        response.headers["ETag"] = tag_of(entry.version)
         return PolicyReport(
             model=classifier.name,
             version=entry.version,
@@ -56,6 +58,8 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
                 **body_errors(),
                 **UNKNOWN_MODEL,
                 409: {"model": ErrorBody, "description": "Another version is current."},
+                412: {"model": ErrorBody, "description": "No version of If-Match is current."},
+                428: {"model": ErrorBody, "description": "Neither version nor If-Match came."},
                 422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
             },
         },
@@ -77,8 +81,9 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
 async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
+    condition = read_precondition(record.headers, body)
     # On a thread, because the store may be a network away.
-    previous, new = await asyncio.to_thread(classifier.policy.replace, body.policy, body.version)
+    previous, new = await asyncio.to_thread(condition.replace, classifier.policy, body)
     _log_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     change = PolicyChange(
@@ -88,11 +93,18 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
         policy=new.policy,
         resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
+        dropped_limits=sorted(_limits(previous) - _limits(new)),
         replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
         unconfirmed=refreshed.unconfirmed,
         missing=list(refreshed.missing),
     )
-    return Reply(change.model_dump_json(exclude_none=True).encode())
+    tag = {"ETag": tag_of(new.version)}
+    return Reply(change.model_dump_json(exclude_none=True).encode(), tag)
+
+
+def _limits(entry: VersionedPolicy) -> set[str]:
+    """Return the names of the limits that a policy sets."""
+    return set(entry.policy.limits.model_dump(exclude_none=True, exclude_defaults=True))
 
 
 def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:

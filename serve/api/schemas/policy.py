@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.applied import ChosenExit
-from serve.policy.document import Policy
+from serve.policy.document import Policy, WholePolicy
 from serve.policy.ladder import Certificate
 
 
@@ -24,8 +24,9 @@ class ResolvedExit(SparseModel):
     )
     problem: str | None = Field(
         default=None,
-        description="Only if this replica cannot keep the target, which another one could: why. "
-        "The rule is the nearest.",
+        description="Only if the rule decides something else than the policy says: why, and what "
+        "would keep it. The limits change it, or it saves nothing, or this replica cannot keep a "
+        "target that another one could.",
     )
 
     @classmethod
@@ -36,7 +37,7 @@ class ResolvedExit(SparseModel):
             rule=chosen.rule.rule,
             expected_layers=found.rung.expected_layers if found else None,
             certificate=found.certificate if found else None,
-            problem=found.problem if found else None,
+            problem=chosen.problem,
         )
 
 
@@ -67,6 +68,9 @@ class PolicyChange(PolicyReport):
     dropped_profiles: list[str] = Field(
         description="Profiles of the replaced policy that the new one lacks. Requests that name "
         "one now get the error `unknown_profile`."
+    )
+    dropped_limits: list[str] = Field(
+        description="Limits that the replaced policy set and the new one does not."
     )
     replicas: list[ReplicaAck]
     unconfirmed: int = Field(
@@ -103,10 +107,10 @@ class PolicyUpdate(RequestModel):
         }
     )
 
-    policy: Policy
+    policy: WholePolicy
     version: int | None = Field(
         default=None,
         ge=1,
         description="The version this change was made from; 409 if another one is current. "
-        "Without it, any version is replaced.",
+        "null replaces any version. Without it the header `If-Match` must name the version: 428.",
     )

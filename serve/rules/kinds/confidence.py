@@ -34,6 +34,10 @@ class ConfidenceRule(PartwiseRule):
         default="last", description="Which exit answers if none was confident."
     )
 
+    def leaves_at_once(self, traits: Traits) -> bool:
+        num_choices = 2 if traits.task == "multi_label" else len(traits.labels)
+        return max(self.threshold_per_exit(len(traits.exits))[:-1], default=1.0) <= 1 / num_choices
+
     def criterion(self, traits: Traits) -> Criterion:
         kind = Confidence if self.fallback == "last" else MostConfident
         return kind(confidence, traits.task)

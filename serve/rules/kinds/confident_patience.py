@@ -37,6 +37,9 @@ class ConfidentPatienceRule(PartwiseRule):
         "and the exit just before it; or that over all exits so far.",
     )
 
+    def earliest(self, traits: Traits) -> int:
+        return self.patience - 1
+
     def criterion(self, traits: Traits) -> Criterion:
         return ConfidentRun(normalized_entropy, traits.task, self.ensemble)
 

@@ -50,6 +50,9 @@ class PatienceRule(Rule):
                 "leave tolerance out"
             )
 
+    def earliest(self, traits: Traits) -> int:
+        return self.patience
+
     def criterion(self, traits: Traits) -> Criterion:
         return Agreement(traits.task)
 

@@ -37,6 +37,10 @@ class EntropyRule(PartwiseRule):
         "a list with one per exit."
     )
 
+    def leaves_at_once(self, traits: Traits) -> bool:
+        num_choices = 2 if traits.task == "multi_label" else len(traits.labels)
+        return self._lowest(traits) > math.log(num_choices)
+
     def criterion(self, traits: Traits) -> Criterion:
         return Entropy(entropy, traits.task)
 
@@ -53,6 +57,9 @@ class NormalizedEntropyRule(PartwiseRule):
         description="Strict: leave when entropy / ln(labels), from 0 to 1, is below it. Above 1 "
         "every text leaves at the first permitted exit. One number, or a list with one per exit."
     )
+
+    def leaves_at_once(self, traits: Traits) -> bool:
+        return self._lowest(traits) > 1
 
     def criterion(self, traits: Traits) -> Criterion:
         return NormalizedEntropy(normalized_entropy, traits.task)

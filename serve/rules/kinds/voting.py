@@ -76,6 +76,11 @@ class VotingRule(Rule):
                     f"{num_exits} exits it is at most {within_reach:.6g}"
                 )
 
+    def earliest(self, traits: Traits) -> int:
+        exits = np.arange(1, len(traits.exits) + 1, dtype=np.float64)
+        most = np.cumsum(self.weights or np.ones_like(exits)) / exits ** (self.exponent or 0.0)
+        return int(np.argmax(most >= (self.votes or self.share or 0.0)))
+
     def criterion(self, traits: Traits) -> Criterion:
         return Voting()
 

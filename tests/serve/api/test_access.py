@@ -22,7 +22,7 @@ from serve.errors import Unauthorized, WrongHost
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, Problem, listening
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, listening
 from tests.support.patience import until
 
 POLICY = "/v1/models/tiny/policy"
@@ -86,7 +86,7 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
 def test_each_route_admits_the_keys_of_its_scope_and_no_others(
     guarded: LiveServer, keys: Keys, method: str, path: str, allowed: set[str]
 ) -> None:
-    body = {"PUT": {"policy": {}}, "POST": ASK}.get(method)
+    body = {"PUT": FULL_DEPTH, "POST": ASK}.get(method)
     for name in keys.secrets:
         response = guarded.http.request(method, path, json=body, headers=keys[name])
         if name in allowed:
@@ -104,7 +104,7 @@ def test_each_route_admits_the_keys_of_its_scope_and_no_others(
 def test_refused_policy_changes_nothing(guarded: LiveServer, keys: Keys) -> None:
     before = guarded.http.get(POLICY, headers=keys["ops"]).json()
     for headers in ({}, keys["user"], keys["viewer"]):
-        guarded.http.put(POLICY, json={"policy": {}}, headers=headers)
+        guarded.http.put(POLICY, json=FULL_DEPTH, headers=headers)
     assert guarded.http.get(POLICY, headers=keys["ops"]).json() == before
 
 
@@ -248,7 +248,7 @@ def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_ke
 ) -> None:
     server = start_server(allowed_hosts=list(LOOPBACK_HOSTS))
     headers = {"Host": "evil.example", "Origin": "http://evil.example"}
-    refused = server.http.put(POLICY, json={"policy": {}}, headers=headers)
+    refused = server.http.put(POLICY, json=FULL_DEPTH, headers=headers)
     assert Problem.of(refused)[:2] == (400, "wrong_host")
     assert server.http.get(POLICY).json()["version"] == 1
 
@@ -313,7 +313,8 @@ def test_change_of_policy_leaves_a_line_with_who_and_what(
 ) -> None:
     version = guarded.http.get(POLICY, headers=keys["ops"]).json()["version"]
     fast = {"rule": "patience", "patience": 2}
-    body = {"policy": {"default": "fast", "profiles": {"fast": fast}}}
+    policy = {"default": "fast", "profiles": {"fast": fast}}
+    body = {"policy": policy, "version": None}
     with caplog.at_level(logging.INFO):
         assert guarded.http.put(POLICY, json=body, headers=keys["ops"]).status_code == 200
         fast["patience"] = 1

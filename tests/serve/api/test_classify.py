@@ -292,7 +292,7 @@ def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> 
     server = start_server()
 
     def put(**policy: Any) -> None:
-        response = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+        response = server.put_policy(policy)
         assert response.status_code == 200
 
     profiles = {"fast": {"rule": "layer", "layer": 2}}

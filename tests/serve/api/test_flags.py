@@ -61,7 +61,7 @@ def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
     server = start_server()
     profiles = {"guard": {"flag": {"negative": 0.0}}, "plain": {"rule": "never"}}
     policy = {"default": "guard", "profiles": profiles}
-    put = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+    put = server.put_policy(policy)
     assert put.status_code == 200
     assert put.json()["policy"] == policy | {"limits": {"overrides": "any"}}
     assert put.json()["resolved"]["guard"] == {"rule": {"rule": "never"}}
@@ -91,8 +91,8 @@ def test_a_flag_that_means_nothing_is_refused(servers: LiveServer, flag: Any, sa
     assert problem.status == 422
     assert problem.message.startswith(said)
     if flag == {"angry": 0.5}:
-        policy = {"profiles": {"guard": {"flag": flag}}}
-        put = servers.http.put("/v1/models/single_label/policy", json={"policy": policy})
+        policy = {"default": "guard", "profiles": {"guard": {"flag": flag}}}
+        put = servers.put_policy(policy, "single_label")
         assert put.status_code == 422
         assert put.json()["error"]["message"] == f"profiles.guard.{said}"
 

@@ -18,7 +18,7 @@ from serve.dialects.v1.dialect import V1
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, Problem, serving
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving
 
 GOOD = '{"inputs": "w1"}'
 HUGE = (
@@ -152,7 +152,7 @@ def test_clients_cannot_grow_the_metrics_page(start_server: StartServer) -> None
         name = f"x{i}" * 300
         server.http.get(f"/{name}")
         server.http.get(f"/v1/models/{name}")
-        server.http.put(f"/v1/models/{name}/policy", json={"policy": {}})
+        server.http.put(f"/v1/models/{name}/policy", json=FULL_DEPTH)
         server.http.request(f"X{i}".replace("0", "A"), "/v1/classify")
         server.refusal("w1", model=name)
         server.refusal("w1", exit=f"p{i}")

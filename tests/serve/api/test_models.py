@@ -5,7 +5,7 @@ from serve.rules import rules_for
 from serve.rules.traits import Traits
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.bundles import rewrite_manifest
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer
 from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS
 
 
@@ -54,7 +54,7 @@ def test_model_with_an_odd_folder_name_is_served_under_it(
     server = start_server(bundle_copy("Größe 1+1 %41"))
     path = "/v1/models/Gr%C3%B6%C3%9Fe%201+1%20%2541"
     assert server.http.get(path).json()["name"] == "Größe 1+1 %41"
-    assert server.http.put(f"{path}/policy", json={"policy": {}}).status_code == 200
+    assert server.http.put(f"{path}/policy", json=FULL_DEPTH).status_code == 200
     assert server.answer("w1", model="Größe 1+1 %41")["policy_version"] == 2
     assert server.metric("offramp_policy_version", model="Größe 1+1 %41") == 2
 

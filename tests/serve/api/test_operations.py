@@ -22,7 +22,9 @@ DOCUMENTED = {
     ("get", "/v1/models"): {200, 400, 401, 403},
     ("get", "/v1/models/{model}"): {200, 400, 401, 403, 404},
     ("get", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404},
-    ("put", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404, 409, 413, 415, 422},
+    ("put", "/v1/models/{model}/policy"): {
+        *(200, 400, 401, 403, 404, 409, 412, 413, 415, 422, 428),
+    },
     ("get", "/health/live"): {200},
     ("get", "/health/ready"): {200, 503},
     ("get", "/metrics"): {200, 400, 401, 403},
@@ -98,7 +100,7 @@ def test_live_thresholds_follow_the_policy_by_layer_where_each_exit_has_one(
     assert server.metric("offramp_threshold", profile="balanced", rule="entropy") == 0.6
     each = {"rule": "confidence", "threshold": [0.9, 0.8, 0.7]}
     policy = {"default": {"rule": "voting", "votes": 2}, "profiles": {"each": each}}
-    response = server.http.put("/v1/models/tiny/policy", json={"policy": policy})
+    response = server.put_policy(policy)
     assert response.status_code == 200, response.text
     by_layer = [
         server.metric("offramp_threshold", profile="each", layer=layer) for layer in ("1", "3", "4")

@@ -9,15 +9,16 @@ import pytest
 
 from serve.policy.live import LivePolicy, Replacement
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem
 from tests.support.patience import until
 from tests.support.tiny import DEPTH, POLICY
 
 PATH = "/v1/models/tiny/policy"
+NEVER = {"rule": "never"}
 
 
-def put(server: LiveServer, policy: Any, **fields: Any) -> Any:
-    response = server.http.put(PATH, json={"policy": policy, **fields})
+def put(server: LiveServer, policy: Any, version: int | None = None) -> Any:
+    response = server.http.put(PATH, json={"policy": policy, "version": version})
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -82,13 +83,82 @@ def test_change_made_from_an_old_version_is_refused(start_server: StartServer) -
     put(server, leave_at(3), version=2)
 
 
+CONDITIONS: list[tuple[dict[str, str], dict[str, Any], int, str]] = [
+    ({}, {}, 428, "`version` in the body, or the header If-Match with the ETag of GET"),
+    ({"If-Match": '"1"'}, {}, 200, ""),
+    ({"If-Match": "*"}, {}, 200, ""),
+    ({"If-Match": '"7" , "1"'}, {}, 200, ""),
+    ({"If-Match": '"1"'}, {"version": None}, 200, ""),
+    ({"If-Match": "*"}, {"version": 1}, 200, ""),
+    ({"If-Match": '"1", "2"'}, {"version": 1}, 200, ""),
+    ({"If-Match": '"2"'}, {}, 412, "at version 1, this one was made from version 2"),
+    ({"If-Match": '"2", "3"'}, {}, 412, "at version 1"),
+    ({"If-Match": '"2"'}, {"version": None}, 412, "at version 1"),
+    ({"If-Match": '"2"'}, {"version": 2}, 412, "at version 1"),
+    ({"If-Match": "*"}, {"version": 2}, 409, "at version 1, this one was made from version 2"),
+    ({"If-Match": 'W/"1"'}, {}, 412, "at version 1"),
+    ({"If-Match": '"01"'}, {}, 412, "at version 1"),
+    ({"If-Match": '"one"'}, {}, 412, "at version 1"),
+    ({"If-Match": f'"{9**99}"'}, {}, 412, "at version 1"),
+    ({"If-Match": '"2"'}, {"version": 1}, 422, 'version: 1 contradicts If-Match: "2"; leave one'),
+    ({"If-Match": "1"}, {}, 422, 'If-Match: must be * or tags in quotes such as "3", not 1'),
+    ({"If-Match": ""}, {}, 422, "If-Match: must be * or tags in quotes"),
+    ({"If-Match": '"1", *'}, {}, 422, "If-Match: must be * or tags in quotes"),
+    ({"If-None-Match": '"1"'}, {"version": 1}, 422, "if-none-match: a change of a policy takes"),
+    ({"If-Unmodified-Since": "x"}, {"version": 1}, 422, "if-unmodified-since: a change"),
+]
+
+
+@pytest.mark.parametrize(("headers", "fields", "status", "message"), CONDITIONS)
+def test_change_says_which_version_it_was_made_from(
+    start_server: StartServer,
+    headers: dict[str, str],
+    fields: dict[str, Any],
+    status: int,
+    message: str,
+) -> None:
+    server = start_server()
+    response = server.http.put(PATH, json={"policy": leave_at(2), **fields}, headers=headers)
+    assert response.status_code == status, response.text
+    live = server.http.get(PATH)
+    if status == 200:
+        assert (live.json()["version"], live.headers["etag"]) == (2, '"2"')
+        assert response.headers["etag"] == '"2"'
+    else:
+        assert message in Problem.of(response).message
+        assert (live.json()["version"], live.headers["etag"]) == (1, '"1"')
+
+
+def test_condition_that_comes_twice_is_refused(server: LiveServer) -> None:
+    twice = [("If-Match", '"1"'), ("If-Match", '"2"')]
+    problem = Problem.of(server.http.put(PATH, json={"policy": leave_at(2)}, headers=twice))
+    assert (problem.status, problem.message) == (
+        422, "If-Match: comes more than once; send one, with commas between tags",
+    )  # fmt: skip
+
+
+def test_answer_to_a_change_says_what_is_gone_and_what_became_another_wish(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server()
+    limits = {"overrides": "profiles", "min_layer": 2, "max_layer": 3}
+    change = put(server, {"default": NEVER, "limits": limits})
+    said = "with the limits' min_layer 2 and max_layer 3, every text leaves at layer 3"
+    assert change["resolved"]["default"]["problem"] == said
+    assert server.http.get(PATH).json()["resolved"] == change["resolved"]
+    assert f"tiny: policy 2: default: {said}" in caplog.text
+    assert server.metric("offramp_policy_problems") == 1
+    change = put(server, {"default": NEVER, "limits": {"min_layer": 2}})
+    assert change["dropped_limits"] == ["max_layer", "overrides"]
+    assert "problem" not in change["resolved"]["default"]
+    assert server.metric("offramp_policy_problems") == 0
+
+
 def test_profiles_are_exchanged_with_the_policy(start_server: StartServer) -> None:
     server = start_server()
-    kept = {"fast": {"rule": "never"}}
+    kept = {"profiles": {"fast": NEVER}, "default": NEVER}
     third = {"profiles": {"third": {"rule": "layer", "layer": 3}}, "default": "third"}
-    changes = [
-        put(server, policy) for policy in ({"profiles": kept}, {"profiles": kept}, third, {})
-    ]
+    changes = [put(server, policy) for policy in (kept, kept, third, {"default": NEVER})]
     assert [change["version"] for change in changes] == [2, 3, 4, 5]
     assert [change["dropped_profiles"] for change in changes] == [
         ["balanced"], [], ["fast"], ["third"],
@@ -104,7 +174,7 @@ def test_one_model_s_policy_leaves_the_other_alone(
     start_server: StartServer, bundle_copy: Any
 ) -> None:
     server = start_server(bundle_copy("one"), bundle_copy("two"))
-    server.http.put("/v1/models/one/policy", json={"policy": leave_at(1)}).raise_for_status()
+    server.put_policy(leave_at(1), "one").raise_for_status()
     assert exit_layer(server.answer("w1", model="one")) == 1
     assert exit_layer(server.answer("w1", model="two")) == DEPTH
     assert server.answer("w1", model="two")["policy_version"] == 1
@@ -152,9 +222,7 @@ def test_every_answer_fits_the_version_it_names(start_server: StartServer) -> No
     assert len(layer_of) > 2
 
 
-NEVER = {"rule": "never"}
-POLICIES_REFUSED: list[tuple[Any, str]] = [
-    (None, "policy: must be a JSON object"),
+POLICIES_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"x": 1}, "policy.x: unknown field"),
     ({"default": 1}, "policy.default: must be a target such as"),
     ({"default": "nope"}, "policy: no profile 'nope'; the policy has none"),
@@ -184,12 +252,19 @@ POLICIES_REFUSED: list[tuple[Any, str]] = [
 REFUSED: list[tuple[Any, int, str]] = [
     ([], 422, "must be a JSON object"),
     ({}, 422, "policy: required"),
-    ({"policy": {}, "x": 1}, 422, "x: unknown field"),
-    ({"policy": {}, "version": 0}, 422, "version: must be greater"),
-    ({"policy": {}, "version": "1"}, 422, "version: must be a valid integer"),
-    ({"policy": {}, "version": True}, 422, "version: must be a valid integer"),
-    ({"policy": {}, "version": 10**30}, 409, "at version 1"),
-    *(({"policy": policy}, 422, message) for policy, message in POLICIES_REFUSED),
+    ({**FULL_DEPTH, "x": 1}, 422, "x: unknown field"),
+    ({**FULL_DEPTH, "version": 0}, 422, "version: must be greater"),
+    ({**FULL_DEPTH, "version": "1"}, 422, "version: must be a valid integer"),
+    ({**FULL_DEPTH, "version": True}, 422, "version: must be a valid integer"),
+    ({**FULL_DEPTH, "version": 10**30}, 409, "at version 1"),
+    ({"policy": FULL_DEPTH["policy"]}, 428, "say which version this change was made from"),
+    ({"policy": {}, "version": None}, 422, "policy: default is missing"),
+    ({"policy": {"profiles": {}}, "version": None}, 422, "policy: default is missing"),
+    ({"policy": None, "version": None}, 422, "policy: must be a JSON object"),
+    *(
+        ({"policy": {"default": NEVER, **policy}, "version": None}, 422, message)
+        for policy, message in POLICIES_REFUSED
+    ),
 ]
 
 
@@ -215,7 +290,7 @@ def test_policy_with_a_threshold_that_is_no_number_is_refused(
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_policy_of_an_unknown_model_is_a_404(server: LiveServer, method: str) -> None:
-    response = server.http.request(method, "/v1/models/nope/policy", json={"policy": {}})
+    response = server.http.request(method, "/v1/models/nope/policy", json=FULL_DEPTH)
     assert Problem.of(response) == (404, "unknown_model", "no model 'nope'; served are tiny")
 
 
@@ -231,7 +306,7 @@ def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
         return replace(*arguments)
 
     monkeypatch.setattr(LivePolicy, "replace", slow)
-    server, content = start_server(), json.dumps({"policy": leave_at(2)})
+    server, content = start_server(), json.dumps({"policy": leave_at(2), "version": None})
     head = f"PUT {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(content)}\r\n\r\n{content}"
     with caplog.at_level(logging.INFO):

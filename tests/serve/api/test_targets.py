@@ -92,7 +92,15 @@ REFUSED: list[tuple[Any, str, str]] = [
         "exit.target.speedup: must be greater than or equal to 1",
     ),
     ({"speedup": True}, "invalid_request", "exit.target.speedup: must be a valid number, not true"),
-    ({"max_disagreement": 2}, "invalid_request", "must be less than or equal to 1, not 2"),
+    *(
+        (
+            {bound: share},
+            "invalid_request",
+            f"{bound}: must be a share below 0.5, not {share:g}: 1 %",
+        )
+        for bound in ("max_disagreement", "max_loss")
+        for share in (0.5, 1, 2)
+    ),
     ({"max_loss": -0.1}, "invalid_request", "exit.target.max_loss: must be greater than or equal"),
     ({"max_layers": 0}, "invalid_request", "exit.target.max_layers: must be greater than or equal"),
     ({"max_ms": 0}, "invalid_request", "exit.target.max_ms: must be greater than 0, not 0"),
@@ -124,7 +132,8 @@ def test_wrong_target_is_refused_saying_what_and_where(
     problem = certified.refusal("w1", exit={"target": target})
     assert (problem.status, problem.code) == (422, code)
     assert message in problem.message
-    policy = {"policy": {"profiles": {"odd": {"target": target}}}}
+    document = {"default": NEVER, "profiles": {"odd": {"target": target}}}
+    policy = {"policy": document, "version": None}
     before = certified.http.get(PATH).json()
     put = Problem.of(certified.http.put(PATH, json=policy))
     assert (put.status, put.code) == (422, code)
@@ -201,7 +210,7 @@ def test_put_turns_targets_at_run_time(
     server = start_server(certify(bundle_copy("tiny"), "fp32"))
 
     def put(policy: Any) -> dict[str, Any]:
-        response = server.http.put(PATH, json={"policy": policy})
+        response = server.put_policy(policy)
         assert response.status_code == 200, response.text
         change: dict[str, Any] = response.json()
         return change
@@ -242,7 +251,7 @@ def test_without_certificates_quality_targets_run_in_full_and_speed_targets_cut(
         ("layer", 2),
         ("layer", 1),
     ]
-    answer = server.answer("w1", exit={"target": {"max_disagreement": 0.5}})
+    answer = server.answer("w1", exit={"target": {"max_disagreement": 0.3}})
     assert became(answer) == {"exit_rule": NEVER, "expected_layers": DEPTH, "certificate": None}
     answer = server.answer("w1", exit={"target": {"max_layers": 2.5}})
     assert became(answer) == {

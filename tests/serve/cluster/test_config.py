@@ -173,7 +173,7 @@ def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:
     assert Problem.of(server.http.get("/nowhere"))[:2] == (404, "not_found")
     assert Problem.of(server.http.get("/v1/models/nope"))[:2] == (404, "unknown_model")
     assert Problem.of(server.http.get("/v1/classify"))[:2] == (405, "method_not_allowed")
-    wrong = {"policy": {"default": "nope"}}
+    wrong = {"policy": {"default": "nope"}, "version": None}
     assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
     assert server.refusal("w1", timeout_ms=0).status == 422
 

@@ -24,7 +24,7 @@ from serve.bundle.loader import sha256_of
 from serve.config import DRAIN_S
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
-from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem
 from tests.serve.support.server_process import (
     START_S,
     ServerProcess,
@@ -86,7 +86,7 @@ def change_policy(server: LiveServer, layer: int) -> dict[str, Any]:
 
 
 def put_default(server: LiveServer, default: dict[str, Any]) -> dict[str, Any]:
-    response = server.http.put(POLICY, json={"policy": {"default": default}})
+    response = server.http.put(POLICY, json={"policy": {"default": default}, "version": None})
     assert response.status_code == 200, response.text
     change: dict[str, Any] = response.json()
     return change
@@ -199,7 +199,7 @@ def test_target_becomes_the_same_rule_in_every_replica(server: LiveServer) -> No
 
 def test_of_two_changes_of_one_version_the_second_is_a_conflict(server: LiveServer) -> None:
     version = server.http.get(POLICY).json()["version"]
-    body = {"policy": {}, "version": version}
+    body = {**FULL_DEPTH, "version": version}
     with ThreadPoolExecutor(8) as pool:
         codes = list(pool.map(lambda _: server.http.put(POLICY, json=body).status_code, range(8)))
     assert Counter(codes) == {200: 1, 409: 7}
@@ -260,7 +260,7 @@ def test_hung_replica_is_named_and_replaced(server: LiveServer, process: ServerP
         assert 0 < len(answered) < 24
         hung.suspend()
         suspended_s = time.monotonic()
-        change = json.loads(ask(answered[0], "PUT", POLICY, {"policy": {}}))
+        change = json.loads(ask(answered[0], "PUT", POLICY, FULL_DEPTH))
         [ack] = change["replicas"]
         assert ack["version"] == change["version"]
         assert change["unconfirmed"] == 1
@@ -318,7 +318,7 @@ def test_policy_changes_with_the_first_request_that_a_replica_answers(bundle_fol
 
         def first_answer() -> httpx.Response | None:
             try:
-                return http.put(POLICY, json={"policy": {}})
+                return http.put(POLICY, json=FULL_DEPTH)
             except httpx.ConnectError:
                 return None
 

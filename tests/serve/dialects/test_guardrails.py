@@ -32,7 +32,7 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
         guard = {"flag": {LABEL: middle}, "windows": {"stride": 8, "combine": "any"}}
         profiles = {"guard": guard, "bare": {"rule": "never"}}
         policy = {"default": "guard", "profiles": profiles}
-        put = live.http.put("/v1/models/tiny/policy", json={"policy": policy})
+        put = live.put_policy(policy)
         assert put.status_code == 200
         yield live
 

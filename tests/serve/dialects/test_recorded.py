@@ -22,7 +22,7 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
         policy = live.http.get("/v1/models/tiny/policy").json()["policy"]
         policy["profiles"]["guard"] = {"exit": {"rule": "never"}, "flag": {"negative": 0.5}}
         policy["default"] = "guard"
-        assert live.http.put("/v1/models/tiny/policy", json={"policy": policy}).is_success
+        assert live.put_policy(policy).is_success
         yield live
 
 

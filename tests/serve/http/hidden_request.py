@@ -2,7 +2,7 @@
 
 POLICY = "/v1/models/tiny/policy"
 HIDDEN_ID = b"hidden-request"
-_POLICY_BODY = b'{"policy": {}}'
+_POLICY_BODY = b'{"policy": {"default": {"rule": "never"}}, "version": null}'
 HIDDEN = b"".join(
     [
         b"PUT /v1/models/tiny/policy HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: " + HIDDEN_ID,

@@ -193,7 +193,7 @@ def test_target_of_a_stored_policy_is_kept_as_well_as_a_slower_replica_can(
     assert slow.refresh() == fast.current
     taken = [live.live.applied.named[DEFAULT].resolution for live in (fast, slow)]
     assert [found.rung.expected_ms for found in taken] == pytest.approx([2.0, 4.05])
-    assert "default, target: nothing here has max_ms 2.0; the nearest is" in caplog.text
+    assert "tiny: policy 2: default: nothing here has max_ms 2.0; the nearest is" in caplog.text
     starting = make_live(store, within_ms(2.0))
     late = make_live(store, within_ms(2.0), ms_per_layer=3.0)
     assert (late.current, late.current.source) == (starting.current, "config")

@@ -25,12 +25,12 @@ def resolved(**bounds: Any) -> Resolution:
         ({"max_disagreement": 0.004}, NEVER),
         ({"max_disagreement": 0.005}, STRICT),
         ({"max_disagreement": 0.029}, SAFE),
-        ({"max_disagreement": 1}, BOLD),
-        ({"max_disagreement": 1, "certified": False}, WILD),
+        ({"max_disagreement": 0.49}, BOLD),
+        ({"max_disagreement": 0.49, "certified": False}, WILD),
         ({"max_disagreement": 0.019, "certified": False}, SAFE),
         ({"max_loss": 0.004}, NEVER),
         ({"max_loss": 0.005}, SAFE),
-        ({"max_loss": 1, "certified": False}, BOLD),
+        ({"max_loss": 0.49, "certified": False}, BOLD),
         ({"max_loss": 0.005, "max_disagreement": 0.005}, NEVER),
         ({"max_loss": 0.02, "max_disagreement": 0.01}, SAFE),
         ({"speedup": 1}, NEVER),
@@ -95,11 +95,12 @@ def test_limits_that_forbid_full_depth_can_leave_nothing_that_is_sure() -> None:
 
 
 SHARE = st.floats(0, 1)
+GOAL = st.floats(0, 0.49)
 BOUNDS = st.fixed_dictionaries(
     {},
     optional={
-        "max_disagreement": SHARE,
-        "max_loss": SHARE,
+        "max_disagreement": GOAL,
+        "max_loss": GOAL,
         "speedup": st.floats(1, 12),
         "max_layers": st.floats(1, 12),
         "max_ms": st.floats(0.1, 20),

@@ -26,6 +26,9 @@ from tests.support.patience import until
 
 TIMEOUT_S = 60.0
 
+# A change of a policy, whatever the version is.
+FULL_DEPTH: dict[str, Any] = {"policy": {"default": {"rule": "never"}}, "version": None}
+
 
 class Problem(NamedTuple):
     """An answer that is not 2xx; making one checks its shape."""
@@ -56,6 +59,12 @@ class LiveServer:
             timeout=TIMEOUT_S,
             transport=httpx.HTTPTransport(verify=False),  # reading certificates takes a while
         )
+
+    def put_policy(
+        self, policy: Any, model: str = "tiny", version: int | None = None
+    ) -> httpx.Response:
+        body = {"policy": policy, "version": version}
+        return self.http.put(f"/v1/models/{model}/policy", json=body)
 
     def post(self, body: str | bytes, content_type: str = "application/json") -> httpx.Response:
         """Send a body to be classified, as it is."""

@@ -1,0 +1,100 @@
+"""Which version of a policy a change may replace: `If-Match`, or `version` in the body."""
+
+import re
+from typing import Final, NamedTuple
+
+from serve.api.record import RequestHeaders
+from serve.api.schemas.policy import PolicyUpdate
+from serve.errors import (
+    InvalidRequest,
+    PreconditionFailed,
+    PreconditionRequired,
+    VersionConflict,
+)
+from serve.policy.live import LivePolicy, Replacement
+
+_TAG: Final = r'(?:W/)?"[^"]*"'
+_TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
+# Of the other headers with conditions only these apply to a PUT (RFC 9110, 13.1).
+_NOT_TAKEN: Final = ("if-none-match", "if-unmodified-since")
+
+
+class Precondition(NamedTuple):
+    """What a change was made from.
+
+    Attributes:
+        versions: of which one must be current; None where any may be.
+        by_header: whether `If-Match` says so.
+    """
+
+    versions: frozenset[int] | None
+    by_header: bool
+
+    def replace(self, live: LivePolicy, update: PolicyUpdate) -> Replacement:
+        """Replace the policy if the condition holds. May block.
+
+        Raises:
+            InvalidRule: the model cannot follow the policy.
+            PreconditionFailed: no version of `If-Match` is current.
+            VersionConflict: the body's version is not current.
+        """
+        based_on = None if self.versions is None else self._one_of(live, self.versions)
+        try:
+            return live.replace(update.policy, based_on)
+        except VersionConflict as conflict:
+            if self.by_header:
+                raise PreconditionFailed(f"If-Match: {conflict}") from None
+            raise
+
+    def _one_of(self, live: LivePolicy, versions: frozenset[int]) -> int:
+        """Return the version that must be current; of several the one that is."""
+        if len(versions) == 1:
+            return min(versions)
+        current = live.refresh().version
+        # No policy has version 0.
+        return current if current in versions else max(versions, default=0)
+
+
+def tag_of(version: int) -> str:
+    """Return the `ETag` of a version."""
+    return f'"{version}"'
+
+
+def read_precondition(headers: RequestHeaders, update: PolicyUpdate) -> Precondition:
+    """Return the condition of a change.
+
+    Raises:
+        PreconditionRequired: there is none.
+        InvalidRequest: the header is malformed, or contradicts the body.
+    """
+    if other := next((name for name in _NOT_TAKEN if name in headers), None):
+        raise InvalidRequest(f"{other}: a change of a policy takes If-Match alone")
+    given = headers.get("if-match")
+    if given is None:
+        if "version" not in update.model_fields_set:
+            raise PreconditionRequired(
+                "say which version this change was made from: `version` in the body, or the "
+                'header If-Match with the ETag of GET; `"version": null` replaces any'
+            )
+        version = update.version
+        return Precondition(None if version is None else frozenset((version,)), by_header=False)
+    tagged = _versions_in(given, repeated="if-match" in headers.repeated)
+    if update.version is None:
+        return Precondition(tagged, by_header=tagged is not None)
+    if tagged is not None and update.version not in tagged:
+        raise InvalidRequest(
+            f"version: {update.version} contradicts If-Match: {given[:64]}; leave one of them out"
+        )
+    return Precondition(frozenset((update.version,)), by_header=tagged is not None)
+
+
+def _versions_in(given: str, repeated: bool) -> frozenset[int] | None:
+    """Return the versions of an `If-Match`; None for `*`. Weak tags match nothing."""
+    if repeated:
+        raise InvalidRequest("If-Match: comes more than once; send one, with commas between tags")
+    if given.strip(" \t") == "*":
+        return None
+    if not _TAGS.fullmatch(given):
+        raise InvalidRequest(f'If-Match: must be * or tags in quotes such as "3", not {given[:64]}')
+    tags = re.findall(_TAG, given)
+    return frozenset(int(tag[1:-1]) for tag in tags if re.fullmatch(r'"[1-9][0-9]{0,17}"', tag))

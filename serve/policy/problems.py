@@ -1,0 +1,75 @@
+"""Where a wish of a policy becomes something else than it says, and what would keep it."""
+
+from serve.policy.limits import Limits
+from serve.policy.resolution import Resolution, nearest
+from serve.policy.served_ladder import ServedLadder
+from serve.policy.target import Target
+from serve.rules import ExitRule, LayerRule, NeverRule
+
+
+def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str | None:
+    """Return why a rule decides nothing, or not what it says; None if all is well."""
+    bounded, traits = ladder.compile(limits.applied_to(rule)), ladder.traits
+    first, last = traits.exits[bounded.first], traits.exits[bounded.last]
+    by = f"with {_bounds(limits)}, " if bounded.rule != rule else ""
+    if isinstance(rule, LayerRule):
+        return None
+    if isinstance(rule, NeverRule):
+        cut = bounded.last < ladder.compile(rule).last
+        return f"{by}every text leaves at layer {last}" if cut else None
+    if rule.leaves_at_once(traits):
+        return (
+            f"{by}the threshold of {_shown(rule)} holds no text back: all leave at layer {first}; "
+            f'if that is what you want, say {{"rule":"layer","layer":{first}}}'
+        )
+    if max(bounded.first, rule.earliest(traits)) < bounded.last:
+        return None
+    return f"{by}{_shown(rule)} lets no text leave before layer {last}, where all must"
+
+
+def problem_of_target(
+    target: Target, found: Resolution, limits: Limits, ladder: ServedLadder
+) -> str | None:
+    """Return why a target has not become what it would be without limits, or saves nothing."""
+    if found.problem is not None:
+        return found.problem + blame(target, limits, ladder)
+    free = nearest(target, ladder.rungs(Limits()))
+    same = _bare(free.rung.rule) == _bare(found.rung.rule)
+    if not same or (free.certificate and not found.certificate):
+        return (
+            f"has become {_shown(found.rung.rule)} with {found.rung.expected_layers:.9g} layers "
+            f"per text, not {_shown(free.rung.rule)} with {free.rung.expected_layers:.9g}"
+            + blame(target, limits, ladder)
+        )
+    if found.rung.full_depth and target.limits_loss and not target.lossless:
+        reason = ladder.uncertified or "no certified rule loses as little"
+        return f"every text runs in full: {reason}"
+    return None
+
+
+def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
+    """Return what in the limits keeps a target from its rule, as the end of a sentence."""
+    rule = nearest(target, ladder.rungs(Limits())).rung.rule
+    free = ladder.compile(rule)
+    first, last = ladder.traits.exits[free.first], ladder.traits.exits[free.last]
+    wrong = []
+    if limits.min_layer is not None and limits.min_layer > first:
+        wrong.append(f"min_layer {limits.min_layer}, where it needs {first} or less")
+    if limits.max_layer is not None and limits.max_layer < last:
+        wrong.append(f"max_layer {limits.max_layer}, where it needs {last} or more")
+    if not wrong:
+        return ""
+    return f"; the policy's limits change {_shown(rule)}: {' and '.join(wrong)}"
+
+
+def _bounds(limits: Limits) -> str:
+    given = limits.model_dump(exclude_none=True, exclude={"overrides"})
+    return "the limits' " + " and ".join(f"{name} {layer}" for name, layer in given.items())
+
+
+def _bare(rule: ExitRule) -> ExitRule:
+    return rule.model_copy(update={"min_layer": None, "max_layer": None})
+
+
+def _shown(rule: ExitRule) -> str:
+    return rule.model_dump_json(exclude_none=True)
