@@ -11,10 +11,16 @@ log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The served models."""
+    """The served models.
+
+    Attributes:
+        config_problem: why the policies that the deployment's config has now are not applied, and
+            those before them are; None if they are.
+    """
 
     def __init__(self, classifiers: Sequence[Classifier]) -> None:
         """Take models whose names differ."""
+        self.config_problem: str | None = None
         self._by_name = {c.name: c for c in classifiers}
 
     def __iter__(self) -> Iterator[Classifier]:
@@ -58,16 +64,12 @@ class Catalog:
         """Return the names of models whose engine does not run."""
         return [c.name for c in self if not c.engine.alive]
 
-    def set_baselines(self, configured: Mapping[str, Policy]) -> list[str]:
-        """Start every model from its configured policy, or else from its bundle's.
-
-        A configured policy that its model cannot follow is not applied.
-
-        Returns:
-            The problems with the configured policies, one sentence each.
+    def set_baselines(self, configured: Mapping[str, Policy]) -> None:
+        """Start every model from its configured policy, or else from its bundle's; all or none.
 
         Raises:
-            InvalidBundle: a model has no policy yet, and cannot follow its bundle's.
+            InvalidRule: of the configured policies; it names all that is wrong with them.
+            InvalidBundle: a model cannot follow its bundle's policy.
         """
         problems = [
             f"policies.{name}: no such model; served are {self._names()}"
@@ -75,25 +77,26 @@ class Catalog:
             if name not in self._by_name
         ]
         for classifier in self:
+            own = configured.get(classifier.name)
             try:
-                self._set_baseline(classifier, configured.get(classifier.name))
+                classifier.policy.check_baseline(own or classifier.bundle.manifest.policy)
             except InvalidRule as error:
+                if own is None:
+                    raise InvalidBundle(f"{classifier.bundle.folder}: policy: {error}") from None
                 problems.append(f"policies.{classifier.name}: {error}")
-                if not classifier.policy.ready:
-                    self._start_from_bundle(classifier)
-        return problems
+        if problems:
+            raise InvalidRule("; ".join(problems))
+        for classifier in self:
+            if own := configured.get(classifier.name):
+                classifier.policy.set_baseline(own, "config")
+            else:
+                classifier.policy.set_baseline(classifier.bundle.manifest.policy, "bundle")
 
-    def _set_baseline(self, classifier: Classifier, configured: Policy | None) -> None:
-        if configured is None:
-            classifier.policy.set_baseline(classifier.bundle.manifest.policy, "bundle")
-        else:
-            classifier.policy.set_baseline(configured, "config")
-
-    def _start_from_bundle(self, classifier: Classifier) -> None:
-        try:
-            self._set_baseline(classifier, None)
-        except InvalidRule as error:
-            raise InvalidBundle(f"{classifier.bundle.folder}: policy: {error}") from None
+    def adopt_stored(self) -> bool:
+        """Apply the newest stored policy of every model; tell whether each of them has one."""
+        for classifier in self:
+            classifier.policy.refresh()
+        return all(classifier.policy.ready for classifier in self)
 
     def _names(self) -> str:
         return ", ".join(self._by_name)

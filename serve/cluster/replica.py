@@ -16,6 +16,7 @@ from serve.api.replicas import Ack
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
+from serve.errors import InvalidRequest, OfframpError
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
@@ -61,21 +62,35 @@ class Classifiers:
         return self._app
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:
-        """Apply baseline policies. Errors in them are logged and change nothing."""
-        try:
-            config = UserConfig.model_validate(user_config)
-        except ValidationError as error:
-            log.error("user_config is ignored: %s", explain(error))
-            config = UserConfig()
-            if self._poll is not None:
-                return
-        for problem in await asyncio.to_thread(self._catalog.set_baselines, config.policies):
-            log.error("user_config: %s", problem)
+        """Apply the baseline policies, all or none. Refused ones leave the live policies alone.
+
+        Ray stops a running replica whose `reconfigure` raises, and starts another with the same
+        config. So only a first start raises, where no policy is live that could stay.
+
+        Raises:
+            InvalidRequest: the config is refused, and no policy is stored.
+        """
+        problem = await asyncio.to_thread(self._set_baselines, user_config)
+        if problem:
+            log.error("user_config is refused, and the live policies stay: %s", problem)
+            if self._poll is None and not await asyncio.to_thread(self._catalog.adopt_stored):
+                raise InvalidRequest(f"user_config: {problem}")
+        self._catalog.config_problem = problem
         if self._poll is None:
             self._poll = asyncio.create_task(self._poll_policies())
             keep_objects()
             if self._servers and self._address:
                 await self._servers.start(listen_shared(*self._address))
+
+    def _set_baselines(self, user_config: dict[str, Any]) -> str | None:
+        """Apply the baseline policies; return why they are refused."""
+        try:
+            self._catalog.set_baselines(UserConfig.model_validate(user_config).policies)
+        except ValidationError as error:
+            return explain(error)
+        except OfframpError as error:
+            return str(error)
+        return None
 
     async def stop_listening(self) -> None:
         """Stop the servers of this replica; return when accepted requests are answered."""

@@ -197,6 +197,9 @@ class _LiveState(Collector):
             for name, labels, value in _live_values(classifier):
                 gauges[name].add_metric([classifier.name, *labels], value)
         yield from gauges.values()
+        refused = float(self._catalog.config_problem is not None)
+        text = "1 while the deployment's policies are refused, and those before them stay."
+        yield GaugeMetricFamily("offramp_policy_config_refused", text, refused)
 
 
 _LIVE_GAUGES = {

@@ -124,6 +124,13 @@ class LivePolicy:
             self._adopt(stored)
         return self.current
 
+    def check_baseline(self, policy: Policy) -> None:
+        """Raise what `set_baseline` would raise now, and change nothing."""
+        policy.check(self._ladder.traits)
+        stored = self._stored()
+        if stored is None or stored.baseline != _hash(policy):
+            check_policy(policy, self._ladder)
+
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
         """Start from this policy, unless the newest stored one builds on it already.
 
@@ -134,7 +141,7 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
         policy.check(self._ladder.traits)
-        baseline = hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
+        baseline = _hash(policy)
         while True:
             newest = self._store.newest_version(self._model)
             stored = self._stored()
@@ -192,6 +199,10 @@ class LivePolicy:
             log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
             return None
         return stored
+
+
+def _hash(policy: Policy) -> str:
+    return hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
 
 
 def _conflict(based_on: int, current: int) -> str:

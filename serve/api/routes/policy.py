@@ -45,6 +45,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             source=entry.source,
             policy=entry.policy,
             resolved=_resolved(applied),
+            config_problem=context.catalog.config_problem,
         )
 
     Endpoint(
@@ -92,6 +93,7 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
         source=new.source,
         policy=new.policy,
         resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
+        config_problem=context.catalog.config_problem,
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
         replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],

@@ -53,6 +53,11 @@ class PolicyReport(ResponseModel):
     resolved: dict[str, ResolvedExit] = Field(
         description="What the default and each profile mean on this replica now."
     )
+    config_problem: str | None = Field(
+        default=None,
+        description="Only if the policies that the deployment's config has now are refused: why. "
+        "The policies before them stay.",
+    )
 
 
 class ReplicaAck(ResponseModel):

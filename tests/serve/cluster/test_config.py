@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from serve.bundle.loader import Bundle
@@ -14,7 +15,7 @@ from serve.errors import InvalidRequest
 from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
-from tests.serve.support.declarative import deploy_document, details_of, serving
+from tests.serve.support.declarative import deploy_document, details_of, serving, submit
 from tests.serve.support.ladders import served
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.support.patience import until
@@ -24,6 +25,7 @@ with warnings.catch_warnings():
     from ray import serve as ray_serve
     from ray._private import worker
     from ray.experimental import internal_kv
+    from ray.serve.context import _get_global_client
 
     from serve.cluster.deployment import bind, build
     from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
@@ -70,6 +72,9 @@ def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
     return deploy
 
 
+AT_TWO = {"default": {"rule": "layer", "layer": 2}}
+
+
 def leave_at(layer: int) -> dict[str, Any]:
     return {"policies": {"tiny": {"default": {"rule": "layer", "layer": layer}}}}
 
@@ -79,12 +84,11 @@ def layer_now(server: LiveServer) -> int:
     return layer
 
 
-def replica_pid() -> int:
-    """Return the process id of the only replica."""
-    details = details_of("declared")
-    [replica] = details["deployments"]["Classifiers"]["replicas"]
-    pid: int = replica["pid"]
-    return pid
+def replica_pid() -> int | None:
+    """Return the process id of the only replica that runs."""
+    replicas = details_of("declared")["deployments"]["Classifiers"]["replicas"]
+    running = [replica["pid"] for replica in replicas if replica["state"] == "RUNNING"]
+    return running[0] if running else None
 
 
 def log_lines() -> str:
@@ -96,15 +100,19 @@ def log_lines() -> str:
 def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
     server: LiveServer, deploy: Deploy
 ) -> None:
+    def report() -> dict[str, Any]:
+        found: dict[str, Any] = server.http.get(POLICY).json()
+        return found
+
     deploy(leave_at(1))
     assert layer_now(server) == 1
-    report = server.http.get("/v1/models/tiny/policy").json()
-    assert (report["version"], report["source"]) == (1, "config")
+    assert (report()["version"], report()["source"]) == (1, "config")
     pid = replica_pid()
 
     deploy(leave_at(3))
     until(lambda: layer_now(server) == 3)
     assert replica_pid() == pid
+    assert "config_problem" not in report()
 
     for wrong, complaint in (
         (leave_at(9), "policies.tiny: default: layer 9 has no exit"),
@@ -115,16 +123,61 @@ def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
         ),
         ({"policies": {}, "colour": "red"}, "colour: unknown field"),
         ({"policies": []}, "policies: must be a JSON object"),
+        ({"policies": {"tiny": {}}}, "policies.tiny: default is missing"),
+        ({"policies": {"tinny": AT_TWO}}, "policies.tinny: no such model; served are tiny"),
+        ({"policies": {"tiny": AT_TWO, "b": AT_TWO}}, "policies.b: no such model; served are tiny"),
     ):
         deploy(wrong)
         until(lambda complaint=complaint: complaint in log_lines())  # type: ignore[misc]
-        assert layer_now(server) == 3
+        until(lambda complaint=complaint: complaint in report().get("config_problem", ""))  # type: ignore[misc]
+        assert server.metric("offramp_policy_config_refused") == 1
+        assert (layer_now(server), report()["version"]) == (3, 2)
         assert replica_pid() == pid
         assert server.http.get("/health/ready").status_code == 200
+
+    # Ray starts every further replica with the config that is refused.
+    psutil.Process(pid).kill()
+    until(lambda: replica_pid() not in (None, pid), every_s=0.2)
+    until(lambda: "config_problem" in report())
+    assert (layer_now(server), report()["version"]) == (3, 2)
+    pid = replica_pid()
 
     deploy(leave_at(2))
     until(lambda: layer_now(server) == 2)
     assert replica_pid() == pid
+    assert "config_problem" not in report()
+    assert server.metric("offramp_policy_config_refused") == 0
+
+
+def test_refused_config_of_a_first_deployment_is_the_deploy_s_own_message(
+    server: LiveServer, bundle_folder: Path
+) -> None:
+    document = {
+        "name": "refused",
+        "route_prefix": "/refused",
+        "import_path": "serve.app:build",
+        "args": {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True},
+        "deployments": [
+            {
+                "name": "Classifiers",
+                "user_config": {"policies": {"tinny": AT_TWO}},
+                "max_constructor_retry_count": 1,
+                "ray_actor_options": {"num_cpus": 0.1},
+            }
+        ],
+    }
+    running = [*_get_global_client().get_serve_details()["applications"].values()]
+    kept = [each["deployed_app_config"] for each in running if each["deployed_app_config"]]
+    submit({"applications": [*kept, document]})
+    said = "user_config: policies.tinny: no such model; served are tiny"
+
+    def messages() -> list[str]:
+        deployments = ray_serve.status().applications["refused"].deployments
+        return [deployment.message for deployment in deployments.values()]
+
+    until(lambda: any(said in message for message in messages()))
+    submit({"applications": kept})
+    until(lambda: "refused" not in ray_serve.status().applications)
 
 
 @pytest.fixture

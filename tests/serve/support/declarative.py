@@ -52,9 +52,14 @@ def reserved_port() -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
+def submit(document: Mapping[str, Any]) -> None:
+    """Deploy a document; applications that it does not name end."""
+    _get_global_client().deploy_apps(ServeDeploySchema(**document))
+
+
 def deploy_document(document: Mapping[str, Any], application: str) -> None:
     """Deploy a document and wait until its application runs."""
-    _get_global_client().deploy_apps(ServeDeploySchema(**document))
+    submit(document)
     until(lambda: _runs(application), timeout_s=180, every_s=0.1)
 
 
