@@ -17,6 +17,7 @@ import pytest
 
 from serve.bundle.loader import load_bundle
 from tests.helm.chart import CHART
+from tests.serve.support.live_server import serving_bundles
 from tests.serve.support.server_process import ServerProcess
 
 
@@ -180,11 +181,46 @@ def test_policy_that_the_model_cannot_follow_is_said_once_and_changes_nothing(
     sent: dict[str, object] = {}
     folder = policy_file(9)
     for _ in range(3):
-        assert syncing.send_due(url, folder, sent)
+        assert syncing.send_due(url, folder, sent) is None  # the policy before it stays
     said = capfd.readouterr().err
     assert said.count("tiny: refused:") == 1
     assert "layer 9 has no exit" in said
     assert server.http.get("/v1/models/tiny/policy").json()["version"] == version
+
+
+@pytest.mark.parametrize("wrong", [("tiny", 9), ("tinny", 2)])
+def test_pod_whose_policy_is_refused_is_not_ready_until_one_applies(
+    bundle_folder: Path, tmp_path: Path, wrong: tuple[str, int]
+) -> None:
+    folder, applied, sent = tmp_path / "policies", tmp_path / "applied", {}
+    folder.mkdir()
+
+    def write(model: str, layer: int) -> None:
+        for file in folder.iterdir():
+            file.unlink()
+        policy = {"default": {"rule": "layer", "layer": layer}}
+        (folder / f"{model}.json").write_text(json.dumps(policy))
+
+    def ready() -> bool:
+        syncing.mark(applied, syncing.send_due(url, folder, sent))
+        return applied.exists()
+
+    with serving_bundles(bundle_folder) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        write(*wrong)
+        assert not ready()
+        assert not ready()
+        write("tiny", 2)
+        assert ready()
+        write(*wrong)
+        assert ready()  # in the place of a policy that was refused, the one before it is live
+        assert ready()
+        assert server.answer("w1")["results"][0]["exit"]["layer"] == 2
+    assert not ready()
+    if wrong[0] == "tiny":
+        with serving_bundles(bundle_folder) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            assert not ready()  # a server that has restarted follows its bundle's policy
 
 
 def test_server_that_starts_anew_gets_its_policy_again(

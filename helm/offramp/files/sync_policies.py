@@ -3,7 +3,8 @@
 `sync_policies.py URL FOLDER APPLIED PERIOD_S`. FOLDER holds one policy per file, `MODEL.json`;
 a mounted ConfigMap changes in place. A policy is sent when its file has changed and when the server
 has restarted with its bundle's policy. A policy set by the API stays until then. The file APPLIED
-exists while the server answers and every policy has been sent. The file OFFRAMP_KEY_FILE holds a
+exists from the time on when every policy has been taken, while the server answers. A policy that is
+refused later leaves the one before it live, and the file there. The file OFFRAMP_KEY_FILE holds a
 key with scope admin; it is read every time, because it may change. The script needs only Python.
 """
 
@@ -25,58 +26,66 @@ class Refused(Exception):
 
 
 class Sent(NamedTuple):
-    """The text of the last policy sent, and whether the server accepted it."""
+    """The text of the last policy sent, and why the server has refused it; empty if it has not."""
 
     text: str
-    taken: bool
+    refusal: str = ""
 
 
 def main(url: str, folder: Path, applied: Path, period_s: float) -> None:
     """Send what is due, every `period_s` seconds."""
     sent: dict[str, Sent] = {}
     while True:
-        if send_due(url, folder, sent):
-            applied.touch()
-        else:
-            applied.unlink(missing_ok=True)
+        mark(applied, send_due(url, folder, sent))
         time.sleep(period_s)
 
 
-def send_due(url: str, folder: Path, sent: dict[str, Sent]) -> bool:
-    """Send every policy that is due; return whether all of them were sent.
+def mark(applied: Path, all_apply: bool | None) -> None:
+    """Make or remove the file; leave it as it is where that is None."""
+    if all_apply:
+        applied.touch()
+    elif all_apply is False:
+        applied.unlink(missing_ok=True)
+
+
+def send_due(url: str, folder: Path, sent: dict[str, Sent]) -> bool | None:
+    """Send every policy that is due; return whether all of them apply.
 
     Args:
         url: the server's address.
         folder: the folder of the policies.
         sent: the last policy sent, by model; updated here.
+
+    Returns:
+        None if some are refused, and other policies than the bundles' stay in their places.
     """
-    done = True
-    for file in sorted(folder.glob("*.json")):
-        model, text = file.stem, file.read_text()
-        try:
-            if is_due(url, model, text, sent.get(model)):
-                send(url, model, text)
-                sent[model] = Sent(text, taken=True)
-        except Refused as refusal:
-            sent[model] = Sent(text, taken=False)
+    files = sorted(folder.glob("*.json"))
+    states = [settle(url, file.stem, file.read_text(), sent) for file in files]
+    return False if False in states else None if None in states else True
+
+
+def settle(url: str, model: str, text: str, sent: dict[str, Sent]) -> bool | None:
+    """Send a policy if it is due; return whether it applies, as `send_due`."""
+    last, source = sent.get(model), ""
+    try:
+        source = ask(f"{url}/v1/models/{model}/policy")["source"]
+        if last is None or last.text != text or source == "bundle":
+            send(url, model, text)
+            sent[model] = Sent(text)
+    except Refused as refusal:
+        sent[model] = Sent(text, str(refusal))
+        if last != sent[model]:
             print(f"{model}: refused: {refusal}", file=sys.stderr, flush=True)
-        except OSError as error:
-            done = False
-            print(f"{model}: trying again: {error}", file=sys.stderr, flush=True)
-    return done
-
-
-def is_due(url: str, model: str, text: str, last: Sent | None) -> bool:
-    """Return whether the text is new, or the server has restarted without it."""
-    if last is None or last.text != text:
-        return True
-    forgotten: bool = ask(f"{url}/v1/models/{model}/policy")["source"] == "bundle"
-    return last.taken and forgotten
+        return False if source == "bundle" else None
+    except OSError as error:
+        print(f"{model}: trying again: {error}", file=sys.stderr, flush=True)
+        return False
+    return None if sent[model].refusal else True
 
 
 def send(url: str, model: str, text: str) -> None:
-    """Replace the model's policy."""
-    body = json.dumps({"policy": json.loads(text)}).encode()
+    """Replace the model's policy, whatever its version is."""
+    body = json.dumps({"policy": json.loads(text), "version": None}).encode()
     change = ask(f"{url}/v1/models/{model}/policy", body)
     print(f"{model}: applied as version {change['version']}", flush=True)
 

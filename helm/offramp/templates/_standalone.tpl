@@ -47,7 +47,7 @@
     {{- end }}
   resources:
     {{- toYaml .Values.deployment.policySync.resources | nindent 4 }}
-  # No pod gets requests before its policies apply.
+  # No pod gets requests before its policies apply. One whose policy is refused never gets ready.
   readinessProbe:
     exec: {command: [test, -e, /tmp/policies-applied]}
     periodSeconds: 5

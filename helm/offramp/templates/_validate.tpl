@@ -102,8 +102,11 @@ and what to set. values.schema.json checks single values.
 {{- if not (has $model $.Values.bundles.names) -}}
 {{- $problems = append $problems (printf "policies.%s: no such model is served; bundles.names has %s" $model (join ", " $.Values.bundles.names)) -}}
 {{- end -}}
-{{- $profiles := default dict $policy.profiles -}}
-{{- if and (kindIs "string" $policy.default) (not (hasKey $profiles (toString $policy.default))) -}}
+{{- if kindIs "invalid" (index (default dict $policy) "default") -}}
+{{- $problems = append $problems (printf "policies.%s.default is missing: this policy takes the place of the bundle's whole one; for texts that run in full, say {rule: never}" $model) -}}
+{{- end -}}
+{{- $profiles := default dict (default dict $policy).profiles -}}
+{{- if and (kindIs "string" (index (default dict $policy) "default")) (not (hasKey $profiles (toString $policy.default))) -}}
 {{- $problems = append $problems (printf "policies.%s.default: no profile %q; the policy has %s" $model (toString $policy.default) (keys $profiles | sortAlpha | join ", " | default "none")) -}}
 {{- end -}}
 {{- end -}}
