@@ -1,6 +1,7 @@
 """Request bodies, parsed strictly and in bounded time."""
 
 import json
+import time
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -42,7 +43,9 @@ async def read_bytes(record: RequestRecord) -> bytes:
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
     """
-    return await record.body.read() if record.body else b""
+    body = await record.body.read() if record.body else b""
+    record.read_s = time.monotonic()
+    return body
 
 
 def _check_media_type(content_type: str) -> None:

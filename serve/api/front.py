@@ -63,6 +63,7 @@ class Front:
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
         self._targets = {} if context.tracing else _targets(context)
+        context.metrics.expect(e.path for dialect in context.dialects for e in dialect.endpoints)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

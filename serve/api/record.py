@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from serve.access.gate import Client
 from serve.api.limits import BodyLimit
+from serve.errors import Cancelled
 from serve.logs import ACCESS_LOG
 from serve.metrics.collectors import Metrics
 
@@ -58,6 +59,7 @@ class RequestRecord:
         query: what follows the `?` of the request's target.
         request_id: the client's, or made up.
         arrived_s: on the clock of deadlines.
+        read_s: when its body had come; 0 until then.
         route: the path that the app has for it, with names in the place of values.
         params: the values of those names.
         client: who asks, once that is known.
@@ -75,6 +77,7 @@ class RequestRecord:
     query: str = ""
     request_id: str = field(init=False)
     arrived_s: float = field(default_factory=time.monotonic)
+    read_s: float = 0.0
     route: str = _OTHER
     params: Mapping[str, str] = field(default_factory=dict)
     client: Client = _UNKNOWN
@@ -119,13 +122,26 @@ class Recorder(NamedTuple):
 
     def publish(self, record: RequestRecord) -> None:
         """Count a request, and log it."""
-        duration_s = time.monotonic() - record.arrived_s
-        self.metrics.request(record.model, record.route, record.code, duration_s)
+        now_s = time.monotonic()
+        duration_s = now_s - record.arrived_s
+        self.metrics.request(record.model, record.route, record.code, _served_s(record, now_s))
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)
         if self.logs_access:
             fields = _access_fields(record, duration_s)
             access_log.info("request", extra={"fields": fields})
+
+
+def _served_s(record: RequestRecord, now_s: float) -> float | None:
+    """Return how long the server has taken for a request; None if it has only refused it.
+
+    Slow uploads and refusals are the client's doing. A client that leaves has waited all the same.
+    """
+    if record.code == Cancelled.status:
+        return now_s - record.read_s if record.read_s else None
+    if HTTPStatus.BAD_REQUEST <= record.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return None
+    return now_s - (record.read_s or record.arrived_s)
 
 
 def _access_fields(record: RequestRecord, duration_s: float) -> dict[str, Any]:

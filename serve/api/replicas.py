@@ -1,5 +1,6 @@
 """The interface to the other replicas, and its implementation for a single process."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -61,4 +62,5 @@ class OnlyReplica:
         return Refreshed([Ack("local", version)])
 
     async def metrics_text(self) -> bytes:
-        return self._metrics.page()
+        # On a thread, because the page has a thousand lines and more.
+        return await asyncio.to_thread(self._metrics.page)

@@ -115,7 +115,9 @@ class Classifiers:
         Ray 2.60 keeps answers above 100 KiB in its object store, and a process that asks for such
         answers often may die of it (`GetOwnerAddressOrDie`). A page shrinks to a twentieth.
         """
-        return self._replica, zlib.compress(self._metrics.page(), 1)
+        # On a thread, because the page has a thousand lines and more.
+        page = await asyncio.to_thread(self._metrics.page)
+        return self._replica, zlib.compress(page, 1)
 
     async def _poll_policies(self) -> None:
         while True:

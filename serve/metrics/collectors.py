@@ -22,6 +22,7 @@ from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
 from serve.metrics.connections import ConnectionCollector, ConnectionState
+from serve.metrics.known_children import ANSWERED, CODES, REASONS, REFUSED
 from serve.rules import ExitRule
 from serve.version import __version__
 
@@ -50,7 +51,7 @@ class Metrics:
         )
         self._request_seconds = self._histogram(
             "request_duration_seconds",
-            "From a request's arrival to its answer.",
+            "From a request's arrival, its body included, to its answer; without refusals.",
             ["model", "route"],
             REQUEST_SECONDS,
         )
@@ -97,6 +98,9 @@ class Metrics:
         self._disconnects = self._counter(
             "client_disconnects", "Clients that left before their answer.", ["model"]
         )
+        for model in ("", *exits_by_model):
+            for code in CODES:
+                self._rejected(model, code)
         Gauge(
             "offramp_build_info", "The version that runs.", ["version"], registry=self.registry
         ).labels(__version__).set(1)
@@ -113,14 +117,28 @@ class Metrics:
         """Return the metrics as Prometheus text."""
         return generate_latest(self.registry)
 
+    def expect(self, routes: Iterable[str]) -> None:
+        """Publish what requests to these routes may count, before the first of them."""
+        for route in routes:
+            for status in REFUSED:
+                self._requests("", route, status)
+            for model in self._exits_by_model:
+                self._request_seconds(model, route)
+                for status in ANSWERED:
+                    self._requests(model, route, status)
+
     def observer(self, model: str) -> "ModelObserver":
         """Return the observer of one model."""
         return ModelObserver(self, model, self._exits_by_model[model])
 
-    def request(self, model: str, route: str, code: int, duration_s: float) -> None:
-        """Count an HTTP request; `model` is empty if the request has reached no model."""
+    def request(self, model: str, route: str, code: int, duration_s: float | None) -> None:
+        """Count an HTTP request; `model` is empty if the request has reached no model.
+
+        The duration is None where the client alone has decided it.
+        """
         self._requests(model, route, str(code)).inc()
-        self._request_seconds(model, route).observe(duration_s)
+        if duration_s is not None:
+            self._request_seconds(model, route).observe(duration_s)
 
     def rejected(self, model: str, code: str) -> None:
         """Count a request that got an error; `model` is empty if it has reached no model."""
@@ -153,6 +171,23 @@ class ModelObserver:
         self._tokenize, self._queue, self._segment, self._judge = (
             stage(model, name) for name in ("tokenize", "queue", "segment", "judge")
         )
+        self._publish_zeros()
+
+    def _publish_zeros(self) -> None:
+        """Publish what batches and answers may count, before the first of them."""
+        metrics, model = self._metrics, self._model
+        for whole in (metrics._layers_run, metrics._layers_saved, metrics._input_tokens):
+            whole(model)
+        metrics._disconnects(model)
+        for reason in REASONS:
+            metrics._exit_layer(model, reason)
+        for layer in map(str, self._exits):
+            for reason in REASONS:
+                metrics._exits(model, layer, reason)
+            metrics._segment_seconds(model, layer)
+            metrics._batch_rows(model, layer)
+            metrics._batch_tokens(model, layer)
+            metrics._padding(model, layer)
 
     def batch(self, stats: BatchStats) -> None:
         """Count a segment run."""

@@ -1,6 +1,7 @@
 """What every call goes through: key, bounds, request id, metrics, log line, errors."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class Calls:
             try:
                 record.client = self._admit(call, scope)
                 data = await self.read(rpc, scope is None)
+                record.read_s = time.monotonic()
                 held = self._hold(data)
                 made = await answer(call, parse(request_type, data))
                 record.code = _OK
