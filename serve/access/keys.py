@@ -8,6 +8,7 @@ import hashlib
 import os
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError
 
+from serve.bounded_file import UnfitFile, read_file
 from serve.errors import OfframpError
 from serve.validation import explain
 
 Scope = Literal["classify", "read", "admin"]
 
 PREFIX = "offramp_"
+# Some 20,000 keys.
+_MOST_BYTES = 4 << 20
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
@@ -85,14 +89,17 @@ def read_keys(path: Path) -> tuple[Key, ...]:
         InvalidKeys: the file cannot be read, or two keys share a name or a hash.
     """
     try:
-        keys = KeyFile.model_validate_json(path.read_bytes()).keys
+        keys = KeyFile.model_validate_json(read_file(path, _MOST_BYTES)).keys
+    except UnfitFile as error:
+        raise InvalidKeys(f"{path} {error}") from None
     except OSError as error:
         raise InvalidKeys(f"{path}: {error.strerror}; make a key with `offramp keys new`") from None
     except ValidationError as error:
         raise InvalidKeys(f"{path} is no file of keys: {explain(error)}") from None
     for values in ([key.name for key in keys], [key.sha256 for key in keys]):
-        if repeated := next((value for value in values if values.count(value) > 1), None):
-            raise InvalidKeys(f"{path}: {repeated} stands for two keys")
+        value, count = Counter(values).most_common(1)[0] if values else ("", 0)
+        if count > 1:
+            raise InvalidKeys(f"{path}: {value} stands for two keys")
     return keys
 
 

@@ -16,6 +16,9 @@ FOR_GPUS: tuple[Precision, ...] = ("fp16",)
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # Bounded, because numpy and the tokenizer's library compute with machine words.
 PositiveInt = Annotated[int, Field(gt=0, lt=2**31)]
+# Bounded, because the server keeps something for every layer, label and file.
+Layer = Annotated[int, Field(gt=0, le=1000)]
+MOST_LABELS, MOST_EXITS, MOST_FILES = 2**16, 1000, 10_000
 
 INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
@@ -47,7 +50,7 @@ class _Frozen(BaseModel):
 class Exit(_Frozen):
     """An exit head's place, and the temperature its confidence is read at."""
 
-    layer: PositiveInt
+    layer: Layer
     temperature: PositiveFloat = 1.0
 
 
@@ -114,7 +117,7 @@ class Segment(_Frozen):
     """
 
     file: str
-    exit_layer: PositiveInt
+    exit_layer: Layer
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = (HIDDEN_OUT, LOGITS)
     head: HeadGraph | None = None
@@ -194,8 +197,8 @@ class Manifest(_Frozen):
 
     format_version: Literal[3] = FORMAT_VERSION
     task: Task = "single_label"
-    labels: tuple[str, ...] = Field(min_length=1)
-    exits: tuple[Exit, ...] = Field(min_length=1)
+    labels: tuple[str, ...] = Field(min_length=1, max_length=MOST_LABELS)
+    exits: tuple[Exit, ...] = Field(min_length=1, max_length=MOST_EXITS)
     width: PositiveInt
     max_tokens: PositiveInt
     pad_id: int = Field(ge=0, lt=2**31)
@@ -208,7 +211,7 @@ class Manifest(_Frozen):
     policy: Policy = Policy()
     variants: dict[Precision, Variant] = Field(min_length=1)
     source: Source
-    files: dict[str, Sha256]
+    files: dict[str, Sha256] = Field(max_length=MOST_FILES)
 
     @property
     def exit_layers(self) -> tuple[int, ...]:

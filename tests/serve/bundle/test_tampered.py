@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
+from serve.bundle.loader import CALIBRATION, MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.recording import RECORDING
 from serve.classifier.options import EngineOptions
 from serve.errors import InvalidBundle
@@ -82,6 +82,39 @@ def hot(value: str) -> Change:
     return change
 
 
+def sparse(name: str, size: int) -> Change:
+    """Make a file of this size that takes no room, and list it."""
+
+    def change(folder: Path) -> None:
+        with (folder / name).open("ab") as file:
+            file.truncate(size)
+        list_file(name)(folder)
+
+    return change
+
+
+def sparse_manifest(folder: Path) -> None:
+    with (folder / MANIFEST).open("ab") as file:
+        file.truncate(1 << 40)
+
+
+def manifest_elsewhere(folder: Path) -> None:
+    (folder / MANIFEST).rename(folder.parent / "elsewhere.json")
+    (folder / MANIFEST).symlink_to("../elsewhere.json")
+
+
+def deep(folder: Path) -> None:
+    layers = [1, 2, 3, 2_000_000_000]
+    put(exits=[{"layer": layer} for layer in layers])(folder)
+
+    def renumber(manifest: Document) -> None:
+        for variant in manifest["variants"].values():
+            for segment, layer in zip(variant["segments"], layers, strict=True):
+                segment["exit_layer"] = layer
+
+    rewrite_manifest(folder, renumber)
+
+
 def two_labels(folder: Path) -> None:
     put(labels=["one", "two"])(folder)
     rewrite_manifest(folder, lambda manifest: manifest["files"].pop(RECORDING))
@@ -108,6 +141,14 @@ TAMPERED: list[tuple[Change, str]] = [
     (put(width=True), "width: must be a valid integer"),
     (put(token_types=1), "token_types: must be a valid boolean"),
     (put(width=10**30), "width: must be less than 2147483648"),
+    (deep, "exits[3].layer: must be less than or equal to 1000"),
+    (put(labels=[f"{n}" for n in range(70_000)]), "labels: must have at most 65536"),
+    (put(files={f"{n}": HASH for n in range(10_001)}), "files: must have at most 10000"),
+    (sparse_manifest, "has 1099511627776 bytes; at most 4194304 are read"),
+    (manifest_elsewhere, "which lies outside the bundle"),
+    (sparse(TOKENIZER, 1 << 40), "tokenizer.json has more than 67108864 bytes"),
+    (sparse(CALIBRATION, 1 << 40), "calibration.json has more than 8388608 bytes"),
+    (sparse(RECORDING, 1 << 40), "recording.npy has more than 1073741824 bytes"),
     (put(labels=["one", "two"]), "recording.npy has shape (4, 40, 3); expected (4 exits, rows, 2"),
     (two_labels, "exit 1 gives logits of shape (1, 3); by manifest.json it is"),
     (put(width=33), "exit 1 gives hidden states of shape (1, 64, 32); by manifest.json it is"),
