@@ -1,4 +1,4 @@
-"""Errors of training and evaluation."""
+"""Errors of reading models, of training and of evaluation."""
 
 from serve.errors import OfframpError
 
@@ -13,3 +13,14 @@ class UnusableData(TrainingFailed):
     """A data file that cannot be read; the message names file, line and remedy."""
 
     code = "unusable_data"
+
+
+class UnusableCheckpoint(OfframpError):
+    """The folder holds no checkpoint that can be read; the message gives the reason."""
+
+    code = "unusable_checkpoint"
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what another library's error says."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from pydantic import BaseModel, ConfigDict, model_validator
-from safetensors.torch import load_file, save_file
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from models.encoders.backbone import Backbone
-from models.encoders.families import build_backbone, build_encoder, read_encoder
+from models.encoders.families import build_backbone, build_encoder, read_config, read_encoder
+from models.encoders.meta import check_shapes, without_memory
 from models.encoders.unbiased_norm import replace_norms
+from models.errors import UnusableCheckpoint
 from models.heads import (
     AnyHead,
     AnyHeadConfig,
@@ -26,7 +28,9 @@ from models.heads import (
     Pooling,
     build_head,
 )
+from models.weight_files import read_shapes, read_weights
 from serve.rules.traits import Task, Traits
+from serve.validation import explain
 
 __all__ = ["ExitConfig", "ExitHead", "HeadConfig", "MultiExitModel", "Pooling"]
 
@@ -168,24 +172,29 @@ class MultiExitModel(nn.Module):
         """Load a folder written by `save`, in float32 and evaluation mode.
 
         Raises:
-            ValueError: the folder holds no multi-exit model, or its weights do not fit.
+            ValueError: the folder holds no multi-exit model.
+            UnusableCheckpoint: it cannot be read, or its weights do not fit.
         """
         folder = Path(folder)
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"{folder} holds no model: config.json is missing")
-        config = AutoConfig.from_pretrained(folder)
+        config = read_config(folder)
         exits = getattr(config, "offramp", None)
         if exits is None:
             raise ValueError(f"{folder} is no multi-exit model: config.json has no 'offramp' key")
-        model = cls(build_encoder(config), ExitConfig.model_validate(exits))
-        weights = load_file(folder / "model.safetensors")
-        state = {model._from_stored(name): value for name, value in weights.items()}
-        missing, unexpected = model.load_state_dict(state, strict=False)
-        if missing or unexpected:
-            raise ValueError(
-                f"{folder}/model.safetensors does not fit its config.json: "
-                f"missing {missing[:3]}, unexpected {unexpected[:3]}"
+        try:
+            exit_config = ExitConfig.model_validate(exits)
+        except ValidationError as error:
+            reason = f"offramp: {explain(error)}"
+            raise UnusableCheckpoint(f"{folder}/config.json: {reason}") from None
+        model = without_memory(lambda: cls(build_encoder(config), exit_config))
+        shapes = {model._from_stored(name): shape for name, shape in read_shapes(folder).items()}
+        check_shapes(model, shapes, f"{folder}/model.safetensors")
+        if surplus := sorted(shapes.keys() - model.state_dict().keys()):
+            raise UnusableCheckpoint(
+                f"{folder}/model.safetensors: {surplus[0]} is not in config.json's model"
             )
+        model = cls(build_encoder(config), exit_config)
+        weights = read_weights(folder)
+        model.load_state_dict({model._from_stored(n): value for n, value in weights.items()})
         return model.eval()
 
     def save(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from models.certification.bundle_files import README, replace_files
 from models.certification.card import with_certificates
 from models.errors import TrainingFailed
+from models.model_files import check_files
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle
 from serve.bundle.manifest import Manifest
@@ -53,6 +54,7 @@ def read_calibration(folder: Path) -> Calibration:
     Raises:
         TrainingFailed: the folder holds no model, or another calibration.
     """
+    check_files(folder)
     if not (folder / "config.json").is_file():
         raise TrainingFailed(f"{folder} is no model folder: config.json is missing")
     path = folder / CALIBRATION

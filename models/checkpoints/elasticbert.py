@@ -1,8 +1,8 @@
 """ElasticBERT (Liu et al. 2022): a pooler and a classifier for every output layer."""
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
 from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 

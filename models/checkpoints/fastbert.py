@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from torch import Tensor
 from transformers import BertConfig
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.weights import Weights
+from models.errors import UnusableCheckpoint, in_one_line
 from models.heads import AttentionHeadConfig
 from models.multi_exit import ExitConfig
 
@@ -127,6 +127,8 @@ def _config(
         )
     except KeyError as error:
         raise UnusableCheckpoint(f"{raw.folder}/config.json says no {error.args[0]}") from None
+    except Exception as error:  # transformers' checks raise no narrower type
+        raise UnusableCheckpoint(f"{raw.folder}/config.json: {in_one_line(error)}") from error
 
 
 def _encoder(weights: Weights, prefix: str) -> dict[str, Tensor]:

@@ -14,10 +14,10 @@ from models.checkpoints import (
     sledgehammer,
 )
 from models.checkpoints.build_model import build_model
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.tokenizer_files import tokenizer_json
+from models.errors import UnusableCheckpoint
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
@@ -110,7 +110,7 @@ def load(
 def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:
     for kind in _FORMATS:
         if kind.claims(raw):
-            parsed = kind.read(raw)
+            parsed = _read(kind, raw)
             if raw.last_ramp and not parsed.info.exits.second_head:
                 raise UnusableCheckpoint(
                     f"--last-ramp is for DeeBERT; {raw.folder} is {parsed.info.format}"
@@ -120,3 +120,13 @@ def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:
         f"{raw.folder} is no classifier that is recognised: its weights have neither exits of a "
         "known system nor a `classifier`. A bare encoder can be given exits by `offramp train`"
     )
+
+
+def _read(kind: Format, raw: RawCheckpoint) -> ParsedCheckpoint:
+    try:
+        return kind.read(raw)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UnusableCheckpoint(
+            f"{raw.folder}/config.json: a setting is missing or of the wrong type: {reason}"
+        ) from error

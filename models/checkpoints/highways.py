@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.weights import Weights
+from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 

@@ -2,10 +2,10 @@
 
 from pydantic import ValidationError
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.encoders.families import family_of
+from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig
 from serve.validation import explain
 

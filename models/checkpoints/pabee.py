@@ -5,9 +5,9 @@ Both have the same weights; only the config tells them apart.
 
 from dataclasses import replace
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
 from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 

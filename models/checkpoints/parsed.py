@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.weights import DroppedWeights
+from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig
 from serve.errors import InvalidRule
 from serve.rules import EXIT_RULE, ExitRule

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedConfig
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.encoders.families import FAMILIES
+from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
 

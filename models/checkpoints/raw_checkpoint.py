@@ -1,17 +1,18 @@
 """A checkpoint's folder before its format is known: config and weights."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
-from models.checkpoints.errors import UnusableCheckpoint
-from models.checkpoints.weights import Weights, read_weights
+from models.checkpoints.weights import Weights
+from models.encoders.config_sizes import check_sizes
 from models.encoders.families import FAMILIES
+from models.errors import UnusableCheckpoint, in_one_line
+from models.model_files import CONFIG, check_files, read_json
+from models.weight_files import read_weights
 from serve.rules.traits import Task
 
-CONFIG = "config.json"
 # Config keys that matter here, besides those that the config's class lists.
 _LABEL_KEYS = {"id2label", "label2id", "num_labels", "problem_type", "pad_token_id"}
 
@@ -89,20 +90,14 @@ class RawCheckpoint:
             stated.pop(key, None)
         try:
             return kind.from_dict(stated)
-        except (TypeError, ValueError) as error:
-            raise UnusableCheckpoint(f"{self.folder}/{CONFIG}: {error}") from error
+        except Exception as error:  # transformers' checks raise no narrower type
+            raise UnusableCheckpoint(f"{self.folder}/{CONFIG}: {in_one_line(error)}") from error
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise UnusableCheckpoint(f"{folder}: no such folder")
-    path = folder / CONFIG
-    if not path.is_file():
+    check_files(folder)
+    if not (folder / CONFIG).is_file():
         raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
-    try:
-        config = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UnusableCheckpoint(f"{path} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise UnusableCheckpoint(f"{path}: expected a JSON object")
+    config = read_json(folder, CONFIG)
+    check_sizes(config, folder / CONFIG)
     return config

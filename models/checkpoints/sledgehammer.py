@@ -1,8 +1,8 @@
 """Sledgehammer, "The Right Tool for the Job" (Schwartz et al. 2020): recognised, not supported."""
 
-from models.checkpoints.errors import UnusableCheckpoint
 from models.checkpoints.parsed import ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
+from models.errors import UnusableCheckpoint
 
 
 def claims(raw: RawCheckpoint) -> bool:

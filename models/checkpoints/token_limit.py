@@ -1,8 +1,9 @@
 """The longest input that a checkpoint takes."""
 
-import json
 from pathlib import Path
 
+from models.errors import UnusableCheckpoint
+from models.model_files import read_json
 from models.multi_exit import MultiExitModel
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -14,7 +15,13 @@ def max_tokens(folder: Path, model: MultiExitModel) -> int:
     The truncation length in `tokenizer.json` is ignored: it is a setting of an earlier call.
     """
     positions = model.backbone.max_tokens
-    path = folder / _TOKENIZER_CONFIG
-    stated = json.loads(path.read_bytes()).get("model_max_length") if path.is_file() else None
+    stated = read_json(folder, _TOKENIZER_CONFIG).get("model_max_length")
+    if stated is None:
+        return positions
+    if type(stated) not in (int, float) or stated < 1:
+        raise UnusableCheckpoint(
+            f"{folder}/{_TOKENIZER_CONFIG}: model_max_length is {stated!r}; expected a number of "
+            "tokens"
+        )
     # transformers writes 1e30 for "no limit".
-    return int(min(positions, stated or positions))
+    return int(min(positions, stated))

@@ -1,6 +1,5 @@
 """A checkpoint's tokenizer, from any kind of files, as `tokenizer.json`."""
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from models.checkpoints.errors import UnusableCheckpoint
+from models.errors import UnusableCheckpoint
+from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
 
 _VOCABULARY, _BPE, _MERGES = "vocab.txt", "vocab.json", "merges.txt"
@@ -146,9 +146,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     """Return `tokenizer_config.json` over `special_tokens_map.json`."""
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = folder / name
-        if path.is_file():
-            settings |= json.loads(path.read_bytes())
+        settings |= read_json(folder, name)
     return settings
 
 

@@ -1,23 +1,12 @@
-"""A checkpoint's weights: reading the files, and keeping track of which weights are used."""
+"""A checkpoint's weights, and which of them are used."""
 
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from models.checkpoints.errors import UnusableCheckpoint
-
-# Weight files, in order of preference.
-SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-FASTBERT = "fastbert.bin"
-WEIGHT_FILES = (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX, FASTBERT)
+from models.errors import UnusableCheckpoint
 
 
 class DroppedWeights(NamedTuple):
@@ -97,58 +86,3 @@ class Weights:
         if gone:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             self.dropped.append(DroppedWeights(keys or f"{gone[0]}{more}", why))
-
-
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return a checkpoint's weights, in float32.
-
-    Reads safetensors, and PyTorch's own format without running any code in the file.
-
-    Raises:
-        UnusableCheckpoint: there are no weights, or a file cannot be read as plain weights.
-    """
-    name = next((name for name in WEIGHT_FILES if (folder / name).is_file()), None)
-    if name is None:
-        raise UnusableCheckpoint(f"{folder} holds no weights: expected {' or '.join(WEIGHT_FILES)}")
-    tensors = _read(folder / name)
-    if all(key.startswith("module.") for key in tensors):  # saved from DataParallel
-        tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-    return {_modern_name(key): _float32(tensor) for key, tensor in tensors.items()}
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".json":
-        shards = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
-        return {key: t for shard in shards for key, t in _read(path.parent / shard).items()}
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise UnusableCheckpoint(f"{path} cannot be read: {error}") from None
-    return _read_pickled(path)
-
-
-def _read_pickled(path: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged files raise various errors
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UnusableCheckpoint(
-            f"{path} cannot be read as plain weights, and nothing else in it is run: {reason}. "
-            "Save it again with torch.save(model.state_dict(), ...) or as model.safetensors"
-        ) from None
-    content = content.get("state_dict", content) if isinstance(content, dict) else content
-    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
-        raise UnusableCheckpoint(f"{path} is no state dict: expected a tensor for every name")
-    return content
-
-
-def _modern_name(key: str) -> str:
-    """Return the name that transformers uses today for a layer norm's weights."""
-    return re.sub(
-        r"(LayerNorm)\.gamma$", r"\1.weight", re.sub(r"(LayerNorm)\.beta$", r"\1.bias", key)
-    )
-
-
-def _float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor

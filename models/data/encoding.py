@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from models.data.alignment import TokenTags, tag_tokens
 from models.data.examples import Example, Target
 from models.errors import TrainingFailed
+from models.model_files import check_files, read_json
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.length_bounds import Text
 from serve.tokenization.tokenizer import TextEncoder, Tokens
@@ -65,8 +66,7 @@ def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.save(str(folder / TOKENIZER))
-    path = source / _CONFIG
-    config = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    config = read_json(source, _CONFIG)
     config.pop("name_or_path", None)
     config["model_max_length"] = max_tokens
     (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
@@ -80,6 +80,7 @@ def _row(tokens: Tokens, label: Target, token_tags: Iterator[TokenTags]) -> Enco
 
 
 def _tokenizer_path(folder: Path) -> Path:
+    check_files(folder)
     path = folder / TOKENIZER
     if not path.is_file():
         raise TrainingFailed(f"{folder} has no {TOKENIZER}: save the model's fast tokenizer there")

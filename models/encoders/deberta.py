@@ -49,11 +49,11 @@ class DebertaBackbone(Backbone):
         stack = self.encoder.encoder
         if not stack.relative_attention:
             return None
-        token = torch.empty(self.max_tokens, 1)
-        square = build_relative_position(
-            token, token, stack.position_buckets, stack.max_relative_positions
-        )[0]
-        return torch.cat([square[0].flip(0)[:-1], square[:, 0]])
+        one, all_tokens = torch.empty(1, 1), torch.empty(self.max_tokens, 1)
+        settings = stack.position_buckets, stack.max_relative_positions
+        before = build_relative_position(one, all_tokens, *settings)[0, 0]
+        after = build_relative_position(all_tokens, one, *settings)[0, :, 0]
+        return torch.cat([before.flip(0)[:-1], after])
 
     def _relative_positions(self, hidden: Tensor) -> Tensor | None:
         """Return (1, tokens, tokens)."""

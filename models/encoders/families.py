@@ -1,11 +1,9 @@
 """The supported encoder families. A further family is a backbone class and a line here."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar
 
-import torch
 from transformers import (
     AlbertModel,
     AutoConfig,
@@ -21,19 +19,24 @@ from transformers import (
     RobertaModel,
     XLMRobertaModel,
 )
-from transformers.utils import logging as messages
 
 from models.encoders.albert import AlbertBackbone
 from models.encoders.backbone import Backbone
 from models.encoders.bert import BertBackbone
+from models.encoders.config_sizes import check_sizes
 from models.encoders.deberta import DebertaBackbone
 from models.encoders.distilbert import DistilBertBackbone
 from models.encoders.electra import ElectraBackbone
+from models.encoders.meta import check_shapes, without_memory
 from models.encoders.mobilebert import MobileBertBackbone
 from models.encoders.modernbert import ModernBertBackbone
 from models.encoders.mpnet import MPNetBackbone
 from models.encoders.roberta import RobertaBackbone
+from models.errors import UnusableCheckpoint, in_one_line
+from models.model_files import CONFIG, check_files, read_json
+from models.weight_files import read_shapes, read_weights
 
+_Value = TypeVar("_Value")
 _NO_POOLER = {"add_pooling_layer": False}
 _DEBERTA_SETTINGS = frozenset(
     {
@@ -105,48 +108,49 @@ def build_encoder(config: PreTrainedConfig) -> PreTrainedModel:
     return family.encoder(config, **family.options)
 
 
+def read_config(folder: Path) -> PreTrainedConfig:
+    """Return the config of a transformers folder, whose files are checked first.
+
+    Raises:
+        UnusableCheckpoint: a file lies elsewhere or is too large, or the config cannot be used.
+    """
+    check_files(folder)
+    if not (folder / CONFIG).is_file():
+        raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
+    check_sizes(read_json(folder, CONFIG), folder / CONFIG)
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # transformers' checks raise no narrower type
+        raise UnusableCheckpoint(f"{folder}/{CONFIG}: {in_one_line(error)}") from error
+
+
 def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     """Return a pretrained encoder, in float32 and without its own pooler, with these labels.
 
     Other weights in the folder, such as pretraining heads, are ignored silently.
 
     Raises:
-        ValueError: the family is not supported, or weights of the encoder are missing.
-        OSError: the folder holds no config or no weights.
+        ValueError: the family is not supported.
+        UnusableCheckpoint: the folder holds no config or no weights, or they do not fit.
     """
-    config = AutoConfig.from_pretrained(folder)
+    folder = Path(folder)
+    config = read_config(folder)
     family = family_of(config)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
-    with _quiet():
-        loaded = family.encoder.from_pretrained(
-            folder, config=config, dtype=torch.float32, output_loading_info=True, **family.options
-        )
-    # With `output_loading_info` the call returns a pair, which its annotation does not say.
-    encoder, report = cast(tuple[PreTrainedModel, dict[str, Any]], loaded)
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise ValueError(
-            f"{len(missing)} weights of the {config.model_type} encoder are missing, "
-            f"{missing[0]} for one: is it another model than config.json says?"
-        )
-    return encoder
+    prefix = f"{family.encoder.base_model_prefix}."
+    shapes = _without(prefix, read_shapes(folder))
+    empty = without_memory(lambda: build_encoder(config))
+    check_shapes(empty, shapes, f"{folder}: the {config.model_type} encoder")
+    encoder, weights = build_encoder(config), _without(prefix, read_weights(folder))
+    encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
+    return encoder.eval()
+
+
+def _without(prefix: str, named: Mapping[str, _Value]) -> dict[str, _Value]:
+    return {name.removeprefix(prefix): value for name, value in named.items()}
 
 
 def build_backbone(encoder: PreTrainedModel) -> Backbone:
     """Return the common interface around an encoder."""
     return family_of(encoder.config).backbone(encoder)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress transformers' report on weights and its progress bar."""
-    level, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
-    messages.set_verbosity_error()
-    messages.disable_progress_bar()
-    try:
-        yield
-    finally:
-        messages.set_verbosity(level)
-        if bars:
-            messages.enable_progress_bar()

@@ -17,8 +17,8 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # Bounded, because numpy and the tokenizer's library compute with machine words.
 PositiveInt = Annotated[int, Field(gt=0, lt=2**31)]
 # Bounded, because the server keeps something for every layer, label and file.
-Layer = Annotated[int, Field(gt=0, le=1000)]
-MOST_LABELS, MOST_EXITS, MOST_FILES = 2**16, 1000, 10_000
+MOST_LAYERS, MOST_LABELS, MOST_FILES = 1000, 2**16, 10_000
+Layer = Annotated[int, Field(gt=0, le=MOST_LAYERS)]
 
 INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 HIDDEN, KEEP, LOGITS = "hidden", "keep", "logits"
@@ -198,7 +198,7 @@ class Manifest(_Frozen):
     format_version: Literal[3] = FORMAT_VERSION
     task: Task = "single_label"
     labels: tuple[str, ...] = Field(min_length=1, max_length=MOST_LABELS)
-    exits: tuple[Exit, ...] = Field(min_length=1, max_length=MOST_EXITS)
+    exits: tuple[Exit, ...] = Field(min_length=1, max_length=MOST_LAYERS)
     width: PositiveInt
     max_tokens: PositiveInt
     pad_id: int = Field(ge=0, lt=2**31)

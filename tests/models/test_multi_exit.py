@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
+from models.errors import UnusableCheckpoint
 from models.heads import masked_mean
 from models.multi_exit import ExitConfig, MultiExitModel, Pooling
 
@@ -98,7 +99,7 @@ def test_folders_without_a_multi_exit_model_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"config\.json has no 'offramp' key"):
         MultiExitModel.load(make_encoder())
-    with pytest.raises(ValueError, match=r"config\.json is missing"):
+    with pytest.raises(UnusableCheckpoint, match=r"config\.json is missing"):
         MultiExitModel.load(tmp_path)
 
 
@@ -107,7 +108,11 @@ def test_weights_that_do_not_fit_the_config_are_refused(
 ) -> None:
     make_model().save(tmp_path / "three")
     make_model(exits=(1, 3)).save(tmp_path / "two")
+    three = (tmp_path / "three" / "model.safetensors").read_bytes()
     weights = (tmp_path / "two" / "model.safetensors").read_bytes()
     (tmp_path / "three" / "model.safetensors").write_bytes(weights)
-    with pytest.raises(ValueError, match=r"does not fit its config\.json"):
+    with pytest.raises(UnusableCheckpoint, match=r"heads\.2\.classifier\.bias is missing"):
         MultiExitModel.load(tmp_path / "three")
+    (tmp_path / "two" / "model.safetensors").write_bytes(three)
+    with pytest.raises(UnusableCheckpoint, match=r"heads\.2\.\S+ is not in config\.json"):
+        MultiExitModel.load(tmp_path / "two")

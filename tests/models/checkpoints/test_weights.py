@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from models.checkpoints import UnusableCheckpoint
-from models.checkpoints.weights import Weights, read_weights
+from models.checkpoints.weights import Weights
+from models.weight_files import read_weights
 
 TENSORS = {"one": torch.arange(3.0), "two": torch.ones(2, 2)}
 

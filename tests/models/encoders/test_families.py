@@ -15,6 +15,7 @@ from transformers import (
 
 from models.data.encoding import EncodedRow
 from models.encoders.families import FAMILIES, build_backbone, build_encoder, read_encoder
+from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from models.training.job import TrainConfig
 from models.training.recipes import RECIPES
@@ -148,7 +149,7 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
 def test_an_encoder_with_weights_missing_is_refused(tmp_path: Path) -> None:
     build_encoder(CONFIGS["bert"]).save_pretrained(tmp_path)
     with_depth(CONFIGS["bert"], 4).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"16 weights of the bert encoder are missing, enc"):
+    with pytest.raises(UnusableCheckpoint, match=r"the bert encoder: enc.* is missing \(16 in all"):
         read_encoder(tmp_path, ["no", "yes"])
 
 

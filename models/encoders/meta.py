@@ -1,0 +1,43 @@
+"""Making a model without memory for its weights, to compare shapes before memory is taken."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from models.errors import UnusableCheckpoint, in_one_line
+
+_Module = TypeVar("_Module", bound=nn.Module)
+Shapes = Mapping[str, Sequence[int]]
+
+
+def without_memory(make: Callable[[], _Module]) -> _Module:
+    """Return the model with weights that have shapes only.
+
+    Raises:
+        UnusableCheckpoint: its config makes no model.
+    """
+    try:
+        with torch.device("meta"):
+            return make()
+    except Exception as error:  # transformers and PyTorch raise no narrower type
+        raise UnusableCheckpoint(f"config.json makes no model: {in_one_line(error)}") from error
+
+
+def check_shapes(module: nn.Module, shapes: Shapes, part: str) -> None:
+    """Compare a model's weights with those that are there.
+
+    Raises:
+        UnusableCheckpoint: weights are missing or have another shape than the config says.
+    """
+    expected = module.state_dict()
+    missing = sorted(expected.keys() - shapes.keys())
+    if missing:
+        raise UnusableCheckpoint(f"{part}: {missing[0]} is missing ({len(missing)} in all)")
+    for name, value in expected.items():
+        if list(shapes[name]) != list(value.shape):
+            raise UnusableCheckpoint(
+                f"{part}: {name} has shape {list(shapes[name])}, but config.json asks for "
+                f"{list(value.shape)}"
+            )

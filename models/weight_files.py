@@ -1,0 +1,153 @@
+"""Reading the weights of a model folder from any kind of file, and none that would run code."""
+
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from models.errors import UnusableCheckpoint
+from models.model_files import locate, read_json
+
+# Weight files, in order of preference.
+SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+FASTBERT = "fastbert.bin"
+WEIGHT_FILES = (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX, FASTBERT)
+_SUFFIXES = (".safetensors", ".bin")
+# A model may save one tensor under several names.
+_MOST_NAMES = 8
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Return a checkpoint's weights, in float32.
+
+    Reads safetensors, and PyTorch's own format without running any code in the file.
+
+    Raises:
+        UnusableCheckpoint: there are no weights, or a file cannot be read as plain weights.
+    """
+    tensors = _without_wrapper(dict(_read(folder, "cpu")))
+    return {name: _float32(tensor) for name, tensor in tensors.items()}
+
+
+def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a checkpoint's weights; errors as in `read_weights`."""
+    tensors = _without_wrapper(dict(_read(folder, "meta")))
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _read(folder: Path, device: str) -> Iterator[tuple[str, Tensor]]:
+    for path in _weight_files(folder):
+        read = _read_safe if path.name.endswith(".safetensors") else _read_pickled
+        yield from read(path, device).items()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """Return the files that hold the weights, under their own names."""
+    name = next((name for name in WEIGHT_FILES if (folder / name).is_file()), None)
+    if name is None:
+        raise UnusableCheckpoint(f"{folder} holds no weights: expected {' or '.join(WEIGHT_FILES)}")
+    paths = [folder / shard for shard in _shards(folder, name)]
+    size, memory = sum(path.stat().st_size for path in paths), _memory_bytes()
+    if size > memory:
+        raise UnusableCheckpoint(
+            f"{folder}: the weights have {size} bytes, and this machine has {memory} of memory"
+        )
+    return paths
+
+
+def _shards(folder: Path, name: str) -> list[str]:
+    if not name.endswith(".json"):
+        return [name]
+    named = read_json(folder, name).get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(each, str) for each in named.values()):
+        raise UnusableCheckpoint(f"{folder}/{name}: weight_map must name a file for every weight")
+    shards = sorted(set(named.values()))
+    for shard in shards:
+        if not locate(folder, shard).is_file():
+            raise UnusableCheckpoint(f"{folder}/{name} names {shard!r}, which is no file there")
+        if not shard.endswith(_SUFFIXES):
+            raise UnusableCheckpoint(
+                f"{folder}/{name} names {shard!r}, which must end in {' or '.join(_SUFFIXES)}"
+            )
+    return shards
+
+
+def _read_safe(path: Path, device: str) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            if device == "meta":
+                shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+                return {name: torch.empty(s, device="meta") for name, s in shapes.items()}
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UnusableCheckpoint(f"{path} cannot be read: {error}") from None
+
+
+def _read_pickled(path: Path, device: str) -> dict[str, Tensor]:
+    if zipfile.is_zipfile(path):
+        _check_not_packed(path)
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # damaged files raise various errors
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UnusableCheckpoint(
+            f"{path} cannot be read as plain weights, and nothing else in it is run: {reason}. "
+            "Save it again with torch.save(model.state_dict(), ...) or as model.safetensors"
+        ) from None
+    content = content.get("state_dict", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+        raise UnusableCheckpoint(f"{path} is no state dict: expected a tensor for every name")
+    _check_plain(path, content, device)
+    return content
+
+
+def _check_plain(path: Path, content: dict[Any, Tensor], device: str) -> None:
+    """Refuse tensors that are larger than what the file holds of them."""
+    left = _MOST_NAMES * path.stat().st_size
+    for name, tensor in content.items():
+        plain = tensor.layout is torch.strided and tensor.device.type == device
+        left -= tensor.numel() * tensor.element_size() if plain else 0
+        if not plain or left < 0:
+            raise UnusableCheckpoint(
+                f"{path}: {name} is no plain tensor: expected all of its values in the file"
+            )
+
+
+def _check_not_packed(path: Path) -> None:
+    """Refuse an archive that PyTorch would unpack into more than it is; it writes none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            packed = any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist())
+    except (zipfile.BadZipFile, OSError) as error:
+        raise UnusableCheckpoint(f"{path} cannot be read: {error}") from None
+    if packed:
+        raise UnusableCheckpoint(f"{path} is a compressed archive: torch.save writes plain ones")
+
+
+def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under the names that their model has today."""
+    if all(key.startswith("module.") for key in tensors):  # saved from DataParallel
+        tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
+    return {_modern_name(key): tensor for key, tensor in tensors.items()}
+
+
+def _modern_name(key: str) -> str:
+    """Return the name that transformers uses today for a layer norm's weights."""
+    return re.sub(
+        r"(LayerNorm)\.gamma$", r"\1.weight", re.sub(r"(LayerNorm)\.beta$", r"\1.bias", key)
+    )
+
+
+def _float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
