@@ -77,7 +77,7 @@ class LiteLLMParameters(GuardrailParameters):
         max_length=32,
         fail_fast=True,
         description="What may come along although this server does not look at it: `images`, "
-        "`tools`, `tool_calls`, or the name of a field or type that a refusal names.",
+        "`tools`, `tool_calls`, or the field or the type of a part that a refusal names.",
     )
 
 
@@ -118,7 +118,9 @@ class LiteLLMRequest(RequestModel):
     litellm_trace_id: Any = Field(default=None, description=_DESCRIBES)
     litellm_version: Any = Field(default=None, description=_DESCRIBES)
     model: Any = Field(default=None, description=_DESCRIBES)
-    request_data: Any = Field(default=None, description=_DESCRIBES)
+    request_data: dict[str, Any] | None = Field(
+        default=None, description="Of the caller, as `user_api_key_...`; not looked at."
+    )
     request_headers: Any = Field(default=None, description=_DESCRIBES)
 
 
