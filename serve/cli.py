@@ -133,7 +133,10 @@ def serve(
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Origin whose web pages may ask, such as https://app.example.com."),
+        typer.Option(
+            help="Origin whose web pages may ask, such as https://app.example.com; several times. "
+            "With keys also * for all."
+        ),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Of the least important lines.")] = "info",

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from serve.access.web_names import allowed_host, check_cors_origin
 from serve.classifier.options import EngineOptions
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import WholePolicy
@@ -64,7 +65,8 @@ class ServerConfig(EngineOptions, WebLimits):
         open_metrics: whether `/metrics` needs no key.
         allowed_hosts: names that clients may know the server by, `*.example.com` for any below,
             `*` for all.
-        cors_origins: web pages that may ask the server, such as `https://app.example.com`.
+        cors_origins: web pages that may ask the server, such as `https://app.example.com`; with
+            keys also `*` for all.
         log_format: of the server's own lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
@@ -93,6 +95,14 @@ class ServerConfig(EngineOptions, WebLimits):
     tls_client_ca: Path | None = None
     connections: ConnectionLimits = ConnectionLimits()
     grpc_port: int | None = Field(default=None, gt=0, lt=2**16)
+
+    @model_validator(mode="after")
+    def _check_web_names(self) -> Self:
+        for name in self.allowed_hosts:
+            allowed_host(name)
+        for origin in self.cors_origins:
+            check_cors_origin(origin, has_keys=self.keys is not None)
+        return self
 
 
 class UserConfig(BaseModel):

@@ -176,7 +176,7 @@ class Unauthorized(OfframpError):
 
 
 class Forbidden(OfframpError):
-    """The key may not do this."""
+    """The key may not do this, or a web page of another origin asks."""
 
     status = 403
     code = "forbidden"

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from serve.access.gate import Client, Gate
 from serve.access.keys import Scope
+from serve.access.origins import Origins
+from serve.access.web_names import ANY, allowed_host
 from serve.api.record import RequestHeaders
 from serve.errors import WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-ANY_HOST: Final = ("*",)
+ANY_HOST: Final = (ANY,)
 
 # Names by which the server has been asked, as they were written; looked up before they are read.
 _MAX_KNOWN_HOSTS: Final = 256
@@ -20,13 +22,14 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?")
 
 
 class Guard:
-    """Checks the Host header, the key and its scope."""
+    """Checks the Host header, the key and its scope, and the origin of web pages."""
 
     def __init__(
         self,
         gate: Gate | None = None,
         allowed_hosts: Collection[str] = ANY_HOST,
         open_metrics: bool = False,
+        cors_origins: Collection[str] = (),
     ) -> None:
         """Make a guard.
 
@@ -35,11 +38,13 @@ class Guard:
             allowed_hosts: names that clients may know this server by, `*.example.com` for any
                 below, or `*` for all.
             open_metrics: whether `/metrics` needs no key.
+            cors_origins: of web pages that may ask without a key.
         """
         self.gate = gate or Gate()
         self.open_metrics = open_metrics
-        self._hosts = {host.lower() for host in allowed_hosts}
+        self._hosts = {allowed_host(name) for name in allowed_hosts}
         self._known_hosts: set[str] = set()
+        self._origins = Origins(cors_origins)
 
     def check(
         self, scope: Mapping[str, Any], headers: RequestHeaders, needed: Scope | None, probe: bool
@@ -55,7 +60,7 @@ class Guard:
         Raises:
             WrongHost: the Host header is not one that this server has.
             Unauthorized: a key is needed, or the key is unknown.
-            Forbidden: the key lacks the scope.
+            Forbidden: the key lacks the scope, or a web page of another origin asks without one.
         """
         # Probes name the address that they ask; what they learn is no secret.
         if not (probe and needed is None):
@@ -65,6 +70,8 @@ class Guard:
             return Client(address)
         client = self.gate.identify(secret_of(headers), address)
         self.gate.check(client, needed)
+        if client.key is None:  # a page cannot know a key
+            self._origins.check(scope["method"], headers)
         return client
 
     def _check_host(self, headers: RequestHeaders, http_version: str) -> None:

@@ -59,7 +59,7 @@ def _add_security(operation: dict[str, Any], scope: KeyScope) -> None:
     operation["responses"]["401"]["headers"] = {
         "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}
     }
-    _add_answer(operation, "403", needs)
+    _add_answer(operation, "403", f"{needs} Or a web page of another origin asks.")
 
 
 def _add_answer(operation: dict[str, Any], status: str, reason: str) -> None:

@@ -77,7 +77,7 @@ def app_context(
         assembly.metrics,
         replicas,
         config,
-        Guard(gate, config.allowed_hosts, config.open_metrics),
+        Guard(gate, config.allowed_hosts, config.open_metrics, config.cors_origins),
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),

@@ -248,6 +248,9 @@ and what to set. values.schema.json checks single values.
 {{- if and $v.auth.existingSecret (not $v.auth.enabled) -}}
 {{- $problems = append $problems "auth.existingSecret is set, but auth.enabled is not" -}}
 {{- end -}}
+{{- if and (has "*" $v.server.corsOrigins) (not $v.auth.enabled) -}}
+{{- $problems = append $problems "server.corsOrigins has *, which needs auth.enabled: without keys every web page that someone opens could use the server" -}}
+{{- end -}}
 {{- if and $v.metrics.enabled $v.auth.enabled (not $v.auth.openMetrics) -}}
 {{- $problems = append $problems "metrics.enabled makes monitors that send no key: set auth.openMetrics, or metrics.enabled to false and make monitors of your own, which send a key with scope read" -}}
 {{- end -}}

@@ -4,23 +4,28 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from serve.api.body import Body, check_query, parse_json, read_bytes
+from serve.api.body import (
+    CURLS_FORM,
+    Body,
+    check_query,
+    media_type,
+    not_json,
+    parse_json,
+    read_bytes,
+)
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.dialects.oip.compression import unpack
 from serve.dialects.oip.schemas import InferRequest
 from serve.dialects.oip.signature import BYTES, TEXT
-from serve.errors import InvalidTensor, MalformedBody, UnsupportedMediaType
+from serve.errors import InvalidTensor, MalformedBody
 from serve.validation import explain
 
 # In requests and answers: the length of the JSON, where bytes of tensors follow it.
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
-# Browsers send these unasked to any site, and other types, or that header, only with leave.
-_OF_FORMS: Final = (
-    "application/x-www-form-urlencoded",
-    "multipart/form-data",
-    "text/plain",
-)
+# Browsers send these unasked to any site, and other types, or that header, only with leave. No type
+# at all they send unasked too, and so do the clients; `Origins` tells the two apart.
+_OF_FORMS: Final = (CURLS_FORM, "multipart/form-data", "text/plain")
 
 
 async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
@@ -38,7 +43,8 @@ async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
     # gives the same headers to all calls: it changes them.
     length = _header_length(record.headers, len(body)) if schema is InferRequest else None
     if length is None:
-        _refuse_forms(record.headers)
+        if media_type(record) in _OF_FORMS:
+            raise not_json()
         return _validated(body, schema)
     if not length:
         return schema.model_validate(_of_text(body))
@@ -72,11 +78,6 @@ def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:
     if int(digits) > num_bytes:
         raise MalformedBody(f"{HEADER_LENGTH}: is {digits}, but the body has {num_bytes} bytes")
     return int(digits)
-
-
-def _refuse_forms(headers: RequestHeaders) -> None:
-    if headers.get("content-type", "").partition(";")[0].strip().lower() in _OF_FORMS:
-        raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
 
 
 def _validated(body: bytes, model: type[Body]) -> Body:
