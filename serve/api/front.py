@@ -63,7 +63,8 @@ class Front:
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
         self._targets = {} if context.tracing else _targets(context)
-        context.metrics.expect(e.path for dialect in context.dialects for e in dialect.endpoints)
+        endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
+        context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

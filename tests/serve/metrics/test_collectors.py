@@ -30,9 +30,12 @@ NAMES = {
 }
 
 
+EXITS = {"m": (2, 4, 6), "small": (1, 2)}
+
+
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics({"m": (2, 4, 6), "small": (1, 2)})
+    return Metrics(EXITS)
 
 
 def answer(exit_index: int, reason: Reason = Reason.CONFIDENT, queue_s: float = 0.25) -> Answer:
@@ -46,6 +49,33 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
         for sample in family.samples
         if sample.name == f"offramp_{name}" and labels.items() <= sample.labels.items()
     )
+
+
+def series(metrics: Metrics) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    families = text_string_to_metric_families(metrics.page().decode())
+    return {(s.name, frozenset(s.labels.items())) for family in families for s in family.samples}
+
+
+def test_whatever_may_be_counted_is_on_the_page_before_it_is(metrics: Metrics) -> None:
+    observers = {name: metrics.observer(name) for name in EXITS}
+    metrics.expect(["/v1/classify"])
+    families = text_string_to_metric_families(metrics.page().decode())
+    assert [family.name for family in families if not family.samples] == []
+    before = series(metrics)
+    for name, observer in observers.items():
+        for exit_index, reason in itertools.product(range(len(EXITS[name])), Reason):
+            if reason is not Reason.STAYS:
+                observer.answer(answer(exit_index, reason), num_tokens=1)
+            observer.batch(BatchStats(exit_index, 1, 1, 1, 0.1, 0.1))
+        observer.tokenized(0.1)
+        metrics.disconnected(name)
+        for status in (200, 429, 499, 500, 503, 504):
+            metrics.request(name, "/v1/classify", status, 0.1)
+    for name, code in itertools.product(("", *EXITS), ("overloaded", "rate_limited", "internal")):
+        metrics.rejected(name, code)
+    for status in (401, 403, 408, 429, 500, 503):
+        metrics.request("", "/v1/classify", status, None)
+    assert series(metrics) == before
 
 
 def test_page_has_exactly_the_documented_names(metrics: Metrics) -> None:
@@ -70,7 +100,8 @@ def test_answers_are_counted_at_their_layer_with_their_reason(metrics: Metrics) 
 
 def test_exit_layer_has_one_bucket_per_layer_of_the_deepest_model(metrics: Metrics) -> None:
     metrics.observer("small").answer(answer(1), num_tokens=1)
-    bounds = re.findall(r'offramp_exit_layer_bucket{le="([^"]+)"', metrics.page().decode())
+    found = r'offramp_exit_layer_bucket{le="([^"]+)",model="small",reason="confident"'
+    bounds = re.findall(found, metrics.page().decode())
     assert bounds == ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0", "+Inf"]
     assert value(metrics, "exits_total", model="m") == 0
     assert value(metrics, "exits_total", model="small", layer="2") == 1
@@ -91,7 +122,7 @@ def test_batches_are_counted_at_the_layer_their_segment_ends_at(metrics: Metrics
 
 def test_requests_errors_and_disconnects_are_counted(metrics: Metrics) -> None:
     metrics.request("m", "/v1/classify", 200, 0.5)
-    metrics.request("", "other", 404, 0.25)
+    metrics.request("", "other", 404, None)
     metrics.rejected("m", "overloaded")
     metrics.disconnected("m")
     metrics.observer("m").tokenized(0.5)
