@@ -105,7 +105,7 @@ class PolicyUpdate(RequestModel):
                             "three": {"target": {"max_layers": 3}},
                             "third": {"rule": "layer", "layer": 3},
                         },
-                        "limits": {"overrides": "any", "min_layer": 2},
+                        "limits": {"overrides": "any"},
                     },
                 }
             ]
