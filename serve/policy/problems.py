@@ -1,10 +1,13 @@
 """Where a wish of a policy becomes something else than it says, and what would keep it."""
 
 from serve.policy.limits import Limits
-from serve.policy.resolution import Resolution, nearest
+from serve.policy.resolution import Resolution, ServedRung, nearest
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
 from serve.rules import ExitRule, LayerRule, NeverRule
+
+# So many times full depth's time is no bound, but another unit than milliseconds.
+_FAR = 100
 
 
 def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str | None:
@@ -41,10 +44,21 @@ def problem_of_target(
             f"per text, not {_shown(free.rung.rule)} with {free.rung.expected_layers:.9g}"
             + blame(target, limits, ladder)
         )
-    if found.rung.full_depth and target.limits_loss and not target.lossless:
+    if not found.rung.full_depth or target.lossless:
+        return None
+    if target.limits_loss:
         reason = ladder.uncertified or "no certified rule loses as little"
         return f"every text runs in full: {reason}"
-    return None
+    return "every text runs in full, which is fast enough" if _idle(target, found.rung) else None
+
+
+def _idle(target: Target, full: ServedRung) -> bool:
+    """Tell whether full depth keeps the bounds by far, so that they bound nothing."""
+    return (
+        (target.speedup or 1) == 1
+        and (target.max_layers is None or target.max_layers >= full.expected_layers)
+        and (target.max_ms is None or target.max_ms >= _FAR * full.expected_ms)
+    )
 
 
 def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:

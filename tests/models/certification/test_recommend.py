@@ -116,7 +116,7 @@ def test_without_certificates_it_says_which_command_makes_them(make_bundle: Make
     [
         ((), "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"),
         (("--max-disagreement", "few"), "'few': must be a share such as 1% or 0.01"),
-        (("--max-loss", "120%"), "max_loss: must be less than or equal to 1"),
+        (("--max-loss", "120%"), "max_loss: must be a share below 0.5, not 1.2: 1 % is 0.01"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_refused(

@@ -43,6 +43,9 @@ ENTROPY = {"rule": "entropy", "threshold": 0.2}
         ({"target": {"max_layers": 2.5}}, {"min_layer": 2}, "has become  ... min_layer 2, where"),
         ({"target": {"max_layers": 3.5}}, {"max_layer": 3}, "max_layer 3, where it needs 4 or"),
         ({"target": {"max_disagreement": 0.001}}, {}, "in full: no certified rule loses as little"),
+        ({"target": {"max_layers": 4}}, {}, "every text runs in full, which is fast enough"),
+        ({"target": {"speedup": 1}}, {"min_layer": 2}, "which is fast enough"),
+        ({"target": {"max_ms": 400}}, {}, "which is fast enough"),
         (NEVER, {"max_layer": 3}, "with the limits' max_layer 3, every text leaves at layer 3"),
         ({**NEVER, "min_layer": 2}, {"max_layer": 3}, "every text leaves at layer 3"),
         (
@@ -89,7 +92,7 @@ def test_a_wish_that_becomes_another_is_named_with_what_would_keep_it(
         (SURE, {}),
         (SURE, {"min_layer": 1, "max_layer": 4}),
         ({"target": {"max_disagreement": 0}}, {"min_layer": 2}),
-        ({"target": {"max_ms": 1000}}, {"min_layer": 2}),
+        ({"target": {"max_ms": 390}}, {"min_layer": 2}),
         (NEVER, {"min_layer": 3}),
         (ENTROPY, {"min_layer": 2, "max_layer": 3}),
         ({"rule": "entropy", "threshold": [0, 2, 2, 0]}, {}),
