@@ -1,4 +1,4 @@
-"""Read a server's /metrics page, with the counts of all replicas added up."""
+"""Read a server's /metrics page: the counts of all replicas, and how much they grow."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,24 +24,28 @@ class Spread:
 
 @dataclass(frozen=True)
 class MetricsPage:
-    """Counters and histograms of one page, by name and labels without `replica`."""
+    """Counters and histograms of one page, by name and labels."""
 
     values: Mapping[tuple[str, Labels], float]
+    counters: frozenset[str] = frozenset()  # names of values that fall only where one begins anew
 
     @classmethod
     def of(cls, page: str) -> Self:
         """Read a page in Prometheus' text format."""
         values: dict[tuple[str, Labels], float] = defaultdict(float)
+        counters: set[str] = set()
         for family in text_string_to_metric_families(page):
+            if family.type in ("counter", "histogram"):
+                counters.update(sample.name for sample in family.samples)
             for sample in family.samples:
-                labels = frozenset((k, v) for k, v in sample.labels.items() if k != "replica")
-                values[sample.name, labels] += sample.value
-        return cls(dict(values))
+                values[sample.name, frozenset(sample.labels.items())] += sample.value
+        return cls(dict(values), frozenset(counters))
 
-    def since(self, before: Self) -> Self:
-        """Return how much every value has grown; a replica that has gone takes its counts along."""
-        grown = {key: value - before.values.get(key, 0.0) for key, value in self.values.items()}
-        return type(self)(grown)
+    @property
+    def replicas(self) -> frozenset[str]:
+        """The replicas that are on the page."""
+        pairs = (pair for _, labels in self.values for pair in labels)
+        return frozenset(value for name, value in pairs if name == "replica")
 
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of all samples of this name that have these labels."""
@@ -77,6 +81,41 @@ class MetricsPage:
         for (found_name, found), value in self.values.items():
             if found_name == name and wanted <= found:
                 yield dict(found), value
+
+
+class Growth:
+    """How much counters have grown over several pages, as Prometheus' increase() counts it.
+
+    A counter that is smaller than before began anew. A replica that is on no later page keeps what
+    it had counted by its last one.
+    """
+
+    def __init__(self, first: MetricsPage) -> None:
+        self._last = dict(first.values)
+        self._grown: dict[tuple[str, Labels], float] = dict.fromkeys(first.values, 0.0)
+        self._replicas, self._present = first.replicas, first.replicas
+        self._anew: set[str] = set()
+
+    def add(self, page: MetricsPage) -> None:
+        """Take in a later page."""
+        for key, value in page.values.items():
+            before = self._last.get(key, 0.0)
+            if value < before and key[0] in page.counters:
+                self._anew.add(dict(key[1]).get("replica", ""))
+                before = 0.0
+            self._grown[key] = self._grown.get(key, 0.0) + value - before
+            self._last[key] = value
+        self._replicas, self._present = self._replicas | page.replicas, page.replicas
+
+    @property
+    def grown(self) -> MetricsPage:
+        """What was counted."""
+        return MetricsPage(self._grown)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Replicas that ended on the way; what they counted last is not known."""
+        return (self._replicas - self._present) | self._anew
 
 
 def _quantile(buckets: Mapping[float, float], share: float) -> float:

@@ -55,6 +55,10 @@ class Figures:
     users: Sequence[tuple[float, int]] = ()  # (seconds since the beginning, how many)
     # How much the server's metrics grew; None if they were not read.
     metrics: MetricsPage | None = None
+    # Replicas that ended on the way: what they counted last is in no figure of the server.
+    ended_replicas: frozenset[str] = frozenset()
+    wanted_users: Sequence[int] = ()  # at the moments of `users`
+    rate_per_user: float | None = None  # of an open loop
     cost: RunCost = field(default_factory=RunCost)  # processor time and memory
     ramp: RampResult | None = None
 
@@ -116,7 +120,7 @@ def problems(figures: Figures, exclusive: bool) -> list[str]:
         return found
     missing = figures.seen - figures.counted
     surplus = figures.counted - figures.seen
-    if missing:
+    if missing and not figures.ended_replicas:
         found.append(f"the server did not count {missing.total()} exits that its answers name")
     if surplus and exclusive and not figures.errors and not figures.samples.retried:
         found.append(f"the server counted {surplus.total()} exits that no answer names")

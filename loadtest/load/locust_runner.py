@@ -18,7 +18,7 @@ from locust.env import Environment
 from locust.runners import LocalRunner
 
 from loadtest.http.client import ApiError, Client
-from loadtest.http.metrics_page import MetricsPage
+from loadtest.http.metrics_page import Growth, MetricsPage
 from loadtest.http.processes import Cost, cost_of, own_cpu_s, session_of
 from loadtest.load.figures import Figures, RunCost
 from loadtest.load.request_log import LoggedRequest
@@ -31,6 +31,8 @@ Tick: TypeAlias = Callable[[float, float], None]
 _TICK_S = 0.5
 _FINISH_S = 30.0  # for requests that are under way at the end
 _SETTLE_S = 5.0  # the server's counters may trail its answers
+# A replica that ends takes along at most what it counted since the last reading.
+_READ_EVERY_S = 5.0
 
 
 class LocustRunner:
@@ -49,6 +51,9 @@ class LocustRunner:
         self._samples = Samples(labels=_labels(self._client))
         self._metered = not options.no_metrics
         self._users: list[tuple[float, int]] = []
+        self._wanted: list[int] = []
+        is_open = options.arrivals != "closed"
+        self._rate_per_user: float | None = options.rate_per_user if is_open else None
         self._shape = ChosenShape()
         self._environment = self._prepare(url, options)
         self._began_s = time.perf_counter()
@@ -59,7 +64,8 @@ class LocustRunner:
         Args:
             tick: called now and then with the seconds passed and the requests per second.
         """
-        before = MetricsPage.of(self._client.metrics()) if self._metered else None
+        growth = Growth(MetricsPage.of(self._client.metrics())) if self._metered else None
+        reading = gevent.spawn(self._read_metrics, growth) if growth else None
         cost, own_s, began_at = self._cost(), own_cpu_s(), time.time()
         runner = self._environment.create_local_runner()
         self._shape.runner = runner
@@ -67,6 +73,10 @@ class LocustRunner:
         runner.start_shape()
         # Locust forgets the greenlet when the shape ends the run.
         seconds = self._watch(runner, runner.shape_greenlet, tick)
+        if reading:
+            reading.kill()
+        if growth:
+            self._settle(growth)
         spent = RunCost(own_cpu_s() - own_s)
         if cost is not None and (after := self._cost()) is not None:
             memory_mb = cost.memory_mb, after.memory_mb
@@ -77,7 +87,10 @@ class LocustRunner:
             began_at=began_at,
             raised={error["msg"]: error["count"] for error in runner.exceptions.values()},
             users=self._users,
-            metrics=self._metrics_since(before) if before else None,
+            wanted_users=self._wanted,
+            rate_per_user=self._rate_per_user,
+            metrics=growth.grown if growth else None,
+            ended_replicas=growth.ended if growth else frozenset(),
             cost=spent,
             ramp=self._shape.ramp_result(),
         )
@@ -108,6 +121,7 @@ class LocustRunner:
         while not shape.ready():
             passed_s = time.perf_counter() - self._began_s
             self._users.append((passed_s, runner.user_count))
+            self._wanted.append(runner.target_user_count)
             tick(passed_s, runner.stats.total.current_rps)
             gevent.sleep(_TICK_S)
         return max((*self._samples.began_s[-1:], _TICK_S))
@@ -115,13 +129,20 @@ class LocustRunner:
     def _cost(self) -> Cost | None:
         return None if self._pid is None else cost_of(session_of(self._pid))
 
-    def _metrics_since(self, before: MetricsPage) -> MetricsPage:
-        """Return how much the metrics have grown, once every answer is counted."""
+    def _read_metrics(self, growth: Growth) -> None:
+        """Read the server's counters now and then, until killed."""
+        while True:
+            gevent.sleep(_READ_EVERY_S)
+            with suppress(ApiError):
+                growth.add(MetricsPage.of(self._client.metrics()))
+
+    def _settle(self, growth: Growth) -> None:
+        """Read the server's counters until every answer is counted."""
         seen, deadline = self._samples.seen, time.monotonic() + _SETTLE_S
         while True:
-            grown = MetricsPage.of(self._client.metrics()).since(before)
-            if grown.exits() >= seen or time.monotonic() > deadline:
-                return grown
+            growth.add(MetricsPage.of(self._client.metrics()))
+            if growth.grown.exits() >= seen or growth.ended or time.monotonic() > deadline:
+                return
             gevent.sleep(_TICK_S)
 
 

@@ -10,9 +10,25 @@ from locust.runners import WorkerRunner
 
 from loadtest.load.options import add_options
 from loadtest.load.shapes import ChosenShape
-from loadtest.load.users import BatchUser, DefaultUser, PatienceUser, ThresholdUser, weighted
+from loadtest.load.users import (
+    BatchUser,
+    DefaultUser,
+    PatienceUser,
+    TargetUser,
+    ThresholdUser,
+    weighted,
+)
+from loadtest.load.worker_watch import WorkerWatch
 
-__all__ = ["BatchUser", "ChosenShape", "DefaultUser", "PatienceUser", "ThresholdUser"]
+# Locust runs the classes that it finds in this file.
+__all__ = [
+    "BatchUser",
+    "ChosenShape",
+    "DefaultUser",
+    "PatienceUser",
+    "TargetUser",
+    "ThresholdUser",
+]
 
 
 def choose_users(environment: Any, **_: object) -> None:
@@ -24,3 +40,4 @@ def choose_users(environment: Any, **_: object) -> None:
 
 events.init_command_line_parser.add_listener(add_options)
 events.init.add_listener(choose_users)
+events.init.add_listener(WorkerWatch.start)

@@ -5,7 +5,7 @@ import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from loadtest.load.arrivals import ARRIVALS
-from loadtest.load.user_mix import DEFAULT_WEIGHTS, parse_weights
+from loadtest.load.user_mix import DEFAULT_WEIGHTS, as_words, parse_weights
 
 SHAPES = ("steady", "ramp", "spike", "soak")
 
@@ -29,7 +29,7 @@ def _add_request_options(parser: ArgumentParser) -> None:
         default=DEFAULT_WEIGHTS,
         metavar="KIND=N,...",
         help="how often each kind of request is sent "
-        "(default=3,target=2,threshold=1,patience=1,batch=1; kinds left out are not sent)",
+        f"({as_words(DEFAULT_WEIGHTS)}; kinds left out are not sent)",
     )
     group.add_argument(
         "--exit",
@@ -81,6 +81,13 @@ def _add_shape_options(parser: ArgumentParser) -> None:
         "for a while; soak: steady, for ten minutes unless --seconds says otherwise (steady)",
     )
     group.add_argument("--step-seconds", type=_positive, default=8.0, help="length of a step (8)")
+    group.add_argument(
+        "--scale-up-seconds",
+        type=_positive,
+        metavar="S",
+        help="ramp: how long the server takes to add a replica; a step that would end the ramp "
+        "is held so long and measured again (not at all)",
+    )
     group.add_argument(
         "--growth", type=_positive, default=2.0, help="load of a step, over the last (2)"
     )

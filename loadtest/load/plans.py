@@ -56,10 +56,13 @@ class Ramp:
     limits: Limits  # when the ramp ends
     read: Read  # returns what has been counted so far
     rate_per_user: float | None = None  # in an open loop
+    # How long a step that would end the ramp is held before it is measured again.
+    scale_up_s: float = 0.0
     steps: list[Step] = field(default_factory=list)
     reason: str | None = None  # why the ramp has ended
     _began_s: float = 0.0
     _first: Reading | None = None
+    _held_s: float = 0.0  # how long this step has been held
 
     def users_at(self, passed_s: float) -> int | None:
         if self.reason:
@@ -74,8 +77,14 @@ class Ramp:
     def _end_step(self, first: Reading, passed_s: float) -> None:
         offered = self.rate_per_user * self.users if self.rate_per_user else None
         self.steps.append(step_between(self.users, offered, first, self.read()))
-        self.reason = saturated(self.steps, self.limits)
-        if not self.reason:
+        reason, self._first = saturated(self.steps, self.limits), None
+        if reason and not self._held_s and self.scale_up_s:
+            # The server may add a replica now.
+            self.steps.pop()
+            self._held_s = self.scale_up_s
+            self._began_s = passed_s + self.scale_up_s
+            return
+        self.reason, self._held_s, self._began_s = reason, 0.0, passed_s
+        if not reason:
             more = max(self.users + 1, round(self.users * self.growth))
             self.users = min(more, self.limits.users)
-            self._began_s, self._first = passed_s, None

@@ -67,7 +67,10 @@ def saturated(steps: Sequence[Step], limits: Limits) -> str | None:
     newest = max(step.per_second for step in steps[-_PATIENCE:])
     if len(steps) > _PATIENCE and newest < best * (1 + _LEAST_GAIN):
         return f"throughput no longer rises: {newest:.0f}/s at best after {best:.0f}/s"
-    return f"{last.users} users are the most" if last.users >= limits.users else None
+    if last.users < limits.users:
+        return None
+    rising = ", though throughput was still rising" if _rises(steps) else ""
+    return f"{last.users} users are the most{rising}"
 
 
 def knee(steps: Sequence[Step], limits: Limits) -> Step | None:
@@ -75,6 +78,13 @@ def knee(steps: Sequence[Step], limits: Limits) -> Step | None:
     good = [s for s in steps if s.failed <= limits.failed and s.p99_ms <= limits.p99_ms]
     best = max((step.per_second for step in good), default=0.0)
     return next((step for step in good if step.per_second >= _KNEE_SHARE * best), None)
+
+
+def _rises(steps: Sequence[Step]) -> bool:
+    """Return whether the last step had more throughput than all before it."""
+    *before, last = steps
+    best = max((step.per_second for step in before), default=last.per_second)
+    return last.per_second >= best * (1 + _LEAST_GAIN)
 
 
 def _quantile(times: Mapping[int, int], share: float) -> float:

@@ -60,7 +60,10 @@ class ChosenShape(LoadTestShape):
         if options.shape == "ramp":
             limits = Limits(options.limit_p99_ms, options.limit_failures, options.most_users)
             per_user = options.rate_per_user
-            return Ramp(users, options.growth, options.step_seconds, limits, self._read, per_user)
+            held_s = options.scale_up_seconds or 0.0
+            return Ramp(
+                users, options.growth, options.step_seconds, limits, self._read, per_user, held_s
+            )
         if options.shape == "spike":
             return Spike(users, seconds or _DEFAULT_SECONDS, options.spike_factor)
         return Steady(users, seconds)

@@ -1,8 +1,14 @@
 """How often each kind of request is sent: `default=3,target=2,threshold=1,patience=1,batch=1`."""
 
 from argparse import ArgumentTypeError
+from collections.abc import Mapping
 
 DEFAULT_WEIGHTS = {"default": 3, "target": 2, "threshold": 1, "patience": 1, "batch": 1}
+
+
+def as_words(weights: Mapping[str, int]) -> str:
+    """Return weights as `--weights` takes them."""
+    return ",".join(f"{kind}={weight}" for kind, weight in weights.items())
 
 
 def parse_weights(words: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from loadtest.http.exit_counts import mean_layer
 from loadtest.http.metrics_page import MetricsPage, Spread
 from loadtest.load.figures import Figures, RampResult
 from loadtest.load.samples import SERVER_TIMES, Samples
+from loadtest.load.shortfall import shortfalls
 
 _STAGES = ("tokenize", "queue", "segment", "judge")
 
@@ -36,6 +37,8 @@ def document(figures: Figures) -> Json:
         "client": _client(samples),
         "server": _server(figures.metrics or MetricsPage({})),
         "cost": _cost(figures),
+        "fell_short": shortfalls(figures),
+        "ended_replicas": sorted(figures.ended_replicas),
         "ramp": _ramp(figures.ramp) if figures.ramp else None,
         "drift": _drift(figures),
     }

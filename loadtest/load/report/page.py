@@ -54,6 +54,11 @@ def _kinds(found: Json) -> str:
 
 def _errors(found: Json) -> str:
     parts = []
+    if found["fell_short"]:
+        parts.append(
+            f"**The load fell short: {'; '.join(found['fell_short'])}. The server may do worse "
+            "under the load that was asked for, and better than the throughput above.**"
+        )
     if found["not_sent"]:
         parts.append(
             f"{found['not_sent']} requests were due while too many others waited "
@@ -78,6 +83,10 @@ def _exits(found: Json) -> str:
     ]
     if found["accuracy"] is not None:
         facts.append(f"accuracy {percent(found['accuracy'], 2)}")
+    if ended := found["ended_replicas"]:
+        facts.append(
+            f"{len(ended)} replicas ended during the run, and what they counted last is missing"
+        )
     versions = exits["by_policy_version"]
     if len(versions) > 1:
         facts.append(f"policy versions {min(versions)} to {max(versions)}")
@@ -117,8 +126,6 @@ def _cost(cost: Json) -> str:
     ]
     head = ("processes of the", "CPU s", "per 1,000 requests", "MB before", "MB after (PSS)")
     note = f"\n\nThe load generator took {shown(cost['generator_cores'])} of a core."
-    if (cost["generator_cores"] or 0) > 0.8:
-        note += " **It was at its limit: the server may do better than this report says.**"
     return table(head, rows) + note
 
 

@@ -1,7 +1,9 @@
 import math
 
+import pytest
+
 from loadtest.http.exit_counts import Exit, ExitCounts, exits_in_reply, mean_layer
-from loadtest.http.metrics_page import MetricsPage
+from loadtest.http.metrics_page import Growth, MetricsPage
 
 BEFORE = """\
 # TYPE offramp_requests counter
@@ -26,7 +28,17 @@ offramp_request_duration_seconds_bucket{le="+Inf",replica="a"} 20.0
 offramp_request_duration_seconds_count{replica="a"} 20.0
 offramp_request_duration_seconds_sum{replica="a"} 2.5
 """
-GROWN = MetricsPage.of(AFTER).since(MetricsPage.of(BEFORE))
+
+
+def growth(*pages: str) -> Growth:
+    first, *later = map(MetricsPage.of, pages)
+    found = Growth(first)
+    for page in later:
+        found.add(page)
+    return found
+
+
+GROWN = growth(BEFORE, AFTER).grown
 
 
 def test_growth_is_that_of_all_replicas() -> None:
@@ -64,3 +76,34 @@ def test_histogram_gives_mean_and_quantiles_within_buckets() -> None:
     unknown = GROWN.spread("offramp_batch_rows")
     assert math.isnan(unknown.mean)
     assert math.isnan(unknown.p99)
+
+
+def exits(**counts: float) -> str:
+    """Return a page with the exits that each replica has counted."""
+    lines = ["# TYPE offramp_exits_total counter"]
+    for replica, count in counts.items():
+        labels = f'layer="2",model="tiny",reason="confident",replica="{replica}"'
+        lines.append(f"offramp_exits_total{{{labels}}} {count}")
+    lines.append("# TYPE offramp_queue_rows gauge")
+    lines += [f'offramp_queue_rows{{replica="{name}"}} {-n}' for name, n in counts.items()]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("pages", "counted", "ended"),
+    [
+        ([exits(a=10, b=5), exits(a=30, b=6)], 21, set()),
+        # A replica in the place of another.
+        ([exits(a=10, b=50), exits(a=20, b=60), exits(a=30), exits(a=40, c=7)], 47, {"b"}),
+        # The same name, from nothing.
+        ([exits(a=100), exits(a=110), exits(a=4), exits(a=9)], 19, {"a"}),
+        # One that did not answer in time.
+        ([exits(a=10, b=10), exits(a=20), exits(a=30, b=40)], 50, set()),
+    ],
+)
+def test_counters_that_begin_anew_or_go_away_keep_what_they_have_counted(
+    pages: list[str], counted: int, ended: set[str]
+) -> None:
+    found = growth(*pages)
+    assert found.grown.exits() == {Exit("tiny", 2, "confident"): counted}
+    assert found.ended == ended

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,11 @@ def test_run_fails_for_these_reasons(
 ) -> None:
     assert problems(figures, exclusive=True) == ([alone] if alone else [])
     assert problems(figures, exclusive=False) == ([shared] if shared else [])
+
+
+def test_what_an_ended_replica_counted_is_no_failure() -> None:
+    figures = replace(run(11, 10), ended_replicas=frozenset({"b"}))
+    assert problems(figures, exclusive=False) == []
 
 
 def test_kinds_add_up() -> None:

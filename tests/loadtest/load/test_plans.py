@@ -34,6 +34,31 @@ def test_ramp_doubles_until_throughput_no_longer_rises() -> None:
     assert plan.reason == "throughput no longer rises: 100/s at best after 100/s"
 
 
+def test_ramp_waits_for_replicas_before_it_ends() -> None:
+    """The server adds a replica 40 s after its load was too high, and no third one."""
+    served, now_s, seen = [0.0], 0.0, []
+
+    def read() -> Reading:
+        return Reading(now_s, round(served[0]), 0, {5: round(served[0])})
+
+    plan = Ramp(1, 2.0, 8.0, Limits(500.0, 0.01, 256), read, scale_up_s=45.0)
+    while (users := plan.users_at(now_s)) is not None:
+        seen.append(users)
+        busy_s = len([each for each in seen if each >= 8])
+        served[0] += min(100.0 if busy_s < 40 else 200.0, 25.0 * users)
+        now_s += 1.0
+    assert [(step.users, round(step.per_second)) for step in plan.steps] == [
+        (1, 25),
+        (2, 50),
+        (4, 100),
+        (8, 100),
+        (16, 200),
+        (32, 200),
+        (64, 200),
+    ]
+    assert plan.reason == "throughput no longer rises: 200/s at best after 200/s"
+
+
 def test_ramp_of_an_open_loop_says_what_was_offered() -> None:
     counter = Counter()
     plan = Ramp(1, 2.0, 2.0, Limits(500.0, 0.01, 1), counter.read, rate_per_user=30.0)

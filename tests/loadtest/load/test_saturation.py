@@ -35,6 +35,11 @@ def test_step_counts_only_what_lies_between_two_readings() -> None:
         ([*RISING, replace(step(8, 300), failed=0.02)], "2.0% of the requests failed"),
         ([*RISING, replace(step(8, 300), p99_ms=700.0)], "p99 was 700 ms, above 500"),
         ([step(64, 900)], "64 users are the most"),
+        ([step(32, 895), step(64, 900)], "64 users are the most"),
+        (
+            [step(32, 800), step(64, 900)],
+            "64 users are the most, though throughput was still rising",
+        ),
     ],
 )
 def test_ramp_ends_when_the_server_is_saturated(steps: list[Step], reason: str | None) -> None:
