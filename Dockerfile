@@ -1,8 +1,8 @@
 # The image of the server, which KubeRay also uses as Ray image. docs/deployment.md says how to build
 # and use it.
 #
-# BASE: Debian with python3 (3.11 or later) and its venv module. VARIANT: cpu or cuda.
-ARG BASE=python:3.12-slim-trixie
+# BASE: Debian with python3 (3.11 or later) and its venv module; of tag and digest, the digest decides. VARIANT: cpu or cuda.
+ARG BASE=python:3.12.15-slim-trixie@sha256:a6e34c598f2467ed0e9a8d349809fcd8b5c603269512df273a0bb1784edc11b1
 ARG VARIANT=cpu
 
 # --- third-party packages, in a virtual environment without pip

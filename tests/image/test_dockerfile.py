@@ -74,7 +74,8 @@ def test_linter_finds_nothing() -> None:
 
 
 def test_base_is_a_python_that_the_project_supports() -> None:
-    found = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", default_of("BASE"))
+    pattern = r"python:(3\.\d+)\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}"
+    found = re.fullmatch(pattern, default_of("BASE"))
     assert found
     assert f"Programming Language :: Python :: {found[1]}" in PROJECT["classifiers"]
 

@@ -30,7 +30,7 @@ def test_service_is_confined_and_listens_on_this_machine_only(name: str) -> None
     assert "no-new-privileges:true" in service["security_opt"]
     assert int(service["user"].partition(":")[0]) > 0
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-    assert re.search(r":v?\d+\.\d+\.\d+$|^offramp:cpu$", service["image"])
+    assert re.search(r":v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$|^offramp:cpu$", service["image"])
 
 
 @pytest.mark.parametrize("name", ["prometheus", "grafana"])
