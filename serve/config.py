@@ -7,6 +7,7 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from serve.access.web_names import allowed_host, check_cors_origin
+from serve.bundle.manifest import Sha256
 from serve.classifier.options import EngineOptions
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import WholePolicy
@@ -59,6 +60,11 @@ class ServerConfig(EngineOptions, WebLimits):
 
     Attributes:
         bundles: folders, each served under its name.
+        bundle_sha256: of the manifest of every bundle, by model: a replica that finds another
+            bundle does not start. Where it is left out, `offramp serve` and `serve.app:build` look
+            once, for all replicas.
+        node_resource: what Ray nodes offer that may run replicas; on a cluster the bundles are
+            verified on all of these before anything is deployed.
         active_exits: exit layers to use, by model; a model that is not listed uses all.
         keys: file of API keys; None lets every client do everything.
         no_auth: confirms that `keys` is left out on purpose.
@@ -80,6 +86,8 @@ class ServerConfig(EngineOptions, WebLimits):
     """
 
     bundles: list[str] = Field(min_length=1)
+    bundle_sha256: dict[str, Sha256] = {}
+    node_resource: str = "CPU"
     active_exits: dict[str, list[PositiveInt]] = {}
     keys: Path | None = None
     no_auth: bool = False

@@ -14,6 +14,7 @@ from rich.console import Console
 from serve.access.keys import read_keys
 from serve.api.access import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
+from serve.bundle.pins import pins_of
 from serve.classifier.exit_choice import choose_exits
 from serve.cluster.options import LocalReplicas
 from serve.config import ServerConfig
@@ -111,6 +112,7 @@ def _configure(
     return config.model_copy(
         update={
             "bundles": [str(bundle.folder) for bundle in bundles],
+            "bundle_sha256": pins_of(bundles),
             "active_exits": active,
             "num_threads": num_threads,
             "allowed_hosts": config.allowed_hosts or list(usual_hosts),
@@ -173,7 +175,8 @@ def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
     console.print(
         f"{bundle.name}: {manifest.num_layers} layers, "
         f"exits at {', '.join(map(str, manifest.exit_layers))}, {where}, "
-        f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens"
+        f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens, "
+        f"bundle {bundle.version}"
     )
 
 

@@ -15,6 +15,7 @@ from serve.api.dial import DIAL
 from serve.api.errors import add_error_handlers
 from serve.api.exit_report import ANSWERED
 from serve.api.front import Front
+from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -90,5 +91,5 @@ def _behind_front(stack: ASGIApp, context: AppContext) -> ASGIApp:
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
             *DIAL,
         ],
-        expose_headers=["ETag", "X-Request-Id", "Retry-After", *ANSWERED],
+        expose_headers=["ETag", "X-Request-Id", "Retry-After", BUNDLE, REPLICA, *ANSWERED],
     )

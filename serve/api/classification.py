@@ -107,7 +107,7 @@ async def classify(
         CancelledError: the client has left; HTTP server, gRPC and Ray Serve cancel the call then.
     """
     classifier = context.catalog.pick(request.model)
-    record.model = classifier.name
+    record.model, record.bundle = classifier.name, classifier.bundle.version
     model_request = _model_request(context, record, request)
     inputs = model_request.inputs
     check_task_fields(request, inputs, classifier.traits.task)

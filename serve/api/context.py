@@ -10,6 +10,7 @@ from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
+from serve.policy.threads import PolicyThreads
 from serve.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class AppContext:
         tracing: makes spans of classifications; None where no endpoint for them is configured.
         dialects: wire formats that the server speaks.
         connections: state of this process's HTTP server.
+        policy_threads: where calls wait that may wait for the store of policies.
+        behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
     """
 
     catalog: Catalog
@@ -43,3 +46,5 @@ class AppContext:
     tracing: Tracing | None = None
     dialects: Sequence["Dialect"] = ()
     connections: ConnectionState = field(default_factory=ConnectionState)
+    policy_threads: PolicyThreads = field(default_factory=PolicyThreads)
+    behind_proxy: bool = False

@@ -14,12 +14,13 @@ from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
 from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
-from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
 from serve.errors import Cancelled
 
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
+_BUNDLE: Final = BUNDLE.encode()
 # Of pages: no other site may show them in a frame or learn where their reader came from.
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
@@ -65,6 +66,8 @@ class Front:
         self._targets = {} if context.tracing else _targets(context)
         endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
         context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
+        self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
+        self._headers = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +85,7 @@ class Front:
         async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.code, record.started = message["status"], True
-                _add_headers(message, record.request_id)
+                self._add_headers(message, record)
             await (_send_and_close(message, body, send) if body.refused else send(message))
 
         try:
@@ -98,6 +101,16 @@ class Front:
             body.release()
             record.route = _route(target, scope) or record.route
             self._recorder.publish(record)
+
+    def _add_headers(self, message: Message, record: RequestRecord) -> None:
+        headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._headers]
+        if not self._behind_proxy:  # which has read or made the id, and adds it
+            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
+        if record.bundle:
+            headers.append((_BUNDLE, record.bundle.encode()))
+        message["headers"] = headers
+        if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
+            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
 
     def _look_up(self, method: str, path: str) -> _Target:
         needed = required_scope(method, path, self._guard.open_metrics, self._dialects)
@@ -130,14 +143,6 @@ def route_path(scope: Scope) -> str:
 def _route(target: _Target, scope: Scope) -> str | None:
     """Return the path of a route, with names in the place of values; None if there is none."""
     return target.endpoint.path if target.endpoint else getattr(scope.get("route"), "path", None)
-
-
-def _add_headers(message: Message, request_id: str) -> None:
-    headers: list[tuple[bytes, bytes]] = [*message["headers"]]
-    headers += ((_REQUEST_ID, request_id.encode("latin-1")), _NO_SNIFFING)
-    message["headers"] = headers
-    if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
-        MutableHeaders(raw=headers).update(_PAGE_HEADERS)
 
 
 async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:

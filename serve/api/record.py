@@ -18,6 +18,9 @@ from serve.metrics.collectors import Metrics
 access_log = logging.getLogger(ACCESS_LOG)
 
 REQUEST_ID: Final = "x-request-id"
+# Headers of answers: which bundle has classified, and in which replica.
+BUNDLE: Final = "x-offramp-bundle"
+REPLICA: Final = "x-offramp-replica"
 MAX_REQUEST_ID_CHARS: Final = 128
 
 # Unknown paths share one route, so that clients cannot add series to the metrics.
@@ -65,6 +68,7 @@ class RequestRecord:
         client: who asks, once that is known.
         body: reads the body; for HTTP only.
         model: the name of the model that it is for, once that is known.
+        bundle: the version of the bundle that classifies, once that is known.
         rows: that were answered.
         layers: that were run for them.
         code: the status of the answer.
@@ -83,6 +87,7 @@ class RequestRecord:
     client: Client = _UNKNOWN
     body: BodyLimit | None = None
     model: str = ""
+    bundle: str = ""
     rows: int = 0
     layers: int = 0
     code: int = HTTPStatus.INTERNAL_SERVER_ERROR.value

@@ -2,17 +2,31 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from serve.classifier.catalog import Catalog
 from serve.metrics.collectors import Metrics
+from serve.policy.live import LivePolicy
 
 
 class Ack(NamedTuple):
-    """A replica and the policy version that it applies."""
+    """A replica and the policy version that it applies.
+
+    Attributes:
+        replica: its id.
+        version: that it applies.
+        problem: why it does not apply the newest, or not as written; empty if it does.
+    """
 
     replica: str
     version: int
+    problem: str = ""
+
+    @classmethod
+    def of(cls, replica: str, policy: LivePolicy) -> Self:
+        """Apply the newest stored policy of a model; the store may block."""
+        entry = policy.refresh()
+        return cls(replica, entry.version, policy.problem)
 
 
 class Refreshed(NamedTuple):
@@ -31,6 +45,11 @@ class Refreshed(NamedTuple):
 
 class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
+
+    @property
+    def own_id(self) -> str:
+        """Of this replica; empty where there is no other."""
+        ...
 
     @property
     def number(self) -> int:
@@ -52,14 +71,18 @@ class OnlyReplica:
     def __init__(self, catalog: Catalog, metrics: Metrics) -> None:
         self._catalog = catalog
         self._metrics = metrics
+        metrics.count_only_replica()
+
+    @property
+    def own_id(self) -> str:
+        return ""
 
     @property
     def number(self) -> int:
         return 1
 
     async def refresh_policy(self, model: str) -> Refreshed:
-        version = self._catalog.find(model).policy.refresh().version
-        return Refreshed([Ack("local", version)])
+        return Refreshed([Ack.of("local", self._catalog.find(model).policy)])
 
     async def metrics_text(self) -> bytes:
         # On a thread, because the page has a thousand lines and more.

@@ -33,12 +33,14 @@ class Bundle:
     Attributes:
         name: the folder's name, under which the model is served.
         folder: an absolute path.
+        sha256: of the manifest's file, which names the sha256 of all other files.
         manifest: of the exits that are active.
         calibration: of the same exits; empty if the bundle has none.
     """
 
     name: str
     folder: Path
+    sha256: str
     manifest: Manifest
     calibration: Calibration
 
@@ -62,6 +64,11 @@ class Bundle:
         exits = tuple(e for e in manifest.exits if e.layer in layers)
         fewer = manifest.model_copy(update={"exits": exits})
         return replace(self, manifest=fewer, calibration=self.calibration.on_exits(tuple(layers)))
+
+    @property
+    def version(self) -> str:
+        """The beginning of `sha256`, by which answers and metrics name the bundle."""
+        return self.sha256[:12]
 
     @property
     def recording(self) -> Recording | None:
@@ -122,7 +129,7 @@ def load_bundle(folder: str | Path) -> Bundle:
     folder = Path(folder).resolve()
     if not folder.is_dir():
         raise InvalidBundle(f"{folder}: no such folder; `offramp export` writes one")
-    manifest = _read_manifest(folder)
+    manifest, sha256 = _read_manifest(folder)
     for name, expected in manifest.files.items():
         _verify(folder, name, expected)
     if TOKENIZER not in manifest.files:
@@ -133,7 +140,7 @@ def load_bundle(folder: str | Path) -> Bundle:
         _parse_json(content, folder / CALIBRATION)
         calibration = _validate(Calibration, content, folder / CALIBRATION)
     _check_graphs(folder, manifest)
-    bundle = Bundle(folder.name, folder, manifest, calibration)
+    bundle = Bundle(folder.name, folder, sha256, manifest, calibration)
     _ = bundle.recording  # read once, so that a wrong one is no surprise later
     return bundle
 
@@ -170,7 +177,8 @@ def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> Non
         )
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def _read_manifest(folder: Path) -> tuple[Manifest, str]:
+    """Return the manifest, and the sha256 of its file."""
     path = folder / MANIFEST
     if not path.is_file():
         raise InvalidBundle(
@@ -186,7 +194,7 @@ def _read_manifest(folder: Path) -> Manifest:
             f"{path}: format_version is {version!r}, this server reads {FORMAT_VERSION}; "
             "export the model again with this version of offramp"
         )
-    return _validate(Manifest, content, path)
+    return _validate(Manifest, content, path), hashlib.sha256(content).hexdigest()
 
 
 def _parse_json(content: bytes, path: Path) -> object:

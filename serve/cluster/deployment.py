@@ -2,17 +2,38 @@
 
 from typing import Any
 
+import ray
 from ray import serve as ray_serve
 from ray.serve import Application
+from ray.serve.exceptions import RayServeException
 
+from serve.cluster.nodes import look_at_nodes
 from serve.cluster.options import DEFAULTS, DEPLOYMENT_NAME
 from serve.cluster.replica import Classifiers
 from serve.config import ServerConfig
-from serve.errors import InvalidRequest
+from serve.errors import InvalidRequest, OfframpError
 
 
 def build(config: ServerConfig) -> Application:
     """Return the application over the configured bundles, for Ray Serve's proxies.
+
+    Ray builds the application before it stops any replica of the one before. So what would keep
+    replicas from starting is refused here, and the bundles are pinned that all of them serve.
+
+    Raises:
+        RayServeException: what is wrong; Ray shows its message as the application's.
+    """
+    try:
+        _check(config)
+        pins = look_at_nodes(config) if ray.is_initialized() else config.bundle_sha256
+    except OfframpError as error:
+        # Of other exceptions Ray shows the trace, and it would build again three times.
+        raise RayServeException(str(error)) from None
+    return bind(config.model_copy(update={"bundle_sha256": pins}))
+
+
+def _check(config: ServerConfig) -> None:
+    """Refuse what proxies do not have.
 
     Raises:
         InvalidRequest: the config has neither keys nor says that none are wanted, or wants TLS
@@ -33,7 +54,6 @@ def build(config: ServerConfig) -> Application:
             "the proxies may be reached from outside: set `keys` to a file of keys, or "
             "`no_auth: true` if every client may do everything"
         )
-    return bind(config)
 
 
 def bind(

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from serve.cluster.missing import MissingReplicas, last_line
 from serve.cluster.node import local_node
-from serve.cluster.options import APP_NAME, LOGGING, LocalReplicas, local_options
+from serve.cluster.options import APP_NAME, DEPLOYMENT_NAME, LOGGING, LocalReplicas, local_options
 from serve.config import DRAIN_S, ServerConfig
 from serve.errors import Unavailable
 from serve.runtime.cuda_provider import num_devices
@@ -51,10 +54,27 @@ def serve_on_ray(
         handle = None if signals.came() else _deploy(config, address, replicas, signals)
         if not signals.came():
             on_ready()
-            signals.wait()
+            with _watched():
+                signals.wait()
         on_stop()
         if handle:
             _stop_listening(handle)
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Say why fewer replicas run than there should be, for as long as the block takes."""
+    from serve.cluster.controller import Controller
+
+    ended = Event()
+    details = Controller(APP_NAME, DEPLOYMENT_NAME).details
+    watch = MissingReplicas(details).watch
+    # Not waited for in the end: Ray may leave it without an answer.
+    Thread(target=watch, args=(ended,), name="missing-replicas", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 class _Signals:
@@ -104,7 +124,8 @@ def _deploy(
             reason = _last_line("\n".join(messages))
             raise Unavailable(f"the replicas do not start: {reason}")
         signals.wait(_POLL_EVERY_S)
-    return handle
+    # Ready to ask replicas to stop, which a handle's first use would need the cluster's head for.
+    return handle.options()
 
 
 def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
@@ -125,6 +146,4 @@ def _stop_listening(handle: "DeploymentHandle[Any]") -> None:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of a message of Ray's: the exception below its traceback."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "Ray does not say why"
+    return last_line(text) or "Ray does not say why"

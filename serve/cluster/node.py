@@ -5,9 +5,11 @@ import os
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from serve.cluster.session_folder import check_space, session_folder
 from serve.errors import Unavailable
@@ -38,6 +40,8 @@ _TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
 _TOKEN: Final = secrets.token_hex(32)
 # For this process alone: Ray's handler would print a trace for SIGTERM and abort 3 s later.
 _NO_SIGNAL_HANDLER = "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"
+# What Ray's processes have to end by themselves, once Ray has been shut down.
+_LEFT_S: Final = 3.0
 # The smallest that Ray takes; requests do not use the object store.
 _OBJECT_STORE_BYTES = 78_643_200
 # Linux ends Ray's processes when the thread that has started them ends, so this thread stays. On
@@ -71,7 +75,9 @@ def local_node(num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
             _start(num_cpus, num_gpus, folder)
             yield
         finally:
+            processes = _processes()
             ray.shutdown(wait_for_processes=True)
+            _end(processes)
 
 
 def _start(num_cpus: int, num_gpus: int, folder: Path) -> None:
@@ -93,6 +99,24 @@ def _start(num_cpus: int, num_gpus: int, folder: Path) -> None:
     except Exception as error:  # Ray raises Exception itself
         check_space(folder)
         raise Unavailable(f"Ray does not start: {error}") from error
+
+
+def _processes() -> list[psutil.Process]:
+    """Return Ray's processes below this one that have a title, as its agents and actors do."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "".join(process.cmdline()).startswith("ray::"):
+                found.append(process)
+    return found
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """Kill what has not ended with Ray: agents wait for minutes for a head that has died."""
+    _, left = psutil.wait_procs(processes, timeout=_LEFT_S)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 def _write_token(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import zlib
+from dataclasses import replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +14,11 @@ from ray import serve as ray_serve
 
 from serve.api.app import build_http_app
 from serve.api.replicas import Ack
+from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
-from serve.errors import InvalidRequest, OfframpError
+from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
@@ -47,16 +49,21 @@ class Classifiers:
         self._replica = context.replica_id.unique_id
         configure_logs(_log_file(self._replica), config.log_format, config.log_level)
         store = RayStore(context.app_name)
-        assembly = assemble(config.bundles, config, store, config.active_exits)
+        pins, active = config.bundle_sha256, config.active_exits
+        assembly = assemble(config.bundles, config, store, active, pins)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
-        replicas, connections = RayReplicas(context, own=self), ConnectionState()
-        parts = app_context(config, assembly, replicas, connections)
+        self._metrics.node = own_address()
+        self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
+        parts = app_context(config, assembly, self._replicas, connections)
+        parts = replace(parts, behind_proxy=address is None)
+        self._policy_threads = parts.policy_threads
         self._app = build_http_app(parts, self.stop_listening)
         self._address, self._servers = address, None
         if address:
             self._metrics.watch_connections(connections)
             self._servers = Servers(self._app, parts, config)
-        self._poll: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: dict[str, Any] | None = None  # a user_config that is not applied yet
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return self._app
@@ -69,18 +76,24 @@ class Classifiers:
 
         Raises:
             InvalidRequest: the config is refused, and no policy is stored.
+            Unavailable: the store of policies does not answer a first start.
         """
-        problem = await asyncio.to_thread(self._set_baselines, user_config)
-        if problem:
-            log.error("user_config is refused, and the live policies stay: %s", problem)
-            if self._poll is None and not await asyncio.to_thread(self._catalog.adopt_stored):
-                raise InvalidRequest(f"user_config: {problem}")
-        self._catalog.config_problem = problem
-        if self._poll is None:
-            self._poll = asyncio.create_task(self._poll_policies())
+        await self._configure(user_config)
+        if not self._tasks:
+            work = self._poll_policies(), self._replicas.keep_counting()
+            self._tasks = [asyncio.create_task(each) for each in work]
             keep_objects()
             if self._servers and self._address:
                 await self._servers.start(listen_shared(*self._address))
+
+    async def _configure(self, user_config: dict[str, Any]) -> None:
+        run, self._waiting = self._policy_threads.run, None
+        problem = await run(self._set_baselines, user_config)
+        if problem:
+            log.error("user_config is refused, and the live policies stay: %s", problem)
+            if not self._tasks and not await run(self._catalog.adopt_stored):
+                raise InvalidRequest(f"user_config: {problem}")
+        self._catalog.config_problem = problem
 
     def _set_baselines(self, user_config: dict[str, Any]) -> str | None:
         """Apply the baseline policies; return why they are refused."""
@@ -88,6 +101,9 @@ class Classifiers:
             self._catalog.set_baselines(UserConfig.model_validate(user_config).policies)
         except ValidationError as error:
             return explain(error)
+        except Unavailable as error:
+            self._waiting = user_config  # applied when the store answers
+            return str(error)
         except OfframpError as error:
             return str(error)
         return None
@@ -106,8 +122,7 @@ class Classifiers:
     async def apply_policy(self, model: str) -> Ack:
         """Apply the newest stored policy of a model."""
         policy = self._catalog.find(model).policy
-        entry = await asyncio.to_thread(policy.refresh)
-        return Ack(self._replica, entry.version)
+        return await self._policy_threads.run(Ack.of, self._replica, policy)
 
     async def metrics_page(self) -> tuple[str, bytes]:
         """Return this replica's id and its metrics as Prometheus text, compressed.
@@ -123,8 +138,12 @@ class Classifiers:
         while True:
             await asyncio.sleep(POLL_EVERY_S)
             try:
+                if self._waiting is not None:
+                    await self._configure(self._waiting)
                 for classifier in self._catalog:
-                    await asyncio.to_thread(classifier.policy.refresh)
+                    await self._policy_threads.run(classifier.policy.refresh)
+            except OfframpError as error:
+                log.warning("policies could not be read; trying again: %s", error)
             except Exception:
                 log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
 

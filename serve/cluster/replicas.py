@@ -4,12 +4,12 @@ import asyncio
 import logging
 import time
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-import ray
 from ray import serve as ray_serve
 from ray.exceptions import RayError
 from ray.serve.context import ReplicaContext
@@ -17,12 +17,19 @@ from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from serve.api.replicas import Ack, Refreshed
+from serve.cluster.controller import Controller
+from serve.metrics.collectors import Counted
 from serve.metrics.page import merge_pages
 
 log = logging.getLogger(__name__)
 
+_Made = TypeVar("_Made")
+
 TIMEOUT_S = 5.0
 _ASK_AGAIN_S = 0.02
+# What a thread may be late with the answers, before it is taken for stuck.
+_LATE_S = 1.0
+_COUNT_EVERY_S = 5.0
 # Of its own: calls that wait for a hung replica must not hold up what else runs on threads.
 _THREADS = ThreadPoolExecutor(16, thread_name_prefix="ask-replicas")
 
@@ -32,9 +39,10 @@ async def ask_all(
 ) -> list[Any]:
     """Return the answer of every replica, or the exception in its place.
 
-    The exception of a replica that does not answer in time is a TimeoutError. A replica answers
-    clients before the controller has told every handle of it. A handle that knows no replica yet
-    is asked again, within the same time.
+    All of it happens on a thread, because a handle's first use waits for the cluster's head. The
+    exception of a replica that does not answer in time is a TimeoutError. A replica answers clients
+    before the controller has told every handle of it. A handle that knows no replica yet is asked
+    again, within the same time.
 
     Raises:
         DeploymentUnavailableError: no replica is known in time.
@@ -43,17 +51,22 @@ async def ask_all(
     end, loop = time.monotonic() + timeout_s, asyncio.get_running_loop()
     while True:
         left = end - time.monotonic()
-        # `results_async` gives no answer at all if one is missing; `results` waits for each.
-        results = handle.broadcast(method, *args).results
-        wait = partial(results, timeout_s=max(0.0, left), return_exceptions=True)
+        ask = partial(_ask_once, handle, method, args, max(0.0, left))
         try:
-            answers: list[Any] = await loop.run_in_executor(_THREADS, wait)
+            async with asyncio.timeout(left + _LATE_S):
+                return await loop.run_in_executor(_THREADS, ask)
         except DeploymentUnavailableError:
             if left < _ASK_AGAIN_S:
                 raise
             await asyncio.sleep(_ASK_AGAIN_S)
-        else:
-            return answers
+
+
+def _ask_once(
+    handle: DeploymentHandle[Any], method: str, args: tuple[Any, ...], timeout_s: float
+) -> list[Any]:
+    # `results_async` gives no answer at all if one is missing; `results` waits for each.
+    response = handle.broadcast(method, *args)
+    return response.results(timeout_s=timeout_s, return_exceptions=True)
 
 
 class RayReplicas:
@@ -63,33 +76,45 @@ class RayReplicas:
     """
 
     def __init__(self, context: ReplicaContext, own: Any) -> None:
-        """Get the handle: later the controller might not answer.
+        """Get the handle, ready to ask, and the controller: later the head might not answer.
 
-        Of this replica, `own.apply_policy(model)` gives an `Ack`, and `own.metrics_page()`
+        On the event loop on which answers are made: with some settings of Ray's the handle works
+        there. Of this replica, `own.apply_policy(model)` gives an `Ack`, and `own.metrics_page()`
         (replica, compressed text).
         """
-        self._handle = ray_serve.get_deployment_handle(context.deployment, context.app_name)
-        self._own = own
-        replica = context.replica_id
-        self._prefix = replica.to_full_id_str().removesuffix(replica.unique_id)
+        handle = ray_serve.get_deployment_handle(context.deployment, context.app_name)
+        self._handle = handle.options()
+        self._controller = Controller(context.app_name, context.deployment)
+        self._own, self.own_id = own, context.replica_id.unique_id
+        self._num_wanted = context.world_size or 1
 
     @property
     def number(self) -> int:
-        # Read again each time: Ray Serve renews the context when the number changes.
-        return ray_serve.get_replica_context().world_size or 1
+        return max(1, self._num_wanted)
+
+    async def keep_counting(self) -> None:
+        """Ask again and again how many replicas there are; without an answer the last one holds."""
+        while True:
+            with suppress(RayError, TimeoutError):
+                self._num_wanted = await self._on_thread(self._controller.num_wanted)
+            await asyncio.sleep(_COUNT_EVERY_S)
 
     async def refresh_policy(self, model: str) -> Refreshed:
         replies = await self._ask_all("apply_policy", model)
         acks = sorted(Ack(*reply) for reply in replies if not isinstance(reply, BaseException))
         unconfirmed = len(replies) - len(acks)
-        missing = await asyncio.to_thread(self._others, acks) if unconfirmed else []
-        return Refreshed(acks, unconfirmed, missing)
+        missing: set[str] = set()
+        if unconfirmed:
+            with suppress(RayError, TimeoutError):
+                missing = await self._on_thread(self._controller.replica_ids)
+        return Refreshed(acks, unconfirmed, sorted(missing - {ack.replica for ack in acks}))
 
     async def metrics_text(self) -> bytes:
         replies = await self._ask_all("metrics_page")
         compressed = dict(reply for reply in replies if not isinstance(reply, BaseException))
         pages = {name: zlib.decompress(page).decode() for name, page in compressed.items()}
-        return merge_pages(pages, unreachable=len(replies) - len(pages))
+        counted = Counted(wanted=self._num_wanted, running=len(replies))
+        return merge_pages(pages, len(replies) - len(pages), counted)
 
     async def _ask_all(self, method: str, *args: Any) -> list[Any]:
         try:
@@ -102,11 +127,5 @@ class RayReplicas:
                 log.warning("a replica did not answer %s: %r", method, reply)
         return replies
 
-    def _others(self, acks: list[Ack]) -> list[str]:
-        """Return the ids of replicas that have not confirmed, starting ones included."""
-        names: list[str] = []
-        with suppress(RayError):
-            actors = ray.util.list_named_actors(all_namespaces=True)
-            names = [actor["name"] for actor in actors]
-        replicas = {n.removeprefix(self._prefix) for n in names if n.startswith(self._prefix)}
-        return sorted(replicas - {ack.replica for ack in acks})
+    async def _on_thread(self, call: Callable[[], _Made]) -> _Made:
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, call)

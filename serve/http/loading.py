@@ -1,5 +1,6 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from serve.api.access import Guard
 from serve.api.context import AppContext
 from serve.api.replicas import Replicas
 from serve.bundle.loader import Bundle, load_bundles
+from serve.bundle.pins import check_pins, check_unchanged
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
@@ -18,10 +20,13 @@ from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 from serve.http.tls import TlsFiles
+from serve.logs import fields
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.policy.live import PolicyStore
 from serve.tracing import configured_tracing
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ def assemble(
     options: EngineOptions,
     store: PolicyStore,
     active_exits: Mapping[str, Sequence[int]] | None = None,
+    pins: Mapping[str, str] | None = None,
 ) -> Assembly:
     """Load, verify and warm up bundles; the engines are not started yet.
 
@@ -45,13 +51,14 @@ def assemble(
         options: how models are run.
         store: where live policies are kept.
         active_exits: exit layers to use, by model; a model that is not listed uses all.
+        pins: the bundles that these must be, see `serve.bundle.pins`.
 
     Raises:
-        InvalidBundle: a bundle cannot be loaded, or two have the same name.
+        InvalidBundle: a bundle cannot be loaded, is not the pinned one, or two have the same name.
         DeviceUnavailable: a bundle lacks the wanted precision.
         InvalidRequest: an active exit, or the model it is given for, does not exist.
     """
-    bundles = _with_active_exits(load_bundles(folders), active_exits or {})
+    bundles = verified_bundles(folders, active_exits or {}, pins or {})
     metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
     # The library's own threads would come on top of these, and of those that run the model.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -59,6 +66,9 @@ def assemble(
     catalog = Catalog(
         [Classifier(b, options, store, metrics.observer(b.name), pool) for b in bundles]
     )
+    for classifier in catalog:
+        check_unchanged(classifier.bundle)
+        _log_loaded(classifier)
     metrics.watch(catalog)
     return Assembly(catalog, metrics)
 
@@ -99,7 +109,17 @@ def tls_files(config: ServerConfig) -> TlsFiles | None:
     return TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca)
 
 
-def _with_active_exits(bundles: list[Bundle], active: Mapping[str, Sequence[int]]) -> list[Bundle]:
+def verified_bundles(
+    folders: Sequence[str | Path], active: Mapping[str, Sequence[int]], pins: Mapping[str, str]
+) -> list[Bundle]:
+    """Return bundles with their active exits, every file verified.
+
+    Raises:
+        InvalidBundle: a bundle cannot be loaded, is not the pinned one, or two have the same name.
+        InvalidRequest: an active exit, or the model it is given for, does not exist.
+    """
+    bundles = load_bundles(folders)
+    check_pins(bundles, pins)
     names = [bundle.name for bundle in bundles]
     unknown = sorted(active.keys() - set(names))
     if unknown:
@@ -107,3 +127,17 @@ def _with_active_exits(bundles: list[Bundle], active: Mapping[str, Sequence[int]
             f"active exits of {unknown[0]!r}: no such model; there is {', '.join(names)}"
         )
     return [b.presenting(active[b.name]) if b.name in active else b for b in bundles]
+
+
+def _log_loaded(classifier: Classifier) -> None:
+    bundle = classifier.bundle
+    log.info(
+        "model loaded",
+        extra=fields(
+            model=classifier.name,
+            bundle=bundle.sha256,
+            folder=str(bundle.folder),
+            device=classifier.device,
+            precision=classifier.precision,
+        ),
+    )

@@ -30,8 +30,8 @@ def standalone_context(
         DeviceUnavailable: a bundle lacks the wanted precision.
         InvalidKeys: the file of keys cannot be used.
     """
-    options, active = config, config.active_exits
-    assembly = assemble(config.bundles, options, MemoryStore(), active)
+    pins, active = config.bundle_sha256, config.active_exits
+    assembly = assemble(config.bundles, config, MemoryStore(), active, pins)
     catalog = assembly.catalog
     catalog.set_baselines({})
     state = connections or ConnectionState()

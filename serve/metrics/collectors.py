@@ -6,6 +6,7 @@ are the same in every process, so that sums over replicas are exact.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -35,13 +36,18 @@ ROWS = tuple(2.0**i for i in range(10))
 
 
 class Metrics:
-    """The metrics of one process, in their own registry."""
+    """The metrics of one process, in their own registry.
+
+    Attributes:
+        node: address of the Ray cluster's node that the process runs on; empty without Ray.
+    """
 
     def __init__(self, exits_by_model: dict[str, tuple[int, ...]]) -> None:
         """Declare the metrics of models with these exit layers, ascending."""
         # Prometheus would store the times of creation as further series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self.node = ""
         depth = max((exits[-1] for exits in exits_by_model.values()), default=1)
         self._exits_by_model = exits_by_model
         # From the values of a metric's labels to its sample, which is kept: the library takes
@@ -107,11 +113,16 @@ class Metrics:
 
     def watch(self, catalog: Catalog) -> None:
         """Publish the queues and policies of these models too."""
-        self.registry.register(_LiveState(catalog))
+        self.registry.register(_LiveState(catalog, self))
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""
         self.registry.register(ConnectionCollector(state))
+
+    def count_only_replica(self) -> None:
+        """Publish that one replica is wanted and runs: this process."""
+        for name, text in _REPLICAS.items():
+            Gauge(f"offramp_{name}", text, registry=self.registry).set(1)
 
     def page(self) -> bytes:
         """Return the metrics as Prometheus text."""
@@ -219,8 +230,8 @@ class ModelObserver:
 class _LiveState(Collector):
     """Gauges that are read at every scrape: queues, engines, policies, thresholds."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, metrics: Metrics) -> None:
+        self._catalog, self._metrics = catalog, metrics
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of every model."""
@@ -229,7 +240,7 @@ class _LiveState(Collector):
             for name, (text, labels) in _LIVE_GAUGES.items()
         }
         for classifier in self._catalog:
-            for name, labels, value in _live_values(classifier):
+            for name, labels, value in _live_values(classifier, self._metrics.node):
                 gauges[name].add_metric([classifier.name, *labels], value)
         yield from gauges.values()
         refused = float(self._catalog.config_problem is not None)
@@ -249,19 +260,42 @@ _LIVE_GAUGES = {
         "where the rule has as many.",
         ["model", "profile", "rule", "layer"],
     ),
-    "model_info": ("A served model.", ["model", "device", "precision", "layers", "task"]),
+    "model_info": (
+        "A served model.",
+        ["model", "device", "precision", "layers", "task", "bundle", "node"],
+    ),
 }
 
 
-def replica_gauges(num_scraped: int, num_unreachable: int) -> Iterator[Metric]:
+_REPLICAS = {
+    "replicas_wanted": "Replicas that there should be.",
+    "replicas_running": "Replicas that answer requests.",
+}
+
+
+class Counted(NamedTuple):
+    """How many replicas there are.
+
+    Attributes:
+        wanted: how many there should be: as configured, or as the autoscaler has decided.
+        running: how many answer requests.
+    """
+
+    wanted: int
+    running: int
+
+
+def replica_gauges(counted: Counted, num_scraped: int, num_unreachable: int) -> Iterator[Metric]:
     """Yield the gauges of a page that several replicas are on."""
+    for (name, text), number in zip(_REPLICAS.items(), counted, strict=True):
+        yield GaugeMetricFamily(f"offramp_{name}", text, number)
     yield GaugeMetricFamily("offramp_replicas_scraped", "Replicas on this page.", num_scraped)
     yield GaugeMetricFamily(
         "offramp_replicas_unreachable", "Replicas that gave no metrics in time.", num_unreachable
     )
 
 
-def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float]]:
+def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
     backlog, (live, applied) = classifier.engine.backlog, classifier.policy.live
     manifest = classifier.bundle.manifest
@@ -271,8 +305,9 @@ def _live_values(classifier: Classifier) -> Iterator[tuple[str, list[str], float
     yield "engine_up", [], float(classifier.engine.alive)
     yield "policy_version", [], live.version
     yield "policy_problems", [], len(applied.problems)
-    placement = [classifier.device, classifier.precision]
-    yield "model_info", [*placement, str(manifest.num_layers), manifest.task], 1
+    placement, bundle = [classifier.device, classifier.precision], classifier.bundle
+    shape = [str(manifest.num_layers), manifest.task]
+    yield "model_info", [*placement, *shape, bundle.version, node], 1
     for profile, chosen in applied.named.items():
         rule = chosen.rule.rule
         for layer, number in _numbers_in(rule, manifest.exit_layers):

@@ -53,6 +53,12 @@ class AppliedPolicy:
         """What is wrong with the default and the profiles, by name."""
         return {name: chosen.problem for name, chosen in self.named.items() if chosen.problem}
 
+    @property
+    def unkept(self) -> list[str]:
+        """Say which targets are not kept here, although another machine could keep them."""
+        found = ((name, chosen.resolution) for name, chosen in self.named.items())
+        return [f"{name}: {kept.problem}" for name, kept in found if kept and kept.problem]
+
     def exit_for(self, choice: ExitChoice | None) -> ChosenExit:
         """Return the rule that a request gets, without a choice the default.
 

@@ -96,6 +96,7 @@ class LivePolicy:
 
     Attributes:
         live: the policy that the next request uses.
+        unfollowed: why the newest stored policy is not the live one; empty if it is.
     """
 
     def __init__(self, model: str, ladder: ServedLadder, store: PolicyStore) -> None:
@@ -104,6 +105,7 @@ class LivePolicy:
         self._ladder = ladder
         self._store = store
         self._adopting = threading.Lock()
+        self.unfollowed = ""
         nothing = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
         self.live = self._applied(nothing)
 
@@ -116,6 +118,11 @@ class LivePolicy:
     def ready(self) -> bool:
         """Whether a baseline has been set."""
         return self.current.version > 0
+
+    @property
+    def problem(self) -> str:
+        """What keeps the newest stored policy from applying as it is written; empty if nothing."""
+        return self.unfollowed or "; ".join(self.live.applied.unkept)
 
     def refresh(self) -> VersionedPolicy:
         """Apply the newest stored policy, if the model can follow it."""
@@ -197,7 +204,9 @@ class LivePolicy:
             stored.policy.check(self._ladder.traits)
         except InvalidRule as error:
             log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
+            self.unfollowed = str(error)
             return None
+        self.unfollowed = ""
         return stored
 
 

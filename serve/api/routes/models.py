@@ -78,6 +78,7 @@ def _describe(classifier: Classifier) -> ModelInfo:
         vocab_size=classifier.inputs.vocab_size,
         token_types=classifier.inputs.num_types,
         policy_version=classifier.policy.current.version,
+        bundle=classifier.bundle.sha256,
         costs=_costs(classifier),
         ladder=_ladder(classifier.ladder),
         calibration=calibration.variants[calibrated_on] if calibrated_on else None,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from fastapi import FastAPI, Request, Response
 
@@ -11,6 +12,7 @@ from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
+from serve.api.replicas import Ack
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
@@ -62,6 +64,11 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
                 412: {"model": ErrorBody, "description": "No version of If-Match is current."},
                 428: {"model": ErrorBody, "description": "Neither version nor If-Match came."},
                 422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
+                429: {"model": ErrorBody, "description": "As many changes wait as may."},
+                503: {
+                    "model": ErrorBody,
+                    "description": "Where policies are kept does not answer.",
+                },
             },
         },
         method="PUT",
@@ -83,10 +90,11 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
     condition = read_precondition(record.headers, body)
-    # On a thread, because the store may be a network away.
-    previous, new = await asyncio.to_thread(condition.replace, classifier.policy, body)
+    change_policy = partial(condition.replace, classifier.policy, body)
+    previous, new = await context.policy_threads.change(change_policy)
     _log_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
+    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
     change = PolicyChange(
         model=classifier.name,
         version=new.version,
@@ -96,8 +104,9 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
         config_problem=context.catalog.config_problem,
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
-        replicas=[ReplicaAck(replica=a.replica, version=a.version) for a in refreshed.acks],
-        unconfirmed=refreshed.unconfirmed,
+        replicas=[_acknowledged(ack) for ack in refreshed.acks if ack.version >= new.version],
+        refused=refused,
+        unconfirmed=refreshed.unconfirmed + len(refused),
         missing=list(refreshed.missing),
     )
     tag = {"ETag": tag_of(new.version)}
@@ -107,6 +116,10 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
 def _limits(entry: VersionedPolicy) -> set[str]:
     """Return the names of the limits that a policy sets."""
     return set(entry.policy.limits.model_dump(exclude_none=True, exclude_defaults=True))
+
+
+def _acknowledged(ack: Ack) -> ReplicaAck:
+    return ReplicaAck(replica=ack.replica, version=ack.version, problem=ack.problem or None)
 
 
 def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:

@@ -93,6 +93,10 @@ class ModelInfo(ResponseModel):
         description="Token types of inputs are below this number; 1 if the model has none."
     )
     policy_version: int
+    bundle: str = Field(
+        description="SHA-256 of the bundle's manifest, which names that of every other file. The "
+        "header X-Offramp-Bundle of answers has its first 12 digits."
+    )
     costs: list[SegmentCostInfo] = Field(
         description="The time of each segment; measured at start, then updated from live batches."
     )

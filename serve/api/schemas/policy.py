@@ -60,11 +60,16 @@ class PolicyReport(ResponseModel):
     )
 
 
-class ReplicaAck(ResponseModel):
+class ReplicaAck(SparseModel):
     """A replica and the policy version that it applies."""
 
     replica: str
     version: int
+    problem: str | None = Field(
+        default=None,
+        description="Why this replica does not apply the new policy, or which of its targets it "
+        "does not keep.",
+    )
 
 
 class PolicyChange(PolicyReport):
@@ -77,10 +82,16 @@ class PolicyChange(PolicyReport):
     dropped_limits: list[str] = Field(
         description="Limits that the replaced policy set and the new one does not."
     )
-    replicas: list[ReplicaAck]
+    replicas: list[ReplicaAck] = Field(description="Those that apply it.")
+    refused: list[ReplicaAck] = Field(
+        default=[],
+        description="Those that cannot follow it, and go on with the version that they have: they "
+        "serve another bundle or release. Bring them up to date, or put a policy that all follow.",
+    )
     unconfirmed: int = Field(
-        description="Number of replicas that did not confirm in time. The policy is stored, and "
-        "they follow within seconds, or when they answer again."
+        description="Number of replicas that do not apply it, or did not say so in time. The "
+        "policy is stored; all but the refusing ones follow within seconds, or when they answer "
+        "again."
     )
     missing: list[str] = Field(
         default=[],

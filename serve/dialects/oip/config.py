@@ -17,6 +17,7 @@ def model_config(classifier: Classifier, max_inputs: int) -> dict[str, Any]:
         "input": [{**_entry(spec), "optional": True} for spec in input_specs(classifier)],
         "output": [_entry(spec) for spec in output_specs(classifier)],
         "dynamic_batching": {"priority_levels": max(PRIORITIES), "default_priority_level": 2},
+        "parameters": {"bundle": {"string_value": classifier.bundle.sha256}},
         "model_transaction_policy": {"decoupled": False},
     }
 

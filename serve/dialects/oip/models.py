@@ -146,6 +146,7 @@ def model_metadata(classifier: Classifier) -> ModelMetadata:
         platform=PLATFORM,
         inputs=[_tensor(spec) for spec in input_specs(classifier)],
         outputs=[_tensor(spec) for spec in output_specs(classifier)],
+        properties={"bundle": classifier.bundle.sha256},
     )
 
 

@@ -160,6 +160,10 @@ class ModelMetadata(ResponseModel):
     platform: str
     inputs: list[TensorMetadata]
     outputs: list[TensorMetadata]
+    properties: dict[str, str] = Field(
+        description="`bundle`: the SHA-256 of the bundle's manifest. Over gRPC it is among the "
+        "parameters of the model's configuration."
+    )
 
 
 class Duration(ResponseModel):

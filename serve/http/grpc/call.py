@@ -17,7 +17,7 @@ from serve.api.access import secret_of
 from serve.api.context import AppContext
 from serve.api.errors import expected
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
-from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.config import ConnectionLimits
 from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
 from serve.http.grpc.messages import types_of
@@ -44,6 +44,7 @@ class Call:
     rpc: Any
 
 
+Metadata = list[tuple[str, str]]
 # From a call and its message to the answer.
 Answer = Callable[[Call, Any], Awaitable[Any]]
 
@@ -65,6 +66,8 @@ class Calls:
         self._max_bytes = bounds.max_body_bytes
         self._bodies = BodyBudget(max(bounds.max_buffered_bytes, bounds.max_body_bytes))
         self._limits = limits
+        replica = context.replicas.own_id
+        self._replica: Metadata = [(REPLICA, replica)] if replica else []
 
     def handler(self, service: str, method: str, answer: Answer, scope: Scope | None = None) -> Any:
         """Return grpc.aio's handler of a method.
@@ -88,14 +91,14 @@ class Calls:
                 held = self._hold(data)
                 made = await answer(call, parse(request_type, data))
                 record.code = _OK
-                rpc.set_trailing_metadata(((REQUEST_ID, record.request_id),))
+                rpc.set_trailing_metadata(self._trailing(record))
                 encoded: bytes = made.SerializeToString()
                 return encoded
             except asyncio.CancelledError:  # the client has left, or the deadline has passed
                 record.code = Cancelled.status
                 raise
             except Exception as error:
-                return await _refuse(rpc, record, error)
+                return await _refuse(rpc, record, error, self._trailing(record))
             finally:
                 self.num_running -= 1
                 self._num_probes -= scope is None
@@ -103,6 +106,11 @@ class Calls:
                 self._recorder.publish(record)
 
         return grpc.stream_unary_rpc_method_handler(handle)
+
+    def _trailing(self, record: RequestRecord) -> Metadata:
+        """Return what every answer says beside its message."""
+        found = [(REQUEST_ID, record.request_id), *self._replica]
+        return [*found, (BUNDLE, record.bundle)] if record.bundle else found
 
     def _admit(self, call: Call, scope: Scope | None) -> Client:
         """Return who calls.
@@ -173,12 +181,11 @@ def parse(request_type: Any, data: bytes) -> Any:
         raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
 
 
-async def _refuse(rpc: Any, record: RequestRecord, error: Exception) -> bytes:
+async def _refuse(rpc: Any, record: RequestRecord, error: Exception, trailing: Metadata) -> bytes:
     """End a call with an error."""
     refusal = expected(error, record)
     record.code = refusal.status
-    trailing = ((REQUEST_ID, record.request_id), *error_metadata(refusal))
-    await rpc.abort(*status_of(refusal), trailing)
+    await rpc.abort(*status_of(refusal), (*trailing, *error_metadata(refusal)))
     return b""  # never reached: `abort` raises
 
 

@@ -173,6 +173,9 @@ def test_clients_cannot_grow_the_metrics_page(start_server: StartServer) -> None
 class BrokenReplicas:
     """Replicas that fail as no code expects."""
 
+    own_id = ""
+    number = 1
+
     async def refresh_policy(self, model: str) -> Refreshed:
         raise RuntimeError("secret of /etc/passwd")
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from serve.bundle.loader import MANIFEST, sha256_of
 from serve.rules import rules_for
 from serve.rules.traits import Traits
 from tests.serve.api.conftest import StartServer
@@ -9,7 +10,7 @@ from tests.serve.support.live_server import FULL_DEPTH, LiveServer
 from tests.support.tiny import DEPTH, LABELS, MAX_TOKENS, SPECIAL, WORDS
 
 
-def test_model_is_described_completely(server: LiveServer) -> None:
+def test_model_is_described_completely(server: LiveServer, bundle_folder: Path) -> None:
     described = server.http.get("/v1/models/tiny").json()
     costs = described.pop("costs")
     assert described.pop("ladder")["certified"] is False
@@ -33,6 +34,7 @@ def test_model_is_described_completely(server: LiveServer) -> None:
         "vocab_size": len(SPECIAL) + len(WORDS),
         "token_types": 2,
         "policy_version": 1,
+        "bundle": sha256_of(bundle_folder / MANIFEST),
         "calibration": None,
         "calibrated_on": None,
     }

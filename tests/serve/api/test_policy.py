@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from serve.policy.live import LivePolicy, Replacement
+from serve.api.context import AppContext
+from serve.api.replicas import Ack, OnlyReplica, Refreshed
+from serve.bundle.loader import Bundle
+from serve.classifier.options import EngineOptions
+from serve.http.loading import assemble
+from serve.policy.live import LivePolicy, MemoryStore, Replacement
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem
+from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, serving
 from tests.support.patience import until
 from tests.support.tiny import DEPTH, POLICY
 
@@ -64,6 +69,31 @@ def test_new_policy_applies_to_the_next_request(start_server: StartServer) -> No
     assert change["dropped_profiles"] == ["balanced", "fast"]
     answer = server.answer("w1")
     assert (exit_layer(answer), answer["policy_version"]) == (2, 2)
+
+
+class OneRefuses(OnlyReplica):
+    """Replicas of which one cannot follow the newest policy, and one keeps no target of it."""
+
+    async def refresh_policy(self, model: str) -> Refreshed:
+        [ack] = (await super().refresh_policy(model)).acks
+        late = ack._replace(replica="late", problem="default: too slow")
+        return Refreshed([ack, Ack("old", ack.version - 1, "default: layer 2 has no exit"), late])
+
+
+def test_replicas_that_cannot_follow_a_policy_do_not_count_as_applying_it(bundle: Bundle) -> None:
+    options = EngineOptions(precision="fp32", num_threads=1)
+    assembly = assemble([bundle.folder], options, MemoryStore())
+    catalog, metrics = assembly.catalog, assembly.metrics
+    catalog.set_baselines({})
+    with serving(AppContext(catalog, metrics, OneRefuses(catalog, metrics))) as server:
+        change = put(server, leave_at(2))
+    assert change["replicas"] == [
+        {"replica": "local", "version": 2},
+        {"replica": "late", "version": 2, "problem": "default: too slow"},
+    ]
+    refused = {"replica": "old", "version": 1, "problem": "default: layer 2 has no exit"}
+    assert change["refused"] == [refused]
+    assert change["unconfirmed"] == 1
 
 
 def test_what_was_read_can_be_written_back(start_server: StartServer) -> None:

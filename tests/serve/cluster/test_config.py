@@ -9,13 +9,19 @@ from typing import Any
 import psutil
 import pytest
 
-from serve.bundle.loader import Bundle
+from serve.bundle.loader import MANIFEST, Bundle, sha256_of
 from serve.config import ServerConfig
-from serve.errors import InvalidRequest
+from serve.errors import Unavailable
 from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
-from tests.serve.support.declarative import deploy_document, details_of, serving, submit
+from tests.serve.support.declarative import (
+    DeployFailed,
+    deploy_document,
+    details_of,
+    serving,
+    submit,
+)
 from tests.serve.support.ladders import served
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.support.patience import until
@@ -26,6 +32,7 @@ with warnings.catch_warnings():
     from ray._private import worker
     from ray.experimental import internal_kv
     from ray.serve.context import _get_global_client
+    from ray.serve.exceptions import RayServeException
 
     from serve.cluster.deployment import bind, build
     from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
@@ -34,7 +41,7 @@ pytestmark = pytest.mark.ray
 
 POLICY = "/v1/models/tiny/policy"
 
-Deploy = Callable[[dict[str, Any]], None]
+Deploy = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +55,15 @@ def server() -> Iterator[LiveServer]:
 def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
     """Deploy the app with a `user_config`, as `serve deploy` does."""
 
-    def deploy(user_config: dict[str, Any]) -> None:
+    def deploy(user_config: dict[str, Any], **args: Any) -> None:
+        known = {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True}
         config = {
             "applications": [
                 {
                     "name": "declared",
                     "route_prefix": "/",
                     "import_path": "serve.app:build",
-                    "args": {"bundles": [str(bundle_folder)], "precision": "fp32", "no_auth": True},
+                    "args": {**known, **args},
                     "deployments": [
                         {
                             "name": "Classifiers",
@@ -207,6 +215,26 @@ def test_store_drops_old_versions(store: RayStore) -> None:
     assert store.newest_version("old") == KEPT_VERSIONS + 2
 
 
+def test_store_takes_nothing_later_that_it_did_not_take_in_time(store: RayStore) -> None:
+    assert store.append("late", entry(1))
+    [head] = [p for p in psutil.Process().children() if "gcs_server" in p.name()]
+    head.suspend()
+    try:
+        calls = (
+            lambda: store.append("late", entry(2)),
+            lambda: store.latest("late"),
+            lambda: store.newest_version("late"),
+            lambda: store._ask("put", b"policy/store-test/late/9", b"{}", False, b"offramp"),
+        )
+        for call in calls:
+            with pytest.raises(Unavailable, match="the policy stays as it is"):
+                call()
+    finally:
+        head.resume()
+    until(lambda: store.append("after", entry(1)))
+    assert store.newest_version("late") == 1
+
+
 def test_entry_of_another_release_is_ignored(store: RayStore, bundle: Bundle) -> None:
     key = f"{store._prefix('tiny')}{7:010d}".encode()
     internal_kv._internal_kv_put(key, b'{"from": "the future"}', namespace=NAMESPACE)
@@ -229,6 +257,52 @@ def test_refusals_have_our_shape(server: LiveServer, deploy: Deploy) -> None:
     wrong = {"policy": {"default": "nope"}, "version": None}
     assert Problem.of(server.http.put(POLICY, json=wrong))[:2] == (422, "invalid_request")
     assert server.refusal("w1", timeout_ms=0).status == 422
+
+
+def test_answers_through_a_proxy_have_one_request_id_and_name_their_replica(
+    server: LiveServer, deploy: Deploy, bundle_folder: Path
+) -> None:
+    deploy({})
+    [replica] = details_of("declared")["deployments"]["Classifiers"]["replicas"]
+    for answer in (
+        server.classify("w1"),
+        server.http.get("/v1/models/tiny", headers={"X-Request-Id": "mine"}),
+        server.http.get("/nowhere", headers={"X-Request-Id": "mine"}),
+        server.http.post("/v1/classify", content="{", headers={"X-Request-Id": "mine"}),
+    ):
+        [request_id] = answer.headers.get_list("x-request-id")
+        assert request_id == answer.request.headers.get("x-request-id", request_id)
+        assert answer.headers.get_list("x-offramp-replica") == [replica["replica_id"]]
+    bundle = sha256_of(bundle_folder / MANIFEST)[:12]
+    assert server.classify("w1").headers["x-offramp-bundle"] == bundle
+    node = replica["node_ip"]
+    assert node
+    assert server.metric("offramp_model_info", node=node, bundle=bundle) == 1
+
+
+def test_damaged_bundle_is_refused_before_a_replica_is_touched(
+    server: LiveServer, deploy: Deploy, bundle_copy: Callable[..., Path]
+) -> None:
+    deploy({})
+    replica, folder = server.classify("w1").headers["x-offramp-replica"], bundle_copy("damaged")
+    (folder / "tokenizer.json").write_text("{}")
+    for args, said in (
+        ({"bundles": [str(folder)]}, f"{folder}: tokenizer.json is damaged"),
+        ({"bundles": [f"{folder}-not-there"]}, "not-there: no such folder"),
+        ({"precision": "fp16"}, "bundle tiny has no fp16 variant"),
+        ({"active_exits": {"tiny": [1]}}, "the last layer"),
+        ({"dialects": ["esperanto"]}, "dialects: there is no 'esperanto'"),
+        ({"keys": "/not/there"}, "/not/there"),
+        ({"bundle_sha256": {"tiny": "0" * 64}}, "holds another bundle"),
+    ):
+        with pytest.raises(DeployFailed, match=r"nothing is deployed: on node [\d.]+: ") as failed:
+            deploy({}, **args)
+        assert said in str(failed.value)
+        assert "Traceback" not in str(failed.value)
+        answer = server.classify("w1")
+        assert answer.status_code == 200
+        assert answer.headers["x-offramp-replica"] == replica
+    deploy({})
 
 
 def test_docs_and_health_are_there(server: LiveServer, deploy: Deploy) -> None:
@@ -294,11 +368,11 @@ def test_replica_that_listens_itself_answers_what_it_accepted_before_it_ends(
 
 
 def test_config_of_a_cluster_names_keys_or_renounces_them(bundle_folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match="set `keys` to a file of keys, or `no_auth: true`"):
+    with pytest.raises(RayServeException, match="set `keys` to a file of keys, or `no_auth: true`"):
         build(ServerConfig(bundles=[str(bundle_folder)]))
 
 
 def test_proxies_have_no_grpc_of_ours(bundle_folder: Path) -> None:
     config = ServerConfig(bundles=[str(bundle_folder)], no_auth=True, grpc_port=8001)
-    with pytest.raises(InvalidRequest, match="leave out grpc_port"):
+    with pytest.raises(RayServeException, match="leave out grpc_port"):
         build(config)

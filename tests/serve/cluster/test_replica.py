@@ -20,7 +20,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.bundle.loader import sha256_of
+from serve.bundle.loader import MANIFEST, sha256_of
 from serve.config import DRAIN_S
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, SAFE, certificate, certify
@@ -288,6 +288,27 @@ def test_killed_controller_is_replaced_and_replicas_go_on(
     assert process.replicas() == replicas
 
 
+def test_replica_that_finds_another_bundle_does_not_start_and_the_command_says_why(
+    server: LiveServer, process: ServerProcess, certified: Path
+) -> None:
+    manifest, replicas = certified / MANIFEST, process.replicas()
+    bundle, served = manifest.read_bytes(), sha256_of(manifest)
+    rewrite_manifest(certified, lambda manifest: manifest["source"].update(model="another"))
+    next(iter(replicas)).kill()
+    said = f"1 of 2 replicas run: {certified}: holds another bundle than the server was started"
+    until(lambda: said in process.output, every_s=0.2)
+    assert f"pinned is {served}" in process.output
+    # A connection may be that of the killed replica.
+    until(lambda: server.metric("offramp_replicas_running") == 1, every_s=0.2)
+    assert server.metric("offramp_replicas_wanted") == 2
+    assert server.metric("offramp_model_info", bundle=served[:12], node="127.0.0.1") == 1
+    assert server.http.get("/v1/models/tiny").json()["bundle"] == served
+
+    manifest.write_bytes(bundle)
+    until(lambda: "all 2 replicas run again" in process.output, every_s=0.2)
+    until(lambda: server.metric("offramp_replicas_running") == 2, every_s=0.2)
+
+
 def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
     server: LiveServer, process: ServerProcess, temporary: Path
 ) -> None:
@@ -324,6 +345,36 @@ def test_policy_changes_with_the_first_request_that_a_replica_answers(bundle_fol
 
         assert until(first_answer, START_S).status_code == 200
         assert "offramp_replicas_scraped 1.0" in http.get("/metrics").text
+
+
+def test_replicas_go_on_while_the_head_is_away_and_policies_stay_as_they_are(
+    bundle_folder: Path,
+) -> None:
+    with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
+        server = process.client()
+        until(lambda: names_of_replicas(server) == 2)  # each is dealt connections
+        [head] = process.titled("gcs_server")
+        # Nothing has been scraped yet: what a first scrape needs of the head must be there.
+        head.kill()
+        for _ in range(8):
+            fresh = LiveServer(server.port)
+            with fresh.http:
+                page = fresh.http.get("/metrics")
+                assert page.status_code == 200
+                assert "offramp_replicas_scraped 2.0" in page.text
+        problem = Problem.of(server.http.put(POLICY, json=FULL_DEPTH))
+        assert problem[:2] == (503, "unavailable")
+        assert names_of_replicas(server) == 2
+        assert server.answer("w1")["policy_version"] == 1
+
+
+def names_of_replicas(server: LiveServer) -> int:
+    """Return how many replicas have answered to some connections."""
+    names = set()
+    for _ in range(24):
+        with LiveServer(server.port).http as http:
+            names.add(http.get("/health/live").headers["x-offramp-replica"])
+    return len(names)
 
 
 def test_signal_during_the_start_leaves_nothing(bundle_folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Replicas that Ray cannot ask; a hung one as a real process is in test_replica.py."""
 
 import asyncio
+import threading
 import warnings
 import zlib
 from typing import Any, cast
@@ -31,35 +32,109 @@ class Own:
 class Handle:
     """Of a deployment whose replicas Ray does not tell in time."""
 
+    ready = False
+    asked_on: threading.Thread | None = None
+
+    def options(self) -> "Handle":
+        self.ready = True
+        return self
+
     def broadcast(self, method: str, *args: object) -> "Handle":
+        assert self.ready, "its first use waits for the cluster's head"
+        self.asked_on = threading.current_thread()
         return self
 
     def results(self, **options: object) -> list[Any]:
         raise TimeoutError
 
 
+class StuckHandle(Handle):
+    """Whose calls wait for a head that does not come back during the test."""
+
+    def __init__(self) -> None:
+        self.head_is_back = threading.Event()
+
+    def broadcast(self, method: str, *args: object) -> Handle:
+        self.head_is_back.wait()
+        return self
+
+
+class Controller:
+    """That does not answer."""
+
+    def __init__(self, app_name: str, deployment: str) -> None: ...
+
+    def num_wanted(self) -> int:
+        raise RayError("no answer")
+
+    def replica_ids(self) -> set[str]:
+        raise RayError("no answer either")
+
+
 class Id:
     unique_id = "me"
 
-    def to_full_id_str(self) -> str:
-        return "SERVE_REPLICA::app#Classifiers#me"
-
 
 class Context:
-    app_name, deployment, replica_id = "app", "Classifiers", Id()
+    app_name, deployment, replica_id, world_size = "app", "Classifiers", Id(), 2
+
+
+@pytest.fixture
+def handle() -> Handle:
+    return Handle()
+
+
+@pytest.fixture
+def asked(handle: Handle, monkeypatch: pytest.MonkeyPatch) -> RayReplicas:
+    monkeypatch.setattr(replicas.ray_serve, "get_deployment_handle", lambda *_: handle)
+    monkeypatch.setattr(replicas, "Controller", Controller)
+    return RayReplicas(cast("ReplicaContext", Context()), Own())
 
 
 def test_replica_answers_for_itself_when_ray_does_not_tell_of_others(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: RayReplicas, handle: Handle
 ) -> None:
-    def fail(all_namespaces: bool) -> list[dict[str, str]]:
-        raise RayError("no answer either")
-
-    monkeypatch.setattr(replicas.ray_serve, "get_deployment_handle", lambda *_: Handle())
-    monkeypatch.setattr(replicas.ray.util, "list_named_actors", fail)
-    asked = RayReplicas(cast("ReplicaContext", Context()), Own())
     refreshed = asyncio.run(asked.refresh_policy("tiny"))
     assert refreshed == ([Ack("me", 7)], 1, [])
     page = asyncio.run(asked.metrics_text()).decode()
     assert 'offramp_x{replica="me"} 3.0' in page
     assert "offramp_replicas_unreachable 1.0" in page
+    assert "offramp_replicas_wanted 2.0" in page
+    assert handle.asked_on is not threading.current_thread()
+
+
+def test_calls_that_wait_for_the_head_block_neither_the_loop_nor_the_answer(
+    asked: RayReplicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = StuckHandle()
+    monkeypatch.setattr(asked, "_handle", stuck)
+    for name in ("TIMEOUT_S", "_LATE_S"):
+        monkeypatch.setattr(replicas, name, 0.01)
+    try:
+        assert "offramp_replicas_unreachable 1.0" in asyncio.run(asked.metrics_text()).decode()
+    finally:
+        stuck.head_is_back.set()
+
+
+def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_away(
+    asked: RayReplicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([5])
+    again = asyncio.Event()
+
+    def num_wanted(self: object) -> int:
+        for each in told:
+            return each
+        again.set()
+        raise RayError("no answer")
+
+    async def count() -> None:
+        task = asyncio.create_task(asked.keep_counting())
+        await again.wait()
+        task.cancel()
+
+    monkeypatch.setattr(replicas, "_COUNT_EVERY_S", 0)
+    monkeypatch.setattr(Controller, "num_wanted", num_wanted)
+    asyncio.run(count())
+    assert asked.number == 5
+    assert "offramp_replicas_wanted 5.0" in asyncio.run(asked.metrics_text()).decode()

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from serve.bundle.loader import MANIFEST, sha256_of
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
 
 LONG = "w1 " * 200
+TEXT = {"name": "TEXT", "shape": [1], "datatype": "BYTES"}
+FLAG = {"flag": {"negative": 0.5}}
+LITELLM = {"texts": ["w1"], "input_type": "request", "additional_provider_specific_params": FLAG}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,43 @@ def test_headers_that_cannot_be_read_are_refused(
     response = server.http.post("/v1/classify", json={"inputs": "w1"}, headers=headers)
     problem = Problem.of(response)
     assert (problem.status, problem.message[: len(said)]) == (422, said)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/classify", {"inputs": "w1"}),
+        ("/", {"inputs": "w1"}),
+        ("/models/tiny", {"inputs": "w1"}),
+        ("/predict", {"inputs": "w1"}),
+        ("/classify", {"input": "w1"}),
+        ("/v1/models/tiny:predict", {"instances": ["w1"]}),
+        ("/v2/models/tiny/infer", {"inputs": [{**TEXT, "data": ["w1"]}]}),
+        ("/v2/models/tiny/versions/1/infer", {"inputs": [{**TEXT, "data": ["w1"]}]}),
+        ("/api/v1/text/contents", {"contents": ["w1"], "detector_params": FLAG}),
+        ("/beta/litellm_basic_guardrail_api", LITELLM),
+    ],
+)
+def test_every_answer_that_classifies_names_its_bundle(
+    server: LiveServer, bundle_folder: Path, path: str, body: Any
+) -> None:
+    version = sha256_of(bundle_folder / MANIFEST)[:12]
+    answer = server.http.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers.get_list("x-offramp-bundle") == [version]
+    assert "x-offramp-replica" not in answer.headers  # there is one only
+    assert "x-offramp-bundle" not in server.http.post(path, json={}).headers
+
+
+def test_models_are_described_with_their_bundles(server: LiveServer, bundle_folder: Path) -> None:
+    sha256 = sha256_of(bundle_folder / MANIFEST)
+    described = server.http.get("/v2/models/tiny").json()
+    assert described["properties"] == {"bundle": sha256}
+    config = server.http.get("/v2/models/tiny/config").json()
+    assert config["parameters"] == {"bundle": {"string_value": sha256}}
+    assert server.metric("offramp_model_info", bundle=sha256[:12], node="") == 1
+    assert server.metric("offramp_replicas_wanted") == 1
+    assert server.metric("offramp_replicas_running") == 1
 
 
 def test_a_dial_that_comes_twice_is_refused(server: LiveServer) -> None:

@@ -3,7 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serve.engine.row import Answer
 from serve.errors import OfframpError
-from serve.metrics.collectors import Metrics
+from serve.metrics.collectors import Counted, Metrics
 from serve.metrics.page import merge_pages
 from serve.rules.reason import Reason
 
@@ -20,7 +20,7 @@ def page(answers: int, layer_index: int = 0) -> str:
 
 
 def merged(unreachable: int = 0, **pages: str) -> str:
-    return merge_pages(pages, unreachable).decode()
+    return merge_pages(pages, unreachable, Counted(wanted=3, running=2)).decode()
 
 
 def total(text: str, name: str, **labels: str) -> float:
@@ -59,7 +59,7 @@ def test_nothing_but_the_replica_is_added_to_a_page() -> None:
         expected = [(s.name, {**s.labels, "replica": "a"}, s.value) for s in family.samples]
         found = [(s.name, s.labels, s.value) for s in families[family.name].samples]
         assert found == expected
-    own = {"offramp_replicas_scraped", "offramp_replicas_unreachable"}
+    own = {f"offramp_replicas_{n}" for n in ("wanted", "running", "scraped", "unreachable")}
     assert set(families) == own | {f.name for f in text_string_to_metric_families(original)}
 
 
@@ -68,6 +68,8 @@ def test_replicas_with_and_without_a_page_are_counted() -> None:
         text = merged(unreachable, **pages)
         assert total(text, "offramp_replicas_scraped") == len(pages)
         assert total(text, "offramp_replicas_unreachable") == unreachable
+        assert total(text, "offramp_replicas_wanted") == 3
+        assert total(text, "offramp_replicas_running") == 2
 
 
 def test_odd_label_values_survive() -> None:

@@ -5,6 +5,7 @@ from threading import Barrier
 
 import pytest
 
+from serve.api.replicas import Ack
 from serve.bundle.loader import Bundle
 from serve.errors import InvalidRule, TargetOutOfReach, VersionConflict
 from serve.policy.document import DEFAULT, Policy
@@ -65,6 +66,23 @@ def test_of_many_threads_one_appends_a_version() -> None:
     with ThreadPoolExecutor(8) as pool:
         wins = list(pool.map(append, range(1, 9)))
     assert all(sum(version) <= 1 for version in zip(*wins, strict=True))
+
+
+def test_what_keeps_a_replica_from_the_newest_policy_is_told(make_live: MakeLive) -> None:
+    store = MemoryStore()
+    live, slow = make_live(store), make_live(store, ms_per_layer=1e6)
+    target = {"default": {"target": {"max_ms": 1000}}}
+    live.replace(Policy.model_validate(target), None)
+    assert Ack.of("a", live) == ("a", 2, "")
+    _, version, problem = Ack.of("slow", slow)
+    assert version == 2
+    assert problem.startswith("default: ")
+    entry = VersionedPolicy(version=3, policy=leave_at(9), source="api", baseline="")
+    store.append("tiny", entry)  # of a replica with another bundle
+    told = "default: layer 9 has no exit: the model has exits at 1, 2, 3, 4"
+    assert Ack.of("a", live) == ("a", 2, told)
+    store.append("tiny", entry.model_copy(update={"version": 4, "policy": leave_at(2)}))
+    assert Ack.of("a", live) == ("a", 4, "")
 
 
 def test_policy_is_ready_with_its_baseline() -> None:

@@ -52,13 +52,21 @@ def reserved_port() -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
+class DeployFailed(Exception):
+    """Ray Serve has refused an application, and says why."""
+
+
 def submit(document: Mapping[str, Any]) -> None:
     """Deploy a document; applications that it does not name end."""
     _get_global_client().deploy_apps(ServeDeploySchema(**document))
 
 
 def deploy_document(document: Mapping[str, Any], application: str) -> None:
-    """Deploy a document and wait until its application runs."""
+    """Deploy a document and wait until its application runs.
+
+    Raises:
+        DeployFailed: it does not.
+    """
     submit(document)
     until(lambda: _runs(application), timeout_s=180, every_s=0.1)
 
@@ -71,7 +79,8 @@ def details_of(application: str) -> dict[str, Any]:
 
 def _runs(name: str) -> bool:
     application = ray_serve.status().applications.get(name)
-    assert application is None or application.status != "DEPLOY_FAILED", application.message
+    if application and application.status == "DEPLOY_FAILED":
+        raise DeployFailed(application.message)
     if application is None or application.status != "RUNNING":
         return False
     return all(d.status == "HEALTHY" for d in application.deployments.values())

@@ -1,6 +1,7 @@
 """Triton's own gRPC client against a running server."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from serve.api.json_encoding import short
+from serve.bundle.loader import MANIFEST, sha256_of
 from tests.serve.http.grpc.conftest import asked, failure, stub, texts
 from tests.serve.support.live_server import LiveServer
 from tests.support.tiny import WORDS
@@ -158,7 +160,20 @@ def test_deadline_of_the_call_is_that_of_the_request(
     assert code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_server_and_models_are_described(client: InferenceServerClient) -> None:
+def test_answers_and_failures_of_models_name_the_bundle(
+    server: LiveServer, bundle_folder: Path
+) -> None:
+    version = sha256_of(bundle_folder / MANIFEST)[:12]
+    with stub(server.grpc_address) as typed:
+        _, call = typed.ModelInfer.with_call(asked(["w1"]))
+        assert dict(call.trailing_metadata())["x-offramp-bundle"] == version
+        _, trailing = failure(typed.ModelInfer, asked(["w1 " * 200]))
+        assert trailing["x-offramp-bundle"] == version
+
+
+def test_server_and_models_are_described(
+    client: InferenceServerClient, bundle_folder: Path
+) -> None:
     assert client.is_server_live()
     assert client.is_server_ready()
     assert client.is_model_ready("tiny")
@@ -167,6 +182,7 @@ def test_server_and_models_are_described(client: InferenceServerClient) -> None:
     metadata, config = client.get_model_metadata("tiny"), client.get_model_config("tiny").config
     assert {tensor.name for tensor in config.input} == {tensor.name for tensor in metadata.inputs}
     assert config.max_batch_size == 8
+    assert config.parameters["bundle"].string_value == sha256_of(bundle_folder / MANIFEST)
     [statistics] = client.get_inference_statistics("tiny").model_stats
     assert statistics.name == "tiny"
     [entry] = client.get_model_repository_index().models
