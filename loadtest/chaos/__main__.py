@@ -3,7 +3,8 @@
 Locust loads two replicas on this machine in an open loop. Meanwhile policies change, a replica or
 the controller is killed or stopped (SIGSTOP), and at last the server gets SIGTERM. Then it loads
 two replicas behind Ray Serve's proxy, as on a cluster, while a new configuration or new code is
-deployed and the proxy is killed. Every failed request is reported, with and without a second try.
+deployed and the proxy is killed, and two replicas whose cluster loses its head (GCS). Every failed
+request is reported, with and without a second try.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from loadtest.chaos.scenarios import (
     change_user_config,
     deploy_new_code,
     kill_controller,
+    kill_head,
     kill_proxy,
     kill_replica,
     stop_controller,
@@ -52,6 +54,8 @@ SERVED: dict[Event, Play] = {
     "controller stopped": stop_controller,
     "SIGTERM": terminate,  # the last one
 }
+# On a server of its own.
+LAST: dict[Event, Play] = {"head killed": kill_head}
 # Ray Serve notices a dead proxy, or a hung replica, after three health checks.
 EXTRA_S: dict[Event, float] = {"proxy killed": 20.0, "replica stopped": 10.0}
 
@@ -89,6 +93,7 @@ def _run_all(options: argparse.Namespace, console: Console) -> int:
     write_config(config, bundle, {})
     found = _play_all(SERVED, serve_bundle(bundle, "--replicas", "2"), options, console)
     found += _play_all(deployed, _host(config), options, console)
+    found += _play_all(LAST, serve_bundle(bundle, "--replicas", "2"), options, console)
     text = findings_text(found)
     (options.out / "chaos.md").write_text(text)
     print_text(console, text)

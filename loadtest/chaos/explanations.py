@@ -13,6 +13,7 @@ Event: TypeAlias = Literal[
     "user_config",
     "new code",
     "SIGTERM",
+    "head killed",
 ]
 
 

@@ -3,6 +3,7 @@
 import itertools
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from loadtest.http.metrics_page import MetricsPage
 MOST_HUNG_S = 20.0
 _CHANGE_EVERY_S = 1.0
 _STOPPED_S = 10.0
+_TIMES = 3
 
 
 def kill_replica(scenario: Scenario) -> None:
@@ -61,6 +63,22 @@ def stop_controller(scenario: Scenario) -> None:
         psutil.Process(stopped).send_signal(signal.SIGCONT)
         scenario.notes.append(f"{_STOPPED_S:g} s without one: policy changed, metrics complete")
     _check_versions(scenario, {live.version: None, changed.version: None})
+    _check_same_replicas(scenario, replicas)
+
+
+def kill_head(scenario: Scenario) -> None:
+    """Kill the cluster's head; answers and metrics go on, and policies stay as they are."""
+    model, replicas = scenario.model["name"], scenario.processes.pids("ServeReplica")
+    live = scenario.client.policy(model)
+    with scenario.load():
+        # Nothing has been scraped before: what a first scrape needs of the head must be there.
+        scenario.processes.signal_one("gcs_server", signal.SIGKILL)
+        page_s = _longest(scenario, lambda: _all_answer(scenario), "metrics of both replicas")
+        put_s = _longest(scenario, lambda: _refused(scenario, live), "a refused change")
+        scenario.notes.append(
+            f"metrics within {page_s:.1f} s, changes refused within {put_s:.1f} s"
+        )
+    _check_same_version(scenario, live.version)
     _check_same_replicas(scenario, replicas)
 
 
@@ -149,6 +167,25 @@ def _all_answer(scenario: Scenario) -> bool:
     with suppress(ApiError):
         page = MetricsPage.of(scenario.client.metrics())
         return page.total("offramp_replicas_scraped") == NUM_REPLICAS
+    return False
+
+
+def _longest(scenario: Scenario, does: Callable[[], bool], what: str) -> float:
+    """Do something several times, and return the seconds of the slowest."""
+    longest_s = 0.0
+    for _ in range(_TIMES):
+        began = time.monotonic()
+        scenario.expect(does(), f"no {what} while the head was away")
+        longest_s = max(longest_s, time.monotonic() - began)
+    return longest_s
+
+
+def _refused(scenario: Scenario, live: LivePolicy) -> bool:
+    """Tell whether a change of the policy is refused with 503, within the client's patience."""
+    try:
+        scenario.client.replace_policy(scenario.model["name"], live)
+    except ApiError as error:
+        return "503" in str(error)
     return False
 
 

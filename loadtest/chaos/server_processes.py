@@ -10,7 +10,7 @@ import psutil
 
 from loadtest.http.processes import session_of
 
-Role: TypeAlias = Literal["ServeReplica", "ServeController", "ProxyActor"]
+Role: TypeAlias = Literal["ServeReplica", "ServeController", "ProxyActor", "gcs_server"]
 
 _POLL_S = 0.1
 
