@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
 from serve.access.usage import Usage
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 _RELOAD_EVERY_S = 1.0
 # Longer keys are not hashed.
 MAX_KEY_CHARS = 512
+
+_NOT_COUNTED: Final = nullcontext()
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
 
@@ -60,11 +63,16 @@ class Client:
             )
         return asked
 
-    def request(self, num_rows: int, max_chars: int) -> AbstractContextManager[None]:
-        """Count a request while it is being answered, as `Usage.request`."""
-        if self.key is None or self.usage is None:
-            return nullcontext()
-        return self.usage.request(self.key, num_rows, max_chars)
+    def in_flight(self) -> AbstractContextManager[None]:
+        """Count a request until its client has taken the answer, as `Usage.in_flight`."""
+        if self.key is None or self.usage is None or self.key.limits.in_flight is None:
+            return _NOT_COUNTED
+        return self.usage.in_flight(self.key)
+
+    def take_texts(self, num_rows: int, max_chars: int) -> None:
+        """Count the texts of a request, as `Usage.texts`."""
+        if self.key is not None and self.usage is not None:
+            self.usage.texts(self.key, num_rows, max_chars)
 
     def take_rows(self, num_rows: int, counted: int) -> None:
         """Count the rows of a request, as `Usage.rows`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from serve.api.access import Guard
 from serve.api.replicas import Replicas
+from serve.api.unsent import UnsentAnswers
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
@@ -31,6 +32,7 @@ class AppContext:
         tracing: makes spans of classifications; None where no endpoint for them is configured.
         dialects: wire formats that the server speaks.
         connections: state of this process's HTTP server.
+        unsent: answers of this process that clients have not taken yet.
     """
 
     catalog: Catalog
@@ -43,3 +45,4 @@ class AppContext:
     tracing: Tracing | None = None
     dialects: Sequence["Dialect"] = ()
     connections: ConnectionState = field(default_factory=ConnectionState)
+    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)

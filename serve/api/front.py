@@ -1,6 +1,7 @@
 """The outermost layer: record, access, body size, errors, metrics, log lines."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
+from serve.api.unsent import UnsentAnswer
 from serve.errors import Cancelled
 
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
@@ -62,6 +64,7 @@ class Front:
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
+        self._unsent = context.unsent
         self._targets = {} if context.tracing else _targets(context)
         endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
         context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
@@ -78,16 +81,28 @@ class Front:
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)
+        held: UnsentAnswer | None = None
 
         async def send_recorded(message: Message) -> None:
+            nonlocal held
             if message["type"] == "http.response.start":
+                held = self._hold(record, message)
                 record.code, record.started = message["status"], True
                 _add_headers(message, record.request_id)
-            await (_send_and_close(message, body, send) if body.refused else send(message))
+            elif not message.get("more_body", False):
+                record.answered_s = time.monotonic()
+            if body.refused:
+                await _send_and_close(message, body, send)
+            elif held and message["type"] == "http.response.body":
+                await self._unsent.send(held, message, send)
+            else:
+                await send(message)
 
         try:
             record.client = self._guard.check(scope, headers, target.scope, target.probe)
-            await target.app(scope, body.receive, send_recorded)
+            with record.client.in_flight():
+                self._unsent.check(record.client.identity)
+                await target.app(scope, body.receive, send_recorded)
         except asyncio.CancelledError:  # the client has left
             record.code = Cancelled.status
             raise
@@ -96,8 +111,17 @@ class Front:
             await response(scope, receive, send_recorded)
         finally:
             body.release()
+            self._unsent.release(held)
             record.route = _route(target, scope) or record.route
             self._recorder.publish(record)
+
+    def _hold(self, record: RequestRecord, start: Message) -> UnsentAnswer | None:
+        """Count the answer that starts among those that clients have not taken yet."""
+        for name, size in start["headers"]:
+            if name == b"content-length":
+                client, task = record.client.identity, asyncio.current_task()
+                return self._unsent.hold(client, int(size), task)
+        return None
 
     def _look_up(self, method: str, path: str) -> _Target:
         needed = required_scope(method, path, self._guard.open_metrics, self._dialects)

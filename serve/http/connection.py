@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from serve.errors import HeadTooLarge, OfframpError, RequestTimeout
 from serve.http.answer import error_answer
 from serve.http.body import Body, body_of
-from serve.http.exchange import MAX_HELD_BYTES, Channel, Exchange
+from serve.http.exchange import MAX_HELD_BYTES, MAX_UNSENT_BYTES, Channel, Exchange
 from serve.http.guard import ConnectionGuard
 from serve.http.head import Head, check_beginning, read_head
 from serve.metrics.connections import Closed
@@ -47,12 +47,13 @@ class GuardedConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None  # the last one
         self._incoming: tuple[Exchange, Body] | None = None  # while its body is
         self._num_bytes = 0
-        self._seen: tuple[_Phase, Exchange | None] | None = None
+        self._seen: tuple[_Phase, Exchange | None, int] | None = None
         self._since_s = 0.0  # when the phase was first seen
         self._bytes_then = self._bytes_swept = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._channel = Channel(transport, self._guard.state)
+        transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -74,9 +75,11 @@ class GuardedConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._channel.writable.clear()
+        self._guard.waits(self)
 
     def resume_writing(self) -> None:
         self._channel.writable.set()
+        self._note()
 
     def data_received(self, data: bytes) -> None:
         if not self._ignores_rest:
@@ -102,9 +105,10 @@ class GuardedConnection(asyncio.Protocol):
             return  # the TLS handshake has its own timeout
         phase = self._phase()
         before, self._bytes_swept = self._bytes_swept, self._num_bytes
-        if self._seen != (phase, self._exchange):
+        seen = phase, self._exchange, self._channel.num_writes
+        if self._seen != seen:
             # What came since the last look belongs to this phase.
-            self._seen, self._since_s, self._bytes_then = (phase, self._exchange), now_s, before
+            self._seen, self._since_s, self._bytes_then = seen, now_s, before
             return
         waited_s, limits = now_s - self._since_s, self._guard.limits
         if phase is _Phase.HEAD and waited_s >= limits.head_timeout_s:
@@ -194,12 +198,14 @@ class GuardedConnection(asyncio.Protocol):
         transport = self._channel.transport
         if transport.is_closing() or transport.get_write_buffer_size():
             return _Phase.ANSWER
+        if not self._channel.writable.is_set():  # with TLS, there is a buffer behind the buffer
+            return _Phase.ANSWER
         if self._waits():
             return _Phase.HEAD if self._exchange is None or self._received else _Phase.IDLE
         return _Phase.BODY if self._incoming and not self._channel.paused else _Phase.WORK
 
     def _note(self) -> None:
-        if self._waits():
+        if self._waits() or not self._channel.writable.is_set():
             self._guard.waits(self)
         else:
             self._guard.works(self)

@@ -9,6 +9,8 @@ import socket
 from serve.errors import OfframpError
 
 BACKLOG = 2048
+# Of a connection, in the kernel, beside what is on its way.
+UNSENT_BYTES = 128 * 1024
 
 
 class PortTaken(OfframpError):
@@ -56,7 +58,7 @@ def listen(taken: socket.socket) -> None:
     try:
         taken.listen(BACKLOG)
         taken.setblocking(False)
-        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+        _prepare_connections(taken)
     except OSError as error:
         host, port = taken.getsockname()
         raise _port_taken(host, port, error) from None
@@ -73,9 +75,17 @@ def listen_shared(host: str, port: int) -> socket.socket:
     """
     listening = _bound(host, port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
     listening.setblocking(False)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+    _prepare_connections(listening)
     listening.listen(BACKLOG)
     return listening
+
+
+def _prepare_connections(listening: socket.socket) -> None:
+    """Set what connections inherit."""
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # The kernel would take megabytes for each client that does not read its answer.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 def _bound(host: str, port: int, *options: int) -> socket.socket:

@@ -10,6 +10,7 @@ from serve.access.gate import Gate
 from serve.api.access import Guard
 from serve.api.context import AppContext
 from serve.api.replicas import Replicas
+from serve.api.unsent import UnsentAnswers
 from serve.bundle.loader import Bundle, load_bundles
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
@@ -83,6 +84,7 @@ def app_context(
         configured_tracing(),
         choose_dialects(config.dialects),
         connections,
+        UnsentAnswers(config.max_buffered_bytes, connections),
     )
 
 
