@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 
 
-def expected(error: Exception, record: RequestRecord) -> OfframpError:
+def expected(error: BaseException, record: RequestRecord) -> OfframpError:
     """Return the error that the client gets, and note it; raise where the answer has begun."""
     if isinstance(error, OfframpError):
         refusal = error

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
-from serve.api.unsent import UnsentAnswer
-from serve.errors import Cancelled
+from serve.api.unsent import UnsentAnswer, UnsentAnswers
+from serve.errors import STOPS, Cancelled
 
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
@@ -51,6 +51,41 @@ class _Target(NamedTuple):
     params: Mapping[str, str] = MappingProxyType({})
 
 
+class _Answer:
+    """Sends the answer to a request, and notes in its record what becomes of it.
+
+    Attributes:
+        held: counts the answer while its client takes it; None where it is not counted.
+    """
+
+    __slots__ = ("_record", "_send", "_unsent", "held")
+
+    def __init__(self, record: RequestRecord, unsent: UnsentAnswers, send: Send) -> None:
+        self._record, self._unsent, self._send = record, unsent, send
+        self.held: UnsentAnswer | None = None
+
+    async def send(self, message: Message) -> None:
+        record, body = self._record, self._record.body
+        if message["type"] == "http.response.start":
+            self._hold(message["headers"])
+            record.code, record.started = message["status"], True
+            _add_headers(message, record.request_id)
+        elif not message.get("more_body", False):
+            record.answered_s = time.monotonic()
+        if body and body.refused:
+            await _send_and_close(message, body, self._send)
+        elif self.held and message["type"] == "http.response.body":
+            await self._unsent.send(self.held, message, self._send)
+        else:
+            await self._send(message)
+
+    def _hold(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Count the answer that starts among those that clients have not taken yet."""
+        size = next((int(text) for name, text in headers if name == b"content-length"), 0)
+        client, task = self._record.client.identity, asyncio.current_task()
+        self.held = self._unsent.hold(client, size, task)
+
+
 class Front:
     """ASGI app around FastAPI's, which it passes by for requests to the served models' endpoints.
 
@@ -81,47 +116,23 @@ class Front:
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)
-        held: UnsentAnswer | None = None
-
-        async def send_recorded(message: Message) -> None:
-            nonlocal held
-            if message["type"] == "http.response.start":
-                held = self._hold(record, message)
-                record.code, record.started = message["status"], True
-                _add_headers(message, record.request_id)
-            elif not message.get("more_body", False):
-                record.answered_s = time.monotonic()
-            if body.refused:
-                await _send_and_close(message, body, send)
-            elif held and message["type"] == "http.response.body":
-                await self._unsent.send(held, message, send)
-            else:
-                await send(message)
-
+        answer = _Answer(record, self._unsent, send)
         try:
             record.client = self._guard.check(scope, headers, target.scope, target.probe)
             with record.client.in_flight():
                 self._unsent.check(record.client.identity)
-                await target.app(scope, body.receive, send_recorded)
-        except asyncio.CancelledError:  # the client has left
+                await target.app(scope, body.receive, answer.send)
+        except STOPS:  # the client has left
             record.code = Cancelled.status
             raise
-        except Exception as error:
+        except BaseException as error:
             response = error_response(expected(error, record), target.dialect)
-            await response(scope, receive, send_recorded)
+            await response(scope, receive, answer.send)
         finally:
             body.release()
-            self._unsent.release(held)
+            self._unsent.release(answer.held)
             record.route = _route(target, scope) or record.route
             self._recorder.publish(record)
-
-    def _hold(self, record: RequestRecord, start: Message) -> UnsentAnswer | None:
-        """Count the answer that starts among those that clients have not taken yet."""
-        for name, size in start["headers"]:
-            if name == b"content-length":
-                client, task = record.client.identity, asyncio.current_task()
-                return self._unsent.hold(client, int(size), task)
-        return None
 
     def _look_up(self, method: str, path: str) -> _Target:
         needed = required_scope(method, path, self._guard.open_metrics, self._dialects)

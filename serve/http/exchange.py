@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Scope
 
-from serve.errors import OfframpError
+from serve.errors import STOPS, OfframpError
 from serve.http.answer import CLOSE, CONTINUE, answer_head, error_answer
 from serve.http.head import Head, Header
 from serve.metrics.connections import ConnectionState
@@ -103,7 +103,9 @@ class Exchange:
             await app(self._scope, self.receive, self.send)
             if not self.over:
                 raise RuntimeError("the app has returned without a whole answer")
-        except Exception:
+        except STOPS:
+            raise
+        except BaseException:
             log.exception("the app has failed")
         finally:
             running.discard(self._task)

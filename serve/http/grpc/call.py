@@ -19,7 +19,14 @@ from serve.api.errors import expected
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.api.record import REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.config import ConnectionLimits
-from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
+from serve.errors import (
+    STOPS,
+    BodyTooLarge,
+    Cancelled,
+    OfframpError,
+    Overloaded,
+    RequestTimeout,
+)
 from serve.http.grpc.messages import types_of
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
 
@@ -91,10 +98,10 @@ class Calls:
                 rpc.set_trailing_metadata(((REQUEST_ID, record.request_id),))
                 encoded: bytes = made.SerializeToString()
                 return encoded
-            except asyncio.CancelledError:  # the client has left, or the deadline has passed
+            except STOPS:  # the client has left, or the deadline has passed
                 record.code = Cancelled.status
                 raise
-            except Exception as error:
+            except BaseException as error:
                 return await _refuse(rpc, record, error)
             finally:
                 self.num_running -= 1
@@ -173,7 +180,7 @@ def parse(request_type: Any, data: bytes) -> Any:
         raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
 
 
-async def _refuse(rpc: Any, record: RequestRecord, error: Exception) -> bytes:
+async def _refuse(rpc: Any, record: RequestRecord, error: BaseException) -> bytes:
     """End a call with an error."""
     refusal = expected(error, record)
     record.code = refusal.status
