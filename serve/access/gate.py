@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
 from serve.access.usage import Usage
@@ -15,6 +15,9 @@ from serve.engine.row import Priority
 from serve.errors import Forbidden, Unauthorized
 
 log = logging.getLogger(__name__)
+
+# What a key must have: a scope, or any will do.
+Needed = Scope | Literal["any"]
 
 # The file of keys is looked at so often while requests come.
 _RELOAD_EVERY_S = 1.0
@@ -131,7 +134,7 @@ class Gate:
             raise Unauthorized(f"the key is unknown or revoked; {HOW}")
         return Client(f"key:{key.name}", key, self._usage)
 
-    def check(self, client: Client, scope: Scope) -> None:
+    def check(self, client: Client, scope: Needed) -> None:
         """Let a client pass or refuse it.
 
         Raises:
@@ -141,8 +144,9 @@ class Gate:
         if self._path is None:
             return
         if client.key is None:
-            raise Unauthorized(f"a key with scope `{scope}` is needed; {HOW}")
-        if not client.key.may(scope):
+            which = "a key" if scope == "any" else f"a key with scope `{scope}`"
+            raise Unauthorized(f"{which} is needed; {HOW}")
+        if scope != "any" and not client.key.may(scope):
             raise Forbidden(
                 f"the key {client.key.name} has scope {', '.join(client.key.scopes)}; "
                 f"this needs `{scope}`"

@@ -72,14 +72,14 @@ def build_http_app(
     add_error_handlers(app)
     describe_access(app, context.dialects)
     make_stack = app.build_middleware_stack
-    app.build_middleware_stack = lambda: _behind_front(make_stack(), context)  # type: ignore[method-assign]
+    app.build_middleware_stack = lambda: _behind_front(make_stack(), app, context)  # type: ignore[method-assign]
     return app
 
 
-def _behind_front(stack: ASGIApp, context: AppContext) -> ASGIApp:
+def _behind_front(stack: ASGIApp, app: FastAPI, context: AppContext) -> ASGIApp:
     """Put `Front`, which answers unexpected errors, in the place of Starlette's outermost layer."""
     assert isinstance(stack, ServerErrorMiddleware)
-    front = Front(stack.app, context)
+    front = Front(stack.app, context, app.router.routes)
     if not context.cors_origins:
         return front
     return CORSMiddleware(  # outermost: browsers ask first without a key

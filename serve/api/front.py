@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.access.keys import Scope as KeyScope
+from serve.access.gate import Needed
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
@@ -36,7 +37,7 @@ class _Target(NamedTuple):
 
     Attributes:
         dialect: that answers, also with errors.
-        scope: that a key needs; None where no key is needed.
+        scope: that a key needs, or `any`; None where no key is needed.
         probe: whether health probes ask it.
         app: answers it.
         endpoint: whose app it is; None where FastAPI finds the route.
@@ -44,7 +45,7 @@ class _Target(NamedTuple):
     """
 
     dialect: Dialect
-    scope: KeyScope | None
+    scope: Needed | None
     probe: bool
     app: ASGIApp
     endpoint: Endpoint | None = None
@@ -93,7 +94,9 @@ class Front:
     FastAPI answers all of them, because it makes their spans.
     """
 
-    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+    def __init__(self, app: ASGIApp, context: AppContext, routes: Sequence[BaseRoute]) -> None:
+        """Take FastAPI's layers, what they work with, and the routes that there are."""
+        self._routes = routes
         limits = context.limits
         self._app, self._dialects, self._guard = app, context.dialects, context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
@@ -111,7 +114,7 @@ class Front:
         if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
             scope = {**scope, "method": "GET"}
         headers, path = RequestHeaders.of(scope), route_path(scope)
-        target = self._targets.get((scope["method"], path)) or self._look_up(scope["method"], path)
+        target = self._targets.get((scope["method"], path)) or self._look_up(scope, path)
         record = RequestRecord(headers, scope["method"], scope["query_string"].decode("latin-1"))
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
@@ -134,8 +137,12 @@ class Front:
             record.route = _route(target, scope) or record.route
             self._recorder.publish(record)
 
-    def _look_up(self, method: str, path: str) -> _Target:
-        needed = required_scope(method, path, self._guard.open_metrics, self._dialects)
+    def _look_up(self, scope: Scope, path: str) -> _Target:
+        needed: Needed | None = required_scope(
+            scope["method"], path, self._guard.open_metrics, self._dialects
+        )
+        if needed and not any(each.matches(scope)[0] is Match.FULL for each in self._routes):
+            needed = "any"  # so that the answer, 404 or 405, tells strangers nothing
         dialect = dialect_of(path, self._dialects)
         return _Target(dialect, needed, is_probe(path, self._dialects), self._app)
 

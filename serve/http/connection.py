@@ -54,12 +54,13 @@ class GuardedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._channel = Channel(transport, self._guard.state)
         transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "server": transport.get_extra_info("sockname"),
             "client": transport.get_extra_info("peername"),
-            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+            "scheme": self._scheme,
             "root_path": "",
         }
         self._made = True
@@ -147,7 +148,7 @@ class GuardedConnection(asyncio.Protocol):
             check_beginning(self._received, checked)
             self._num_checked = num_bytes
             return False
-        head = read_head(bytes(self._received[:num_bytes]))
+        head = read_head(bytes(self._received[:num_bytes]), self._scheme)
         del self._received[:num_bytes]
         return self._begin(head)
 

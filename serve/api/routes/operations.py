@@ -8,6 +8,15 @@ from serve.api.context import AppContext
 from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.error import ErrorBody
 from serve.errors import Unavailable
+from serve.version import __version__
+
+
+class About(ResponseModel):
+    """What answers here."""
+
+    name: str
+    version: str
+    docs: str
 
 
 class Health(ResponseModel):
@@ -31,6 +40,11 @@ def check_ready(context: AppContext) -> None:
 
 def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes for probes and for Prometheus."""
+
+    @app.get("/", tags=["operations"])
+    async def about() -> About:
+        """Tell what answers here; load balancers ask this if they are told nothing else."""
+        return About(name="offramp", version=__version__, docs="/docs")
 
     @app.get("/health/live", tags=["operations"])
     async def live() -> Health:
