@@ -83,7 +83,6 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
         ("GET", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
         ("POST", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
         ("DELETE", "/v1/models/tiny", {"user", "slow", "viewer", "ops", "batch"}),
-        ("PUT", "/v2/no/such", {"user", "slow", "viewer", "ops", "batch"}),
     ],
 )
 def test_each_route_admits_the_keys_of_its_scope_and_no_others(
