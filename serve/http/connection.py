@@ -2,7 +2,7 @@
 
 import asyncio
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp
@@ -33,6 +33,11 @@ _UNTIL_IDLE_TIMEOUT: Final = {
 }
 
 
+def _client(peer: Any) -> tuple[str, int] | None:
+    """Return a client's address; where IPv6 and IPv4 share a socket, an IPv4 client's own."""
+    return (peer[0].removeprefix("::ffff:"), peer[1]) if isinstance(peer, tuple) else None
+
+
 class GuardedConnection(asyncio.Protocol):
     """Reads requests within the limits of a `ConnectionGuard`, each once the last is answered."""
 
@@ -59,7 +64,7 @@ class GuardedConnection(asyncio.Protocol):
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "server": transport.get_extra_info("sockname"),
-            "client": transport.get_extra_info("peername"),
+            "client": _client(transport.get_extra_info("peername")),
             "scheme": self._scheme,
             "root_path": "",
         }
