@@ -169,6 +169,13 @@ class Overloaded(OfframpError):
         self.retry_after_s = retry_after_s
 
 
+class AnswersWait(Overloaded):
+    """Clients have too many answers to take already; the connection is closed.
+
+    Else what follows on it, sent by a client that does not read, would be refused one by one.
+    """
+
+
 class RateLimited(Overloaded):
     """The key has taken its share; a client should try again after `retry_after_s`."""
 

@@ -16,7 +16,7 @@ from serve.api.errors import add_error_handlers
 from serve.api.exit_report import ANSWERED
 from serve.api.front import Front
 from serve.api.routes.models import add_model_routes
-from serve.api.routes.operations import add_operation_routes
+from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
@@ -71,6 +71,7 @@ def build_http_app(
         add_routes(app, context)
     add_error_handlers(app)
     describe_access(app, context.dialects)
+    add_document_route(app)
     make_stack = app.build_middleware_stack
     app.build_middleware_stack = lambda: _behind_front(make_stack(), app, context)  # type: ignore[method-assign]
     return app

@@ -9,7 +9,14 @@ from starlette.responses import JSONResponse, Response
 
 from serve.api.dialect import OWN, Dialect
 from serve.api.record import RequestRecord
-from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
+from serve.errors import (
+    AnswersWait,
+    MethodNotAllowed,
+    NotFound,
+    OfframpError,
+    Overloaded,
+    Unauthorized,
+)
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +42,8 @@ def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, AnswersWait):
+        headers["Connection"] = "close"
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):

@@ -9,7 +9,7 @@ from starlette.types import Message, Send
 
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.config import WebLimits
-from serve.errors import Overloaded
+from serve.errors import AnswersWait
 from serve.metrics.connections import Closed, ConnectionState
 
 # An answer is sent in pieces of this size; each goes once the client has taken the one before.
@@ -59,7 +59,7 @@ class UnsentAnswers:
         """Refuse a request before it is worked on.
 
         Raises:
-            Overloaded: the client has too much to take already.
+            AnswersWait: the client has too much to take already.
         """
         if self._of_clients and self._of_clients[client] >= self._share:
             raise self._too_many(client)
@@ -75,7 +75,7 @@ class UnsentAnswers:
             task: is cancelled if the answer has to make room; None to keep it.
 
         Raises:
-            Overloaded: the client, or all clients, have too much to take already.
+            AnswersWait: the client, or all clients, have too much to take already.
         """
         if num_bytes <= FREE_BYTES:
             return None
@@ -117,7 +117,7 @@ class UnsentAnswers:
     def _make_room(self, now_s: float) -> None:
         longest = next(iter(self._waiting), None)
         if longest is None or longest.task is None or now_s < longest.moved_s + STALLED_S:
-            raise Overloaded(
+            raise AnswersWait(
                 "the server holds as many answers as it may that clients do not take; this one is "
                 "dropped",
                 RETRY_AFTER_S,
@@ -126,8 +126,8 @@ class UnsentAnswers:
         longest.task.cancel()
         self.release(longest)
 
-    def _too_many(self, client: str) -> Overloaded:
-        return Overloaded(
+    def _too_many(self, client: str) -> AnswersWait:
+        return AnswersWait(
             f"{self._of_clients[client]} bytes of answers wait for this client; take them before "
             "you ask for more",
             RETRY_AFTER_S,

@@ -135,6 +135,7 @@ def test_answers_that_are_not_taken_have_a_bound_for_each_client_and_for_all(
     for _ in range(6):
         ask("192.0.2.2")
     until(lambda: refused() == 8)
+    assert b"\r\nconnection: close\r\n" in whole(clients[-1]).lower(), "and what follows is dropped"
     ask("192.0.2.3")
     until(lambda: refused() == 9)
     assert 4_000_000 < server.metric("offramp_unsent_bytes") <= most
