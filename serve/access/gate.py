@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, Literal
 
@@ -35,7 +37,8 @@ class Client:
 
     Attributes:
         identity: clients of equal identity share what one client may take: the key's name, or
-            the address of a client without a key.
+            the address of a client without a key, of IPv6 its first half: a network has the rest
+            to itself.
         key: None where none is needed.
         usage: counts what the key takes; None without a key.
     """
@@ -43,6 +46,11 @@ class Client:
     identity: str
     key: Key | None = None
     usage: Usage | None = None
+
+    @classmethod
+    def at(cls, address: str) -> "Client":
+        """Return the client at an address, without a key."""
+        return cls(_network(address) if ":" in address else address)
 
     @property
     def name(self) -> str:
@@ -124,7 +132,7 @@ class Gate:
             Unauthorized: there is no such key.
         """
         if self._path is None or secret is None:
-            return Client(address)
+            return Client.at(address)
         self._reload(self._path)
         given = hash_of(secret[:MAX_KEY_CHARS])
         key = self._keys.get(given)
@@ -167,6 +175,15 @@ class Gate:
             log.info("the keys of %s were read again: %d", path, len(self._keys))
         except (InvalidKeys, OSError) as error:
             log.error("the keys stay as they were: %s", error)
+
+
+@lru_cache(1024)
+def _network(address: str) -> str:
+    """Return the network of an IPv6 address; what is no address stays as it is."""
+    try:
+        return str(ip_network((address, 64), strict=False))
+    except ValueError:
+        return address
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

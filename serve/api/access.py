@@ -66,7 +66,7 @@ class Guard:
             self._check_host(headers, scope["http_version"])
         address = scope["client"][0] if scope.get("client") else ""
         if needed is None:
-            return Client(address)
+            return Client.at(address)
         client = self.gate.identify(secret_of(headers), address)
         self.gate.check(client, needed)
         if client.key is None:  # a page cannot know a key

@@ -139,7 +139,7 @@ class Calls:
         """
         taken, answered = counted
         calls, address = self._probes if scope is None else self._open, _address(rpc.peer())
-        client = Client(address)
+        client = Client.at(address)
         if scope is not None:
             client = self._guard.gate.identify(secret_of(record.headers), address)
             self._guard.gate.check(client, scope)
@@ -153,7 +153,7 @@ class Calls:
     @asynccontextmanager
     async def stream(self, rpc: Any) -> AsyncIterator[None]:
         """Count a stream that needs no key; end it if too many others come."""
-        client = _address(rpc.peer())
+        client = Client.at(_address(rpc.peer())).identity
         try:
             self._streams.enter(client)
             try:

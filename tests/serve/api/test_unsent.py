@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,6 @@ from serve.api.unsent import UnsentAnswers
 from serve.errors import Overloaded
 from serve.metrics.connections import Closed, ConnectionState
 from tests.serve.api.conftest import StartServer
-from tests.serve.http.conftest import Client
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
@@ -23,14 +23,20 @@ MAX_BYTES = 1_000_000
 MANY_TOKENS = json.dumps({"inputs": "w1 " * 21_000}).encode()
 
 
+Connect = Callable[..., socket.socket]
+
+
 @pytest.fixture
-def connect() -> Iterator[Callable[[LiveServer], Client]]:
+def connect() -> Iterator[Connect]:
     """Return a client that takes nothing by itself."""
     with ExitStack() as stack:
 
-        def connect(server: LiveServer) -> Client:
-            client = Client(server.port, receive_buffer_bytes=4096)
-            stack.callback(client.socket.close)
+        def connect(server: LiveServer, source: str = "127.0.0.1") -> socket.socket:
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(60)
+            client.bind((source, 0))
+            client.connect(("127.0.0.1", server.port))
             return client
 
         yield connect
@@ -44,9 +50,9 @@ def tokenize(**headers: str) -> bytes:
     return head.encode() + MANY_TOKENS
 
 
-def whole(client: Client) -> bytes:
+def whole(client: socket.socket) -> bytes:
     """Return the answer, which is taken to its end."""
-    return b"".join(iter(lambda: client.socket.recv(65536), b""))
+    return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 def test_clients_share_what_waits_and_stalled_answers_make_room() -> None:
@@ -92,7 +98,7 @@ def test_single_answer_may_be_larger_than_all_that_are_held() -> None:
 
 
 def test_request_is_in_flight_until_its_answer_is_taken(
-    start_server: StartServer, tmp_path: Path, connect: Callable[[LiveServer], Client]
+    start_server: StartServer, tmp_path: Path, connect: Connect
 ) -> None:
     limits = KeyLimits(in_flight=1)
     key = Key(name="one", sha256="0" * 64, scopes=("classify",), limits=limits)
@@ -104,7 +110,7 @@ def test_request_is_in_flight_until_its_answer_is_taken(
         return server.http.post(path, json=ask, headers=given).status_code
 
     client = connect(server)
-    client.send(tokenize(**given))
+    client.sendall(tokenize(**given))
     until(lambda: server.metric("offramp_unsent_bytes") > 1_000_000)
     assert status() == 429
     assert whole(client).startswith(b"HTTP/1.1 200")
@@ -114,37 +120,37 @@ def test_request_is_in_flight_until_its_answer_is_taken(
 
 def test_answers_that_are_not_taken_have_a_bound_for_each_client_and_for_all(
     start_server: StartServer,
-    connect: Callable[[LiveServer], Client],
+    connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most = 6_000_000  # four answers; a client may have two
     server = start_server(max_buffered_bytes=most)
-    clients: list[Client] = []
+    clients: list[socket.socket] = []
 
-    def ask(address: str) -> None:
-        client = connect(server)
-        client.send(tokenize(**{"X-Forwarded-For": address}))
+    def ask(source: str) -> None:
+        client = connect(server, source)
+        client.sendall(tokenize())
         clients.append(client)
 
     def refused() -> float:
         return server.metric("offramp_requests_total", route="/tokenize", code="429")
 
     for _ in range(6):
-        ask("192.0.2.1")
+        ask("127.0.0.2")
     until(lambda: refused() == 4)
     for _ in range(6):
-        ask("192.0.2.2")
+        ask("127.0.0.3")
     until(lambda: refused() == 8)
     assert b"\r\nconnection: close\r\n" in whole(clients[-1]).lower(), "and what follows is dropped"
-    ask("192.0.2.3")
+    ask("127.0.0.4")
     until(lambda: refused() == 9)
     assert 4_000_000 < server.metric("offramp_unsent_bytes") <= most
     assert server.answer("w1")
     monkeypatch.setattr(serve.api.unsent, "STALLED_S", 0.0)
-    ask("192.0.2.4")
+    ask("127.0.0.5")
     closed = "offramp_connections_closed_total"
     until(lambda: server.metric(closed, reason="unread") == 1)
     assert whole(clients[-1]).startswith(b"HTTP/1.1 200")
     for client in clients:
-        client.socket.close()
+        client.close()
     until(lambda: server.metric("offramp_unsent_bytes") == 0)
