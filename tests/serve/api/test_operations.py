@@ -25,6 +25,7 @@ DOCUMENTED = {
     ("put", "/v1/models/{model}/policy"): {
         *(200, 400, 401, 403, 404, 409, 412, 413, 415, 422, 428),
     },
+    ("get", "/"): {200},
     ("get", "/health/live"): {200},
     ("get", "/health/ready"): {200, 503},
     ("get", "/metrics"): {200, 400, 401, 403},
