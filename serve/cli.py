@@ -55,7 +55,9 @@ def serve(
     standalone: Annotated[
         bool, typer.Option(help="One process, without Ray.", show_default="Ray Serve")
     ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; :: for IPv6 and IPv4.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
     grpc_port: Annotated[
         int | None,

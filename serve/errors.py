@@ -4,6 +4,13 @@ A message says what was wrong, where, and what would be right. Any other excepti
 client as a 500 without detail, and the log in full.
 """
 
+import asyncio
+from typing import Final
+
+# What ends a task or the process. Any other exception is an error of one request: also the panic of
+# a library in Rust, which is no `Exception`.
+STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+
 
 class OfframpError(Exception):
     """Base of all expected errors."""
@@ -160,6 +167,13 @@ class Overloaded(OfframpError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class AnswersWait(Overloaded):
+    """Clients have too many answers to take already; the connection is closed.
+
+    Else what follows on it, sent by a client that does not read, would be refused one by one.
+    """
 
 
 class RateLimited(Overloaded):

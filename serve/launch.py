@@ -20,7 +20,13 @@ from serve.cluster.options import LocalReplicas
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
-from serve.http.listener import take_port, take_shared_port
+from serve.http.listener import (
+    address_of,
+    in_url,
+    take_port,
+    take_shared_port,
+    without_brackets,
+)
 from serve.http.loading import tls_files
 from serve.logs import configure_logs
 from serve.runtime.hardware import available_threads
@@ -72,9 +78,9 @@ def launch(wanted: Launch, standalone: bool) -> None:
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
     with take(wanted.host, wanted.port) as address, _grpc_address(wanted) as for_grpc:
-        port = address.getsockname()[1]
+        _, port = address_of(address)
         if for_grpc:
-            grpc_port = for_grpc.getsockname()[1]
+            _, grpc_port = address_of(for_grpc)
             config = config.model_copy(update={"grpc_port": grpc_port})
         on_ready = partial(_print_example, console, bundles, wanted, port, config.grpc_port)
         if standalone:
@@ -143,7 +149,7 @@ def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ip_address(host).is_loopback
+        return ip_address(without_brackets(host)).is_loopback
     except ValueError:
         return False
 
@@ -166,7 +172,7 @@ def _run_on_ray(
 
     console.print("starting Ray Serve ...")
     stopping = partial(console.print, "stopping: answering what is in flight ...")
-    serve_on_ray(config, address.getsockname(), replicas, on_ready, stopping)
+    serve_on_ray(config, address_of(address), replicas, on_ready, stopping)
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
@@ -198,4 +204,6 @@ def _print_example(
 
 
 def _reachable(host: str) -> str:
-    return "127.0.0.1" if host == "0.0.0.0" else host
+    """Return an address in a URL under which this machine reaches what listens on a host."""
+    name = without_brackets(host)
+    return in_url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name))

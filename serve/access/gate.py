@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Final, Literal
 
 from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
 from serve.access.usage import Usage
@@ -15,10 +18,15 @@ from serve.errors import Forbidden, Unauthorized
 
 log = logging.getLogger(__name__)
 
+# What a key must have: a scope, or any will do.
+Needed = Scope | Literal["any"]
+
 # The file of keys is looked at so often while requests come.
 _RELOAD_EVERY_S = 1.0
 # Longer keys are not hashed.
 MAX_KEY_CHARS = 512
+
+_NOT_COUNTED: Final = nullcontext()
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
 
@@ -29,7 +37,8 @@ class Client:
 
     Attributes:
         identity: clients of equal identity share what one client may take: the key's name, or
-            the address of a client without a key.
+            the address of a client without a key, of IPv6 its first half: a network has the rest
+            to itself.
         key: None where none is needed.
         usage: counts what the key takes; None without a key.
     """
@@ -37,6 +46,11 @@ class Client:
     identity: str
     key: Key | None = None
     usage: Usage | None = None
+
+    @classmethod
+    def at(cls, address: str) -> "Client":
+        """Return the client at an address, without a key."""
+        return cls(_network(address) if ":" in address else address)
 
     @property
     def name(self) -> str:
@@ -60,11 +74,16 @@ class Client:
             )
         return asked
 
-    def request(self, num_rows: int, max_chars: int) -> AbstractContextManager[None]:
-        """Count a request while it is being answered, as `Usage.request`."""
-        if self.key is None or self.usage is None:
-            return nullcontext()
-        return self.usage.request(self.key, num_rows, max_chars)
+    def in_flight(self) -> AbstractContextManager[None]:
+        """Count a request until its client has taken the answer, as `Usage.in_flight`."""
+        if self.key is None or self.usage is None or self.key.limits.in_flight is None:
+            return _NOT_COUNTED
+        return self.usage.in_flight(self.key)
+
+    def take_texts(self, num_rows: int, max_chars: int) -> None:
+        """Count the texts of a request, as `Usage.texts`."""
+        if self.key is not None and self.usage is not None:
+            self.usage.texts(self.key, num_rows, max_chars)
 
     def take_rows(self, num_rows: int, counted: int) -> None:
         """Count the rows of a request, as `Usage.rows`."""
@@ -113,7 +132,7 @@ class Gate:
             Unauthorized: there is no such key.
         """
         if self._path is None or secret is None:
-            return Client(address)
+            return Client.at(address)
         self._reload(self._path)
         given = hash_of(secret[:MAX_KEY_CHARS])
         key = self._keys.get(given)
@@ -123,7 +142,7 @@ class Gate:
             raise Unauthorized(f"the key is unknown or revoked; {HOW}")
         return Client(f"key:{key.name}", key, self._usage)
 
-    def check(self, client: Client, scope: Scope) -> None:
+    def check(self, client: Client, scope: Needed) -> None:
         """Let a client pass or refuse it.
 
         Raises:
@@ -133,8 +152,9 @@ class Gate:
         if self._path is None:
             return
         if client.key is None:
-            raise Unauthorized(f"a key with scope `{scope}` is needed; {HOW}")
-        if not client.key.may(scope):
+            which = "a key" if scope == "any" else f"a key with scope `{scope}`"
+            raise Unauthorized(f"{which} is needed; {HOW}")
+        if scope != "any" and not client.key.may(scope):
             raise Forbidden(
                 f"the key {client.key.name} has scope {', '.join(client.key.scopes)}; "
                 f"this needs `{scope}`"
@@ -155,6 +175,15 @@ class Gate:
             log.info("the keys of %s were read again: %d", path, len(self._keys))
         except (InvalidKeys, OSError) as error:
             log.error("the keys stay as they were: %s", error)
+
+
+@lru_cache(1024)
+def _network(address: str) -> str:
+    """Return the network of an IPv6 address; what is no address stays as it is."""
+    try:
+        return str(ip_network((address, 64), strict=False))
+    except ValueError:
+        return address
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

@@ -28,12 +28,33 @@ class Usage:
         self._windows: dict[tuple[str, str], _Window] = {}  # by what is taken and the key's name
 
     @contextmanager
-    def request(self, key: Key, num_rows: int, max_chars: int) -> Iterator[None]:
-        """Count a request of so many texts, the longest of `max_chars`, while it is answered.
+    def in_flight(self, key: Key) -> Iterator[None]:
+        """Count a request, of whatever kind, until its client has taken the answer.
+
+        Raises:
+            RateLimited: the key has too many requests in flight.
+        """
+        allowed = self._share(key.limits.in_flight or math.inf)
+        if self._in_flight[key.name] >= allowed:
+            raise RateLimited(
+                f"the key {key.name} has {self._in_flight[key.name]} requests in flight; it may "
+                f"have {allowed:g} here at once",
+                retry_after_s=1,
+            )
+        self._in_flight[key.name] += 1
+        try:
+            yield
+        finally:
+            self._in_flight[key.name] -= 1
+            if not self._in_flight[key.name]:
+                del self._in_flight[key.name]
+
+    def texts(self, key: Key, num_rows: int, max_chars: int) -> None:
+        """Count so many texts of a request, the longest of `max_chars`.
 
         Raises:
             TextTooLong: a text is longer than the key may send.
-            RateLimited: the key has too many requests in flight, or sends texts too fast.
+            RateLimited: the key sends texts too fast.
             InvalidRequest: the request has more texts than the key may send at any time.
         """
         limits = key.limits
@@ -42,22 +63,8 @@ class Usage:
                 f"inputs: a text has {max_chars} characters; the key {key.name} may send texts of "
                 f"{limits.max_text_chars}"
             )
-        allowed = self._share(limits.in_flight or math.inf)
-        if self._in_flight[key.name] >= allowed:
-            raise RateLimited(
-                f"the key {key.name} has {self._in_flight[key.name]} requests in flight; it may "
-                f"have {allowed:g} here at once",
-                retry_after_s=1,
-            )
         if limits.rows_per_s:
             self._take(key, "texts", limits.rows_per_s, num_rows)
-        self._in_flight[key.name] += 1
-        try:
-            yield
-        finally:
-            self._in_flight[key.name] -= 1
-            if not self._in_flight[key.name]:
-                del self._in_flight[key.name]
 
     def rows(self, key: Key, num_rows: int, counted: int) -> None:
         """Count the rows of a request, of which so many have been counted as texts already.

@@ -4,8 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from serve.access.gate import Client, Gate
-from serve.access.keys import Scope
+from serve.access.gate import Client, Gate, Needed
 from serve.access.origins import Origins
 from serve.access.web_names import ANY, allowed_host
 from serve.api.record import RequestHeaders
@@ -47,7 +46,7 @@ class Guard:
         self._origins = Origins(cors_origins)
 
     def check(
-        self, scope: Mapping[str, Any], headers: RequestHeaders, needed: Scope | None, probe: bool
+        self, scope: Mapping[str, Any], headers: RequestHeaders, needed: Needed | None, probe: bool
     ) -> Client:
         """Return who sends the request.
 
@@ -67,7 +66,7 @@ class Guard:
             self._check_host(headers, scope["http_version"])
         address = scope["client"][0] if scope.get("client") else ""
         if needed is None:
-            return Client(address)
+            return Client.at(address)
         client = self.gate.identify(secret_of(headers), address)
         self.gate.check(client, needed)
         if client.key is None:  # a page cannot know a key

@@ -17,7 +17,7 @@ from serve.api.exit_report import ANSWERED
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.models import add_model_routes
-from serve.api.routes.operations import add_operation_routes
+from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
@@ -72,15 +72,16 @@ def build_http_app(
         add_routes(app, context)
     add_error_handlers(app)
     describe_access(app, context.dialects)
+    add_document_route(app)
     make_stack = app.build_middleware_stack
-    app.build_middleware_stack = lambda: _behind_front(make_stack(), context)  # type: ignore[method-assign]
+    app.build_middleware_stack = lambda: _behind_front(make_stack(), app, context)  # type: ignore[method-assign]
     return app
 
 
-def _behind_front(stack: ASGIApp, context: AppContext) -> ASGIApp:
+def _behind_front(stack: ASGIApp, app: FastAPI, context: AppContext) -> ASGIApp:
     """Put `Front`, which answers unexpected errors, in the place of Starlette's outermost layer."""
     assert isinstance(stack, ServerErrorMiddleware)
-    front = Front(stack.app, context)
+    front = Front(stack.app, context, app.router.routes)
     if not context.cors_origins:
         return front
     return CORSMiddleware(  # outermost: browsers ask first without a key

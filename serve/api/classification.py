@@ -111,15 +111,15 @@ async def classify(
     model_request = _model_request(context, record, request)
     inputs = model_request.inputs
     check_task_fields(request, inputs, classifier.traits.task)
-    with record.client.request(len(inputs), max(map(size_of, inputs))):
-        try:
-            classified = await classifier.classify(model_request)
-        except asyncio.CancelledError:
-            context.metrics.disconnected(classifier.name)
-            raise
-        finally:
-            if context.tracing:
-                context.tracing.record(model_request, classifier.traits.exits)
+    record.client.take_texts(len(inputs), max(map(size_of, inputs)))
+    try:
+        classified = await classifier.classify(model_request)
+    except asyncio.CancelledError:
+        context.metrics.disconnected(classifier.name)
+        raise
+    finally:
+        if context.tracing:
+            context.tracing.record(model_request, classifier.traits.exits)
     exits = classified.exit_indices
     layers = classifier.traits.exits
     record.rows, record.layers = len(exits), sum([layers[index] for index in exits])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from serve.api.access import Guard
 from serve.api.replicas import Replicas
+from serve.api.unsent import UnsentAnswers
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
 from serve.metrics.collectors import Metrics
@@ -34,6 +35,7 @@ class AppContext:
         connections: state of this process's HTTP server.
         policy_threads: where calls wait that may wait for the store of policies.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
+        unsent: answers of this process that clients have not taken yet.
     """
 
     catalog: Catalog
@@ -48,3 +50,4 @@ class AppContext:
     connections: ConnectionState = field(default_factory=ConnectionState)
     policy_threads: PolicyThreads = field(default_factory=PolicyThreads)
     behind_proxy: bool = False
+    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)

@@ -9,14 +9,21 @@ from starlette.responses import JSONResponse, Response
 
 from serve.api.dialect import OWN, Dialect
 from serve.api.record import RequestRecord
-from serve.errors import MethodNotAllowed, NotFound, OfframpError, Overloaded, Unauthorized
+from serve.errors import (
+    AnswersWait,
+    MethodNotAllowed,
+    NotFound,
+    OfframpError,
+    Overloaded,
+    Unauthorized,
+)
 
 log = logging.getLogger(__name__)
 
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 
 
-def expected(error: Exception, record: RequestRecord) -> OfframpError:
+def expected(error: BaseException, record: RequestRecord) -> OfframpError:
     """Return the error that the client gets, and note it; raise where the answer has begun."""
     if isinstance(error, OfframpError):
         refusal = error
@@ -35,6 +42,8 @@ def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, AnswersWait):
+        headers["Connection"] = "close"
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):

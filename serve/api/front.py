@@ -1,14 +1,16 @@
 """The outermost layer: record, access, body size, errors, metrics, log lines."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve.access.keys import Scope as KeyScope
+from serve.access.gate import Needed
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
@@ -16,7 +18,8 @@ from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
-from serve.errors import Cancelled
+from serve.api.unsent import UnsentAnswer, UnsentAnswers
+from serve.errors import STOPS, Cancelled
 
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
@@ -35,7 +38,7 @@ class _Target(NamedTuple):
 
     Attributes:
         dialect: that answers, also with errors.
-        scope: that a key needs; None where no key is needed.
+        scope: that a key needs, or `any`; None where no key is needed.
         probe: whether health probes ask it.
         app: answers it.
         endpoint: whose app it is; None where FastAPI finds the route.
@@ -43,11 +46,67 @@ class _Target(NamedTuple):
     """
 
     dialect: Dialect
-    scope: KeyScope | None
+    scope: Needed | None
     probe: bool
     app: ASGIApp
     endpoint: Endpoint | None = None
     params: Mapping[str, str] = MappingProxyType({})
+
+
+class _Answer:
+    """Sends the answer to a request, and notes in its record what becomes of it.
+
+    Attributes:
+        held: counts the answer while its client takes it; None where it is not counted.
+    """
+
+    __slots__ = ("_own_headers", "_record", "_send", "_unsent", "held")
+
+    def __init__(
+        self, record: RequestRecord, unsent: UnsentAnswers, own_headers: "_OwnHeaders", send: Send
+    ) -> None:
+        self._record, self._unsent, self._send = record, unsent, send
+        self._own_headers = own_headers
+        self.held: UnsentAnswer | None = None
+
+    async def send(self, message: Message) -> None:
+        record, body = self._record, self._record.body
+        if message["type"] == "http.response.start":
+            self._hold(message["headers"])
+            record.code, record.started = message["status"], True
+            self._own_headers.add(message, record)
+        elif not message.get("more_body", False):
+            record.answered_s = time.monotonic()
+        if body and body.refused:
+            await _send_and_close(message, body, self._send)
+        elif self.held and message["type"] == "http.response.body":
+            await self._unsent.send(self.held, message, self._send)
+        else:
+            await self._send(message)
+
+    def _hold(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Count the answer that starts among those that clients have not taken yet."""
+        size = next((int(text) for name, text in headers if name == b"content-length"), 0)
+        client, task = self._record.client.identity, asyncio.current_task()
+        self.held = self._unsent.hold(client, size, task)
+
+
+class _OwnHeaders:
+    """Adds to every answer what the server says of itself and of the request."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
+        self._same = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
+
+    def add(self, message: Message, record: RequestRecord) -> None:
+        headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._same]
+        if not self._behind_proxy:  # which has read or made the id, and adds it
+            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
+        if record.bundle:
+            headers.append((_BUNDLE, record.bundle.encode()))
+        message["headers"] = headers
+        if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
+            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
 
 
 class Front:
@@ -57,17 +116,18 @@ class Front:
     FastAPI answers all of them, because it makes their spans.
     """
 
-    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+    def __init__(self, app: ASGIApp, context: AppContext, routes: Sequence[BaseRoute]) -> None:
+        """Take FastAPI's layers, what they work with, and the routes that there are."""
+        self._routes = routes
         limits = context.limits
         self._app, self._dialects, self._guard = app, context.dialects, context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
+        self._unsent, self._own_headers = context.unsent, _OwnHeaders(context)
         self._targets = {} if context.tracing else _targets(context)
         endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
         context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
-        self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
-        self._headers = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,44 +136,35 @@ class Front:
         if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
             scope = {**scope, "method": "GET"}
         headers, path = RequestHeaders.of(scope), route_path(scope)
-        target = self._targets.get((scope["method"], path)) or self._look_up(scope["method"], path)
+        target = self._targets.get((scope["method"], path)) or self._look_up(scope, path)
         record = RequestRecord(headers, scope["method"], scope["query_string"].decode("latin-1"))
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)
-
-        async def send_recorded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                record.code, record.started = message["status"], True
-                self._add_headers(message, record)
-            await (_send_and_close(message, body, send) if body.refused else send(message))
-
+        answer = _Answer(record, self._unsent, self._own_headers, send)
         try:
             record.client = self._guard.check(scope, headers, target.scope, target.probe)
-            await target.app(scope, body.receive, send_recorded)
-        except asyncio.CancelledError:  # the client has left
+            with record.client.in_flight():
+                self._unsent.check(record.client.identity)
+                await target.app(scope, body.receive, answer.send)
+        except STOPS:  # the client has left
             record.code = Cancelled.status
             raise
-        except Exception as error:
+        except BaseException as error:
             response = error_response(expected(error, record), target.dialect)
-            await response(scope, receive, send_recorded)
+            await response(scope, receive, answer.send)
         finally:
             body.release()
+            self._unsent.release(answer.held)
             record.route = _route(target, scope) or record.route
             self._recorder.publish(record)
 
-    def _add_headers(self, message: Message, record: RequestRecord) -> None:
-        headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._headers]
-        if not self._behind_proxy:  # which has read or made the id, and adds it
-            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
-        if record.bundle:
-            headers.append((_BUNDLE, record.bundle.encode()))
-        message["headers"] = headers
-        if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
-            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
-
-    def _look_up(self, method: str, path: str) -> _Target:
-        needed = required_scope(method, path, self._guard.open_metrics, self._dialects)
+    def _look_up(self, scope: Scope, path: str) -> _Target:
+        needed: Needed | None = required_scope(
+            scope["method"], path, self._guard.open_metrics, self._dialects
+        )
+        if needed and not any(each.matches(scope)[0] is Match.FULL for each in self._routes):
+            needed = "any"  # so that the answer, 404 or 405, tells strangers nothing
         dialect = dialect_of(path, self._dialects)
         return _Target(dialect, needed, is_probe(path, self._dialects), self._app)
 

@@ -63,6 +63,7 @@ class RequestRecord:
         request_id: the client's, or made up.
         arrived_s: on the clock of deadlines.
         read_s: when its body had come; 0 until then.
+        answered_s: when the whole answer was there to be sent; 0 before.
         route: the path that the app has for it, with names in the place of values.
         params: the values of those names.
         client: who asks, once that is known.
@@ -82,6 +83,7 @@ class RequestRecord:
     request_id: str = field(init=False)
     arrived_s: float = field(default_factory=time.monotonic)
     read_s: float = 0.0
+    answered_s: float = 0.0
     route: str = _OTHER
     params: Mapping[str, str] = field(default_factory=dict)
     client: Client = _UNKNOWN
@@ -127,9 +129,10 @@ class Recorder(NamedTuple):
 
     def publish(self, record: RequestRecord) -> None:
         """Count a request, and log it."""
-        now_s = time.monotonic()
-        duration_s = now_s - record.arrived_s
-        self.metrics.request(record.model, record.route, record.code, _served_s(record, now_s))
+        # How long the client takes for the answer is no time of the server's.
+        ended_s = record.answered_s or time.monotonic()
+        duration_s = ended_s - record.arrived_s
+        self.metrics.request(record.model, record.route, record.code, _served_s(record, ended_s))
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)
         if self.logs_access:

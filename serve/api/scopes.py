@@ -20,6 +20,8 @@ def required_scope(
     """Return the scope that a request needs, None for open routes."""
     if path.startswith("/health/") or (path == "/metrics" and open_metrics):
         return None
+    if path == "/" and method in ("GET", "HEAD"):  # load balancers ask it
+        return None
     # They describe the software, not this server, and browsers cannot send a key with a page.
     if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
         return None
@@ -28,7 +30,7 @@ def required_scope(
 
 def is_probe(path: str, dialects: Sequence[Dialect]) -> bool:
     """Tell whether a path is one of probes."""
-    if path.startswith("/health/"):
+    if path.startswith("/health/") or path == "/":
         return True
     return dialect_of(path, dialects).probes.fullmatch(path) is not None
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tokenizers import Encoding
 
@@ -20,6 +20,7 @@ from serve.tokenization.windows import Cut
 # Longer requests are tokenized on a thread: the event loop must stay free.
 MAX_INLINE_SIZE = 10_000
 
+Shown = TypeVar("Shown")
 Texts: TypeAlias = Sequence[Tokens | Cut]
 
 
@@ -63,18 +64,27 @@ class RequestTokenizer:
         request.tokenized = began_s, ended_s
         return texts
 
-    async def encode(self, texts: Sequence[str], special_tokens: bool) -> list[Encoding]:
-        """Return the tokenizer's encodings of texts that may be longer than the model takes.
+    async def encode(
+        self, texts: Sequence[str], special_tokens: bool, show: Callable[[list[Encoding]], Shown]
+    ) -> Shown:
+        """Return what `show` makes of the encodings of texts, which may be long for the model.
+
+        Both run on one thread of the pool: an encoding takes a hundred times as much memory as its
+        text, and none waits for a thread.
 
         Args:
             texts: of a few ten thousand characters together, which are tokenized at once.
             special_tokens: whether those that the model needs are added.
+            show: is called with the tokenizer's encodings.
 
         Raises:
             InvalidRequest: a text cannot be tokenized.
         """
-        task = partial(self._inputs.encode, texts, special_tokens)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, task)
+
+        def encode_and_show() -> Shown:
+            return show(self._inputs.encode(texts, special_tokens))
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, encode_and_show)
 
     async def _in_pieces(
         self, request: ModelRequest, windows: Windows | None

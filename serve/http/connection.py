@@ -2,7 +2,7 @@
 
 import asyncio
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from serve.errors import HeadTooLarge, OfframpError, RequestTimeout
 from serve.http.answer import error_answer
 from serve.http.body import Body, body_of
-from serve.http.exchange import MAX_HELD_BYTES, Channel, Exchange
+from serve.http.exchange import MAX_HELD_BYTES, MAX_UNSENT_BYTES, Channel, Exchange
 from serve.http.guard import ConnectionGuard
 from serve.http.head import Head, check_beginning, read_head
 from serve.metrics.connections import Closed
@@ -33,6 +33,11 @@ _UNTIL_IDLE_TIMEOUT: Final = {
 }
 
 
+def _client(peer: Any) -> tuple[str, int] | None:
+    """Return a client's address; where IPv6 and IPv4 share a socket, an IPv4 client's own."""
+    return (peer[0].removeprefix("::ffff:"), peer[1]) if isinstance(peer, tuple) else None
+
+
 class GuardedConnection(asyncio.Protocol):
     """Reads requests within the limits of a `ConnectionGuard`, each once the last is answered."""
 
@@ -47,18 +52,20 @@ class GuardedConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None  # the last one
         self._incoming: tuple[Exchange, Body] | None = None  # while its body is
         self._num_bytes = 0
-        self._seen: tuple[_Phase, Exchange | None] | None = None
+        self._seen: tuple[_Phase, Exchange | None, int] | None = None
         self._since_s = 0.0  # when the phase was first seen
         self._bytes_then = self._bytes_swept = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._channel = Channel(transport, self._guard.state)
+        transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "server": transport.get_extra_info("sockname"),
-            "client": transport.get_extra_info("peername"),
-            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+            "client": _client(transport.get_extra_info("peername")),
+            "scheme": self._scheme,
             "root_path": "",
         }
         self._made = True
@@ -74,9 +81,11 @@ class GuardedConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._channel.writable.clear()
+        self._guard.waits(self)
 
     def resume_writing(self) -> None:
         self._channel.writable.set()
+        self._note()
 
     def data_received(self, data: bytes) -> None:
         if not self._ignores_rest:
@@ -102,9 +111,10 @@ class GuardedConnection(asyncio.Protocol):
             return  # the TLS handshake has its own timeout
         phase = self._phase()
         before, self._bytes_swept = self._bytes_swept, self._num_bytes
-        if self._seen != (phase, self._exchange):
+        seen = phase, self._exchange, self._channel.num_writes
+        if self._seen != seen:
             # What came since the last look belongs to this phase.
-            self._seen, self._since_s, self._bytes_then = (phase, self._exchange), now_s, before
+            self._seen, self._since_s, self._bytes_then = seen, now_s, before
             return
         waited_s, limits = now_s - self._since_s, self._guard.limits
         if phase is _Phase.HEAD and waited_s >= limits.head_timeout_s:
@@ -143,7 +153,7 @@ class GuardedConnection(asyncio.Protocol):
             check_beginning(self._received, checked)
             self._num_checked = num_bytes
             return False
-        head = read_head(bytes(self._received[:num_bytes]))
+        head = read_head(bytes(self._received[:num_bytes]), self._scheme)
         del self._received[:num_bytes]
         return self._begin(head)
 
@@ -194,12 +204,14 @@ class GuardedConnection(asyncio.Protocol):
         transport = self._channel.transport
         if transport.is_closing() or transport.get_write_buffer_size():
             return _Phase.ANSWER
+        if not self._channel.writable.is_set():  # with TLS, there is a buffer behind the buffer
+            return _Phase.ANSWER
         if self._waits():
             return _Phase.HEAD if self._exchange is None or self._received else _Phase.IDLE
         return _Phase.BODY if self._incoming and not self._channel.paused else _Phase.WORK
 
     def _note(self) -> None:
-        if self._waits():
+        if self._waits() or not self._channel.writable.is_set():
             self._guard.waits(self)
         else:
             self._guard.works(self)

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Scope
 
-from serve.errors import OfframpError
+from serve.errors import STOPS, OfframpError
 from serve.http.answer import CLOSE, CONTINUE, answer_head, error_answer
 from serve.http.head import Head, Header
 from serve.metrics.connections import ConnectionState
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # So much of a body is kept for the app, and so much of what comes behind it, before reading pauses.
 MAX_HELD_BYTES: Final = 64 * 1024
+# So much of an answer may wait in a connection's buffer while the next request is worked on.
+MAX_UNSENT_BYTES: Final = 16 * 1024
 _INTERNAL: Final = OfframpError("internal error; the server's log has the cause")
 
 
@@ -28,6 +30,7 @@ class Channel:
         news: set when more of a body has come, or an exchange is over.
         writable: set unless the client has to take its answer first.
         paused: whether nothing is read.
+        num_writes: how often something was written.
     """
 
     def __init__(self, transport: asyncio.Transport, state: ConnectionState) -> None:
@@ -35,6 +38,14 @@ class Channel:
         self.news, self.writable = asyncio.Event(), asyncio.Event()
         self.writable.set()
         self.paused = False
+        self.num_writes = 0
+
+    async def write(self, data: bytes) -> None:
+        """Write, and return once the client has taken all but `MAX_UNSENT_BYTES` at most."""
+        self.num_writes += 1
+        self.transport.write(data)
+        if not self.writable.is_set():
+            await self.writable.wait()
 
     def pause(self) -> None:
         """Read nothing until `resume`."""
@@ -92,7 +103,9 @@ class Exchange:
             await app(self._scope, self.receive, self.send)
             if not self.over:
                 raise RuntimeError("the app has returned without a whole answer")
-        except Exception:
+        except STOPS:
+            raise
+        except BaseException:
             log.exception("the app has failed")
         finally:
             running.discard(self._task)
@@ -111,7 +124,10 @@ class Exchange:
         self._channel.news.set()
         if error and not self.begun:
             self._channel.transport.write(error_answer(error, self._method))
-        self._channel.transport.close()
+        if self._channel.writable.is_set():
+            self._channel.transport.close()
+        else:  # the client may never take what is left
+            self._channel.transport.abort()
 
     async def receive(self) -> Message:
         """Return the next part of the body; after its end, wait until the exchange is over."""
@@ -129,7 +145,10 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": self._more_body}
 
     async def send(self, message: Message) -> None:
-        """Write a part of the answer, unless it is not wanted any more."""
+        """Write a part of the answer, unless it is not wanted any more.
+
+        Returns once the client has taken it, except for the last `MAX_UNSENT_BYTES`.
+        """
         if not self._channel.writable.is_set():
             await self._channel.writable.wait()
         if self.over:
@@ -137,7 +156,7 @@ class Exchange:
         if message["type"] == "http.response.start":
             self._start(message["status"], list(message.get("headers", ())))
         else:
-            self._write(message.get("body", b""), message.get("more_body", False))
+            await self._write(message.get("body", b""), message.get("more_body", False))
 
     def _start(self, status: int, headers: list[Header]) -> None:
         names, more = dict(headers), b""
@@ -155,7 +174,7 @@ class Exchange:
             more += b"transfer-encoding: chunked\r\n"
         self._head = answer_head(status, headers, more)
 
-    def _write(self, body: bytes, more_body: bool) -> None:
+    async def _write(self, body: bytes, more_body: bool) -> None:
         if not (self._head or self.begun):
             raise RuntimeError("the app sends a body before the head of its answer")
         if self._without_body:
@@ -168,9 +187,9 @@ class Exchange:
             if self._left < 0 or (self._left and not more_body):
                 raise RuntimeError("the body of the answer is not as long as its head says")
         self.begun = True
-        self._channel.transport.write(self._head + body)
-        self._head = b""
-        if not more_body:
+        data, self._head = self._head + body, b""
+        await self._channel.write(data)
+        if not (more_body or self.over):
             self._complete()
 
     def _complete(self) -> None:

@@ -19,6 +19,8 @@ _HEAD = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n(" + FIELDS
 _HOPELESS = re.compile(rb"\A[^!-~]|(?<!\r)\n")
 # They decide where the request ends, and whom it is for.
 _SINGLE: Final = (b"host", b"content-length", b"transfer-encoding")
+# RFC 9112, section 3.2.2. User names in front of the host are refused, as is a target of no host.
+_ABSOLUTE = re.compile(rb"([Hh][Tt][Tt][Pp][Ss]?)://([^/?#@\\]++)(/[!-~]*+|\?[!-~]*+|)")
 # Fewer than 2 ** 63 bytes: the same number to programs that count in 64 bits.
 _MAX_LENGTH_DIGITS = 18
 
@@ -28,9 +30,10 @@ class Head(NamedTuple):
 
     Attributes:
         method: as it was sent.
-        target: of the request line.
+        target: path and query; `*` for OPTIONS.
         http_version: `1.0` or `1.1`.
-        headers: names in lower case, values without the space around them.
+        headers: names in lower case, values without the space around them. Where the request line
+            names a host, that is the one of the Host header.
         num_body_bytes: None for a body in chunks.
         keep_alive: whether another request may follow.
         expects_continue: whether the client waits for `100 Continue`.
@@ -64,8 +67,12 @@ def check_beginning(received: bytearray, checked: int) -> None:
         raise malformed("check the request line, and that each line ends with CR LF")
 
 
-def read_head(raw: bytes) -> Head:
-    """Return a head, given with the empty line at its end.
+def read_head(raw: bytes, scheme: str = "http") -> Head:
+    """Return a head.
+
+    Args:
+        raw: with the empty line at its end.
+        scheme: of the connection.
 
     Raises:
         BadRequest: it is malformed, or does not tell for certain where the body ends.
@@ -84,6 +91,8 @@ def read_head(raw: bytes) -> Head:
     is_1_1 = minor == b"1"
     if is_1_1 and b"host" not in found:
         raise malformed("there is no Host header")
+    if not target.startswith(b"/"):
+        target = _origin_form(method, target, headers, scheme)
     return Head(
         method.decode(),
         target,
@@ -93,6 +102,20 @@ def read_head(raw: bytes) -> Head:
         is_1_1 and not (b"connection" in found and _lists(headers, b"connection", b"close")),
         is_1_1 and b"expect" in found and _lists(headers, b"expect", b"100-continue"),
     )
+
+
+def _origin_form(method: bytes, target: bytes, headers: list[Header], scheme: str) -> bytes:
+    """Return path and query of a target that is a whole URL; its host replaces the Host header."""
+    if target == b"*" and method == b"OPTIONS":
+        return target
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise malformed("the target is no path, such as /v1/classify, and no URL with a host")
+    given, authority, rest = match.groups()
+    if given.lower().decode() != scheme:
+        raise malformed(f"the target is no {scheme} URL, and this connection speaks {scheme}")
+    headers[:] = [(b"host", authority), *(h for h in headers if h[0] != b"host")]
+    return rest if rest.startswith(b"/") else b"/" + rest
 
 
 def _check_repeated(headers: list[Header]) -> None:

@@ -5,10 +5,13 @@ connections are refused, and no other program can get the port.
 """
 
 import socket
+from typing import Any
 
 from serve.errors import OfframpError
 
 BACKLOG = 2048
+# Of a connection, in the kernel, beside what is on its way.
+UNSENT_BYTES = 128 * 1024
 
 
 class PortTaken(OfframpError):
@@ -21,7 +24,8 @@ def take_port(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to an address, for one process.
 
     Args:
-        host: an address of this machine.
+        host: an address of this machine, or a name; IPv6 also in brackets. On `::` IPv4 is
+            listened on too.
         port: 0 for any that is free.
 
     Raises:
@@ -42,7 +46,7 @@ def take_shared_port(host: str, port: int) -> socket.socket:
         PortTaken: the address cannot be had.
     """
     with take_port(host, port) as probe:
-        address = probe.getsockname()
+        address = address_of(probe)
         with _bound(*address, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
             return _bound(*address, socket.SO_REUSEPORT)
 
@@ -56,10 +60,9 @@ def listen(taken: socket.socket) -> None:
     try:
         taken.listen(BACKLOG)
         taken.setblocking(False)
-        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+        _prepare_connections(taken)
     except OSError as error:
-        host, port = taken.getsockname()
-        raise _port_taken(host, port, error) from None
+        raise _port_taken(*address_of(taken), error) from None
 
 
 def listen_shared(host: str, port: int) -> socket.socket:
@@ -73,24 +76,62 @@ def listen_shared(host: str, port: int) -> socket.socket:
     """
     listening = _bound(host, port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
     listening.setblocking(False)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+    _prepare_connections(listening)
     listening.listen(BACKLOG)
     return listening
 
 
+def _prepare_connections(listening: socket.socket) -> None:
+    """Set what connections inherit."""
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # The kernel would take megabytes for each client that does not read its answer.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+
+
+def address_of(listening: socket.socket) -> tuple[str, int]:
+    """Return host and port of a socket of either family."""
+    host, port = listening.getsockname()[:2]
+    return host, port
+
+
+def in_url(host: str) -> str:
+    """Return a host as URLs have it: an IPv6 address in brackets."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+
+
+def without_brackets(host: str) -> str:
+    """Return a host as sockets take it."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 def _bound(host: str, port: int, *options: int) -> socket.socket:
-    bound = socket.socket()
+    try:
+        family, address = _resolve(host, port)
+        bound = socket.socket(family)
+    except (OSError, UnicodeError) as error:
+        raise _port_taken(host, port, error) from None
     try:
         for option in options:
             bound.setsockopt(socket.SOL_SOCKET, option, 1)
-        bound.bind((host, port))
+        if family == socket.AF_INET6:  # the system's default may be IPv6 alone
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind(address)
     except OSError as error:
         bound.close()
         raise _port_taken(host, port, error) from None
     return bound
 
 
-def _port_taken(host: str, port: int, error: OSError) -> PortTaken:
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Return family and address of a host; of a name with both families, IPv4's."""
+    found = socket.getaddrinfo(without_brackets(host), port, type=socket.SOCK_STREAM)
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return family, address
+
+
+def _port_taken(host: str, port: int, error: Exception) -> PortTaken:
+    reason = getattr(error, "strerror", None) or "no such host"
     return PortTaken(
-        f"cannot listen on {host}:{port}: {error.strerror}; choose another port or host"
+        f"cannot listen on {in_url(host)}:{port}: {reason}; choose another port or host"
     )

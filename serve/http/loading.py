@@ -11,6 +11,7 @@ from serve.access.gate import Gate
 from serve.api.access import Guard
 from serve.api.context import AppContext
 from serve.api.replicas import Replicas
+from serve.api.unsent import UnsentAnswers
 from serve.bundle.loader import Bundle, load_bundles
 from serve.bundle.pins import check_pins, check_unchanged
 from serve.classifier.catalog import Catalog
@@ -93,6 +94,7 @@ def app_context(
         configured_tracing(),
         choose_dialects(config.dialects),
         connections,
+        unsent=UnsentAnswers(config.max_buffered_bytes, connections),
     )
 
 

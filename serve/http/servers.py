@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from serve.api.context import AppContext
 from serve.config import ConnectionLimits, ServerConfig
+from serve.http.listener import address_of
 from serve.http.loading import tls_files
 from serve.http.server import STOP_GRACE_S, HttpServer
 from serve.http.tls import TlsFiles
@@ -33,7 +34,7 @@ class Servers:
 
     async def start(self, listening: socket.socket) -> None:
         """Accept connections, for gRPC on the same host."""
-        host = listening.getsockname()[0]
+        host, _ = address_of(listening)
         await self._http.start(listening)
         if self._grpc and self._grpc_port is not None:
             await self._grpc.start(host, self._grpc_port)

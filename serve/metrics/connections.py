@@ -21,6 +21,7 @@ class Closed(StrEnum):
     TLS_HANDSHAKE = "tls_handshake"
     LIMIT = "limit"  # made room for a newer one
     REFUSED = "refused"  # there was no room
+    UNREAD = "unread"  # its answer, which it did not take, made room for others
 
 
 @dataclass(slots=True)
@@ -31,10 +32,12 @@ class ConnectionState:
         stopping: whether the server wants no new requests; those that arrive are still answered.
         num_open: connections, with those whose TLS handshake goes on.
         closed: connections by the reason why the server has ended them.
+        unsent_bytes: of large answers that clients have not taken yet.
     """
 
     stopping: bool = False
     num_open: int = 0
+    unsent_bytes: int = 0
     closed: Counter[Closed] = field(default_factory=Counter)
 
 
@@ -45,9 +48,14 @@ class ConnectionCollector(Collector):
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauge and the counter."""
+        """Yield the gauges and the counter."""
         yield GaugeMetricFamily(
             "offramp_connections", "Open connections of the HTTP server.", self._state.num_open
+        )
+        yield GaugeMetricFamily(
+            "offramp_unsent_bytes",
+            "Bytes of large answers that clients have not taken yet.",
+            self._state.unsent_bytes,
         )
         closed = CounterMetricFamily(
             "offramp_connections_closed",

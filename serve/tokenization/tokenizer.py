@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from serve.errors import InvalidBundle, InvalidRequest, TextTooLong
+from serve.errors import STOPS, InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.length_bounds import LengthBounds, Text
 from serve.tokenization.word_spans import WordSpans
 
@@ -129,7 +129,9 @@ def _encode(
 def _load(path: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no narrower type
+    except STOPS:
+        raise
+    except BaseException as error:  # the library raises no narrower type, and may panic
         raise InvalidBundle(f"{path} is no tokenizer: {error}") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()

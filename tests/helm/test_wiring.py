@@ -50,6 +50,18 @@ def test_selectors_mean_the_pods_that_serve(values: Values) -> None:
             assert selected(release, spread["labelSelector"]) == serving
 
 
+def test_pods_listen_on_the_address_that_is_given() -> None:
+    server = {"server": {"host": "::"}}
+    arguments = render({"mode": "deployment", **server}).pods()["server"]["spec"]["containers"][0]
+    assert arguments["args"][arguments["args"].index("--host") + 1] == "::"
+    release = render(server)
+    assert release.serve_config["http_options"]["host"] == "::"
+    for pod in release.pods().values():
+        for variable in pod["spec"]["containers"][0].get("env", ()):
+            if variable["name"] == "RAY_SERVE_DEFAULT_HTTP_HOST":
+                assert variable["value"] == "::"
+
+
 def test_grpc_has_its_port_on_pod_and_service_and_clients_may_reach_it() -> None:
     values = {"mode": "deployment", "server": {"grpcPort": 8001}}
     release = render(values)

@@ -100,7 +100,7 @@ spec:
     resourceFieldRef: {resource: limits.cpu}
 {{- end }}
 - {name: RAY_SERVE_LOG_TO_STDERR, value: "1"}
-- {name: RAY_SERVE_DEFAULT_HTTP_HOST, value: 0.0.0.0}
+- {name: RAY_SERVE_DEFAULT_HTTP_HOST, value: {{ .Values.server.host | quote }}}
 - {name: RAY_worker_niceness, value: "0"}
 - {name: RAY_metrics_report_interval_ms, value: "5000"}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}

@@ -4,7 +4,7 @@ policies, is applied in place.
 */}}
 {{- define "offramp.serveConfig" -}}
 {{- $ray := .Values.ray -}}
-{{- $http := dict "host" "0.0.0.0" "port" 8000 -}}
+{{- $http := dict "host" .Values.server.host "port" 8000 -}}
 {{- with $ray.requestTimeoutSeconds }}{{ $_ := set $http "request_timeout_s" . }}{{ end -}}
 {{- $application := dict
   "name" "offramp"

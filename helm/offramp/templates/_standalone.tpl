@@ -5,7 +5,7 @@
 {{- $server := .Values.server -}}
 {{- $arguments := concat (list "offramp" "serve") (include "offramp.bundleFolders" . | fromJsonArray) -}}
 {{- $arguments = concat $arguments (list
-  "--standalone" "--host" "0.0.0.0" "--port" "8000"
+  "--standalone" "--host" $server.host "--port" "8000"
   "--device" (ternary "cuda" "cpu" .Values.gpu.enabled)
   "--precision" $server.precision) -}}
 {{- if $server.activeExits -}}

@@ -1,13 +1,26 @@
 """Health and metrics."""
 
-from fastapi import FastAPI
+from functools import lru_cache
+
+import orjson
+from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
+from starlette.routing import Route
 
 from serve.api.context import AppContext
 from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.error import ErrorBody
 from serve.errors import Unavailable
+from serve.version import __version__
+
+
+class About(ResponseModel):
+    """What answers here."""
+
+    name: str
+    version: str
+    docs: str
 
 
 class Health(ResponseModel):
@@ -29,8 +42,33 @@ def check_ready(context: AppContext) -> None:
         raise Unavailable(f"no engine runs for {', '.join(faults)}")
 
 
+def add_document_route(app: FastAPI) -> None:
+    """Answer `/openapi.json` in FastAPI's place, which would write it anew for every request.
+
+    That takes as long as several classifications, and the route needs no key.
+    """
+
+    @lru_cache(maxsize=4)
+    def written(root_path: str) -> bytes:
+        document = app.openapi()
+        if root_path:
+            document = {**document, "servers": [{"url": root_path}]}
+        return orjson.dumps(document)
+
+    async def openapi(request: Request) -> Response:
+        root_path = request.scope.get("root_path", "").rstrip("/")
+        return Response(written(root_path), media_type="application/json")
+
+    app.router.routes.insert(0, Route(str(app.openapi_url), openapi, include_in_schema=False))
+
+
 def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes for probes and for Prometheus."""
+
+    @app.get("/", tags=["operations"])
+    async def about() -> About:
+        """Tell what answers here; load balancers ask this if they are told nothing else."""
+        return About(name="offramp", version=__version__, docs="/docs")
 
     @app.get("/health/live", tags=["operations"])
     async def live() -> Health:

@@ -1,6 +1,8 @@
 """What TEI's clients ask beside answers: what the model is, and a text's tokens."""
 
-import asyncio
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI
@@ -25,6 +27,8 @@ from serve.tokenization.length_bounds import PIECE_CHARS
 from serve.version import __version__
 
 TAG = "Text Embeddings Inference"
+# So many tokens are written in one go; the event loop runs between.
+_AT_ONCE = 64
 _ERRORS = classify_errors(TeiError)
 
 
@@ -83,10 +87,13 @@ async def tokenize(context: AppContext, record: RequestRecord, body: TeiTokenize
         raise InvalidRequest("prompt_name: the model has no prompts; leave it out")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _check_size(texts, context.limits.max_inputs)
-    with client.request(len(texts), max(map(len, texts))):
-        encodings = await classifier.tokenizer.encode(texts, body.add_special_tokens is not False)
-        client.take_tokens(sum(map(len, encodings)))
-        return Reply(await asyncio.to_thread(_listed, texts, encodings))
+    client.take_texts(len(texts), max(map(len, texts)))
+    special_tokens = body.add_special_tokens is not False
+    listed, num_tokens = await classifier.tokenizer.encode(
+        texts, special_tokens, partial(_listed, texts)
+    )
+    client.take_tokens(num_tokens)
+    return Reply(listed)
 
 
 def _check_size(texts: list[str], max_inputs: int) -> None:
@@ -99,12 +106,20 @@ def _check_size(texts: list[str], max_inputs: int) -> None:
         )
 
 
-def _listed(texts: list[str], encodings: list[Encoding]) -> bytes:
-    return to_json([_shown(text, each) for text, each in zip(texts, encodings, strict=True)])
+def _listed(texts: list[str], encodings: list[Encoding]) -> tuple[bytes, int]:
+    """Return the tokens of texts as JSON, and their number."""
+    lists = [_shown(text, each) for text, each in zip(texts, encodings, strict=True)]
+    return b"[" + b",".join(lists) + b"]", sum(map(len, encodings))
 
 
-def _shown(text: str, encoding: Encoding) -> list[dict[str, Any]]:
-    shown = []
+def _shown(text: str, encoding: Encoding) -> bytes:
+    """Return the tokens of a text as JSON, written part by part: all of them are many objects."""
+    tokens = _tokens(text, encoding)
+    parts = iter(lambda: list(islice(tokens, _AT_ONCE)), [])
+    return b"[" + b",".join([to_json(part)[1:-1] for part in parts]) + b"]"
+
+
+def _tokens(text: str, encoding: Encoding) -> Iterator[dict[str, Any]]:
     for token, name, special, (start, stop) in zip(
         encoding.ids,
         encoding.tokens,
@@ -116,8 +131,7 @@ def _shown(text: str, encoding: Encoding) -> list[dict[str, Any]]:
             place = {"text": name, "special": True, "start": None, "stop": None}
         else:
             place = {"text": text[start:stop], "special": False, "start": start, "stop": stop}
-        shown.append({"id": token, **place})
-    return shown
+        yield {"id": token, **place}
 
 
 _OPTIONS: dict[str, Any] = {

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -18,17 +19,30 @@ from serve.api.context import AppContext
 from serve.api.errors import expected
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.unsent import UnsentAnswers
 from serve.config import ConnectionLimits
-from serve.errors import BodyTooLarge, Cancelled, OfframpError, Overloaded, RequestTimeout
+from serve.errors import (
+    STOPS,
+    BodyTooLarge,
+    Cancelled,
+    OfframpError,
+    Overloaded,
+    RequestTimeout,
+)
 from serve.http.grpc.messages import types_of
+from serve.http.grpc.open_calls import OpenCalls
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
 
 _OK: Final = 200
 # Calls that need no key, of all connections: probes, whose message must come at once, and streams
 # of health and reflection, which may last.
-_MAX_PROBES: Final = 256
+_MAX_PROBES: Final = 512
 _PROBE_TIMEOUT_S: Final = 1.0
 _MAX_OPEN_STREAMS: Final = 256
+
+
+def _not_noted(end: asyncio.Timeout) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,10 @@ class Calls:
         """Prepare for calls to the models of a context."""
         bounds = context.limits
         self.num_running = 0
-        self._num_probes = self._num_streams = 0
+        self._open, self._probes = OpenCalls(limits.max_connections), OpenCalls(_MAX_PROBES)
+        self._streams = OpenCalls(_MAX_OPEN_STREAMS)
+        # By itself: what is held here cannot make room for answers over HTTP.
+        self._unsent = UnsentAnswers(bounds.max_buffered_bytes, context.connections)
         self._guard = context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_bytes = bounds.max_body_bytes
@@ -81,28 +98,29 @@ class Calls:
         async def handle(messages: Any, rpc: Any) -> bytes:
             record = RequestRecord(_metadata(rpc), "GRPC")
             record.route = route
-            call, held = Call(record, rpc), 0
+            taken = ExitStack()  # when the client has taken the answer, or has left
+            rpc.add_done_callback(lambda _: taken.close())
             self.num_running += 1
-            self._num_probes += scope is None
             try:
-                record.client = self._admit(call, scope)
-                data = await self.read(rpc, scope is None)
-                record.read_s = time.monotonic()
-                held = self._hold(data)
-                made = await answer(call, parse(request_type, data))
+                with ExitStack() as answered:
+                    data = await self._admit(rpc, record, scope, (taken, answered))
+                    record.read_s = time.monotonic()
+                    answered.callback(self._bodies.release, self._hold(data))
+                    made = await answer(Call(record, rpc), parse(request_type, data))
+                    encoded: bytes = made.SerializeToString()
+                    if unsent := self._unsent.hold(record.client.identity, len(encoded)):
+                        taken.callback(self._unsent.release, unsent)
+                        taken.callback(answered.pop_all().close)
                 record.code = _OK
                 rpc.set_trailing_metadata(self._trailing(record))
-                encoded: bytes = made.SerializeToString()
                 return encoded
-            except asyncio.CancelledError:  # the client has left, or the deadline has passed
+            except STOPS:  # the client has left, or the deadline has passed
                 record.code = Cancelled.status
                 raise
-            except Exception as error:
+            except BaseException as error:
                 return await _refuse(rpc, record, error, self._trailing(record))
             finally:
                 self.num_running -= 1
-                self._num_probes -= scope is None
-                self._bodies.release(held)
                 self._recorder.publish(record)
 
         return grpc.stream_unary_rpc_method_handler(handle)
@@ -112,46 +130,70 @@ class Calls:
         found = [(REQUEST_ID, record.request_id), *self._replica]
         return [*found, (BUNDLE, record.bundle)] if record.bundle else found
 
-    def _admit(self, call: Call, scope: Scope | None) -> Client:
-        """Return who calls.
+    async def _admit(
+        self, rpc: Any, record: RequestRecord, scope: Scope | None, counted: tuple[ExitStack, ...]
+    ) -> bytes:
+        """Note who calls, and return the message.
 
         There is no check of the host's name: pages in browsers, from which it protects, cannot
         speak HTTP/2 without TLS, nor send a call of gRPC to another site unasked.
+
+        Args:
+            rpc: of grpc.aio.
+            record: of the call.
+            scope: that a key needs; None for a probe.
+            counted: take what is to be counted out once the client has its answer, and once there
+                is one.
         """
-        address = _address(call.rpc.peer())
-        if scope is None:
-            if self._num_probes > _MAX_PROBES:
-                raise Overloaded("the server has as many probes as it may", RETRY_AFTER_S)
-            return Client(address)
-        client = self._guard.gate.identify(secret_of(call.record.headers), address)
-        self._guard.gate.check(client, scope)
-        if self.num_running > self._limits.max_connections:
-            raise Overloaded("the server has as many calls as it may", RETRY_AFTER_S)
-        return client
+        taken, answered = counted
+        calls, address = self._probes if scope is None else self._open, _address(rpc.peer())
+        client = Client.at(address)
+        if scope is not None:
+            client = self._guard.gate.identify(secret_of(record.headers), address)
+            self._guard.gate.check(client, scope)
+        record.client = client
+        calls.enter(client.identity)
+        taken.callback(calls.leave, client.identity)
+        answered.enter_context(client.in_flight())
+        self._unsent.check(client.identity)
+        return await self.read(rpc, scope is None, partial(calls.waiting, client.identity))
 
     @asynccontextmanager
     async def stream(self, rpc: Any) -> AsyncIterator[None]:
-        """Count a stream that needs no key; refuse it if there are too many."""
-        self._num_streams += 1
+        """Count a stream that needs no key; end it if too many others come."""
+        client = Client.at(_address(rpc.peer())).identity
         try:
-            if self._num_streams > _MAX_OPEN_STREAMS:
-                raise Overloaded("the server has as many streams as it may", RETRY_AFTER_S)
-            yield
+            self._streams.enter(client)
+            try:
+                async with asyncio.timeout(None) as end:
+                    with self._streams.waiting(client, end):
+                        yield
+            except TimeoutError:
+                raise Overloaded("the stream has made room for another", RETRY_AFTER_S) from None
+            finally:
+                self._streams.leave(client)
         except OfframpError as error:
             await rpc.abort(*status_of(error), error_metadata(error))
-        finally:
-            self._num_streams -= 1
 
-    async def read(self, rpc: Any, probe: bool) -> bytes:
+    async def read(
+        self,
+        rpc: Any,
+        probe: bool,
+        waiting: Callable[[asyncio.Timeout], AbstractContextManager[None]] = _not_noted,
+    ) -> bytes:
         """Return the next message of a call, which of a probe must come at once.
+
+        While it is to come, the end of the wait is given to `waiting`.
 
         Raises:
             OfframpError: it comes too slowly, is none or is too large.
         """
         limit_s = self._limits.body_timeout_s
         try:
-            async with asyncio.timeout(min(_PROBE_TIMEOUT_S, limit_s) if probe else limit_s):
-                data = await rpc.read()
+            limit_s = min(_PROBE_TIMEOUT_S, limit_s) if probe else limit_s
+            async with asyncio.timeout(limit_s) as end:
+                with waiting(end):
+                    data = await rpc.read()
         except TimeoutError:
             raise RequestTimeout("the message came too slowly") from None
         if not isinstance(data, bytes):
@@ -181,7 +223,9 @@ def parse(request_type: Any, data: bytes) -> Any:
         raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
 
 
-async def _refuse(rpc: Any, record: RequestRecord, error: Exception, trailing: Metadata) -> bytes:
+async def _refuse(
+    rpc: Any, record: RequestRecord, error: BaseException, trailing: Metadata
+) -> bytes:
     """End a call with an error."""
     refusal = expected(error, record)
     record.code = refusal.status

@@ -16,14 +16,15 @@ from serve.http.grpc.health import Health
 from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
 from serve.http.grpc.service import methods_of
 from serve.http.guard import connections_that_fit
-from serve.http.listener import PortTaken
+from serve.http.listener import PortTaken, in_url
 from serve.http.server import STOP_GRACE_S
 from serve.http.tls import TlsFiles
 
 # Calls of one connection at once; clients keep further ones back.
 _MAX_STREAMS: Final = 256
-# Probes, watches of health and reflection, beside the calls that are counted.
-_MAX_OTHER_CALLS: Final = 1024
+# After this time a connection is ended as soon as its calls are, and clients open another one. A
+# client that takes no answers keeps their calls open, and the library ends no single call.
+_MAX_AGE_S: Final = 600
 # What an answered call may take to be sent, once the server wants to end.
 _SEND_S: Final = 1.0
 # Clients may look so often whether the connection still stands.
@@ -59,11 +60,10 @@ class GrpcServer:
             PortTaken: the address cannot be had.
         """
         server = grpc.aio.server(
-            options=_options(self._limits, self._context.limits.max_body_bytes),
-            maximum_concurrent_rpcs=self._limits.max_connections + _MAX_OTHER_CALLS,
+            options=_options(self._limits, self._context.limits.max_body_bytes)
         )
         self._add_services(server)
-        address = f"{host}:{port}"
+        address = f"{in_url(host)}:{port}"
         try:
             if self._credentials:
                 server.add_secure_port(address, self._credentials)
@@ -148,6 +148,8 @@ def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, i
         ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
         ("grpc.server_handshake_timeout_ms", head_ms),
         ("grpc.max_connection_idle_ms", idle_ms),
+        ("grpc.max_connection_age_ms", _MAX_AGE_S * 1000),
+        ("grpc.max_connection_age_grace_ms", idle_ms),
         # A connection whose other end is gone is found so.
         ("grpc.keepalive_time_ms", idle_ms),
         ("grpc.keepalive_timeout_ms", head_ms),

@@ -13,8 +13,8 @@ def key(name: str = "web", **limits: Any) -> Key:
 
 
 def ask(usage: Usage, key: Key, num_rows: int = 1, max_chars: int = 1) -> None:
-    with usage.request(key, num_rows, max_chars):
-        pass
+    with usage.in_flight(key):
+        usage.texts(key, num_rows, max_chars)
 
 
 def test_texts_beyond_the_rate_are_refused_until_the_window_ends(
@@ -57,13 +57,13 @@ def test_request_that_could_never_pass_is_not_asked_to_come_back() -> None:
 
 def test_requests_in_flight_are_bounded_and_counted_out_after_an_error() -> None:
     usage, limited = Usage(), key(in_flight=2)
-    one, two = usage.request(limited, 1, 1), usage.request(limited, 1, 1)
+    one, two = usage.in_flight(limited), usage.in_flight(limited)
     with pytest.raises(ZeroDivisionError), one, two:
         with pytest.raises(RateLimited, match="has 2 requests in flight; it may have 2"):
             ask(usage, limited)
         ask(usage, key("other", in_flight=1))
         raise ZeroDivisionError
-    with usage.request(limited, 1, 1):
+    with usage.in_flight(limited):
         ask(usage, limited)
 
 
@@ -78,5 +78,5 @@ def test_replicas_share_the_limits() -> None:
     with pytest.raises(RateLimited):
         ask(usage, limited)
     usage = Usage(num_replicas=lambda: 2)
-    with usage.request(limited, 1, 1), pytest.raises(RateLimited, match="may have 1 here"):
+    with usage.in_flight(limited), pytest.raises(RateLimited, match="may have 1 here"):
         ask(usage, limited)

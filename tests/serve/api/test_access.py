@@ -21,6 +21,7 @@ from serve.engine.row import Priority
 from serve.errors import Unauthorized, WrongHost
 from serve.http.standalone import build_standalone_app
 from serve.logs import ACCESS_LOG
+from serve.version import __version__
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import FULL_DEPTH, LiveServer, Problem, listening
 from tests.support.patience import until
@@ -79,8 +80,9 @@ def guarded(bundle_folder: Path, keys: Keys) -> Iterator[LiveServer]:
         ("GET", POLICY, {"viewer", "ops"}),
         ("GET", "/metrics", {"viewer", "ops"}),
         ("PUT", POLICY, {"ops"}),
-        ("GET", "/no/such/route", {"viewer", "ops"}),
-        ("DELETE", "/v1/models/tiny", {"ops"}),
+        ("GET", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
+        ("POST", "/no/such/route", {"user", "slow", "viewer", "ops", "batch"}),
+        ("DELETE", "/v1/models/tiny", {"user", "slow", "viewer", "ops", "batch"}),
     ],
 )
 def test_each_route_admits_the_keys_of_its_scope_and_no_others(
@@ -99,6 +101,48 @@ def test_each_route_admits_the_keys_of_its_scope_and_no_others(
         response = guarded.http.request(method, path, json=body, headers=headers)
         assert Problem.of(response)[:2] == (401, "unauthorized")
         assert response.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/no/such/route", 404),
+        ("PUT", "/no/such/route", 404),
+        ("POST", "/v2/models/tiny/nothing", 404),
+        ("DELETE", "/v1/models/tiny/policy", 405),
+        ("PATCH", "/v1/classify", 405),
+        ("POST", "/metrics", 405),
+    ],
+)
+def test_every_key_is_told_that_there_is_no_such_route(
+    guarded: LiveServer, keys: Keys, method: str, path: str, status: int
+) -> None:
+    for name in ("user", "viewer", "ops"):
+        assert guarded.http.request(method, path, headers=keys[name]).status_code == status
+    for headers in ({}, {"X-API-Key": "wrong"}):
+        assert guarded.http.request(method, path, headers=headers).status_code == 401
+
+
+def test_root_tells_what_answers_here_without_a_key(guarded: LiveServer) -> None:
+    for host in ("localhost", "10.0.0.5:8000"):
+        answer = guarded.http.get("/", headers={"Host": host})
+        assert answer.json() == {"name": "offramp", "version": __version__, "docs": "/docs"}
+        assert guarded.http.head("/", headers={"Host": host}).status_code == 200
+    assert guarded.http.post("/", json=ASK).status_code == 401
+
+
+def test_host_of_the_target_counts_in_the_place_of_the_header(
+    guarded: LiveServer, keys: Keys
+) -> None:
+    def status(target: bytes, host: str = "localhost") -> int:
+        request = guarded.http.build_request("GET", "/", headers={**keys["ops"], "Host": host})
+        request.extensions["target"] = target
+        return guarded.http.send(request).status_code
+
+    for target in (b"http://localhost/v1/models", b"HTTP://API.example.com:80/v1/models"):
+        assert status(target) == status(target, host="evil.example") == 200
+    assert status(b"http://evil.example/v1/models") == 400
+    assert status(b"http://localhost") == 200
 
 
 def test_refused_policy_changes_nothing(guarded: LiveServer, keys: Keys) -> None:
@@ -122,7 +166,7 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
     app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)], precision="fp32"))
     routes = {(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
     open_paths = {path for method, path in routes if required_scope(method, path) is None}
-    assert open_paths == {"/health/live", "/health/ready", "/docs", "/openapi.json"}
+    assert open_paths == {"/", "/health/live", "/health/ready", "/docs", "/openapi.json"}
 
 
 @pytest.mark.parametrize("prefix", ["", "/health", "/docs", "/health/live"])
@@ -149,6 +193,17 @@ def test_a_key_of_low_priority_asks_for_no_better_one(guarded: LiveServer, keys:
         response = guarded.http.post("/v1/classify", json=body, headers=keys["batch"])
         assert response.status_code == status
     assert f"may not ask for `{asked}`" in response.json()["error"]["message"]
+
+
+def test_addresses_of_one_network_are_one_client() -> None:
+    gate = Gate()
+    assert gate.identify(None, "2001:db8::1") == gate.identify(None, "2001:db8:0:0:f::2")
+    assert gate.identify(None, "2001:db8::1") != gate.identify(None, "2001:db8:0:1::1")
+    assert [Client.at(given).identity for given in ("192.0.2.1", "unix:x", "")] == [
+        "192.0.2.1",
+        "unix:x",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,32 @@ from tests.serve.http.hidden_request import (
     request,
 )
 
+# Of the path that proxies publish and of the policy's, by other ways of naming the host.
+_ABSOLUTE = [
+    start + path
+    for start in (
+        b"http://user@localhost",
+        b"http://user:pass@localhost",
+        b"http://localhost@other",
+        b"http://other",
+        b"http://",
+        b"http:",
+        b"http:///",
+        b"http://localhost\\",
+        b"http://localhost#",
+        b"http://localhost?",
+        b"http://localhost/?",
+        b"HTTP://LOCALHOST:80",
+        b"https://localhost",
+        b"ftp://localhost",
+        b"//localhost",
+        b"localhost",
+        b"",
+    )
+    for path in (b"/v1/classify", b"/v1/models/tiny/policy", b"v1/classify")
+    if start + path != b"/v1/classify"
+]
+
 
 def lines() -> dict[str, bytes]:
     """Line ends, folds and bytes that no header may hold."""
@@ -68,6 +94,12 @@ def heads() -> dict[str, bytes]:
         "absolute target of the policy": request(
             size, line=b"POST http://localhost/v1/models/tiny/policy HTTP/1.1\r\n"
         ),
+        **{
+            f"absolute target {target.decode()}": request(
+                size, line=b"POST " + target + b" HTTP/1.1\r\n"
+            )
+            for target in _ABSOLUTE
+        },
         "space in the target": request(size, line=b"POST /v1/classify /x HTTP/1.1\r\n"),
         "two spaces": request(size, line=b"POST  /v1/classify  HTTP/1.1\r\n"),
         "tab": request(size, line=b"POST\t/v1/classify\tHTTP/1.1\r\n"),

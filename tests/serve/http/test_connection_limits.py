@@ -193,6 +193,18 @@ def test_client_that_takes_no_answers_is_closed(start_limited: StartLimited) -> 
     assert served.live.answer("w1")
 
 
+def test_connection_that_takes_no_answers_makes_room(start_limited: StartLimited) -> None:
+    served = start_limited(max_connections=4)
+    for _ in range(4):
+        greedy = served.connect(receive_buffer_bytes=4096)
+        greedy.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+    until(lambda: served.state.unsent_bytes > 4 * 50_000)
+    other = served.connect()
+    other.send(LIVE)
+    assert other.answer().startswith(b"HTTP/1.1 200")
+    assert served.state.closed == {Closed.LIMIT: 1}
+
+
 def _left() -> list[object]:
     gc.collect()
     return [known for known in gc.get_objects() if type(known) is GuardedConnection]

@@ -24,16 +24,27 @@ class Recorded(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
-        self.closed = self.paused = False
+        self.fill: Callable[[], None] = lambda: None  # is called by each write
+        self.closed = self.paused = self.aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
+        self.fill()
 
     def close(self) -> None:
         self.closed = True
 
     def is_closing(self) -> bool:
         return self.closed
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -186,10 +197,11 @@ class Reader:
 
     def __init__(self) -> None:
         self.received: list[Message] = []
-        self.cancelled = False
+        self.cancelled, self.num_asked = False, 0
         self.read, self.answer = asyncio.Semaphore(0), asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.num_asked += 1
         try:
             await self._answer(scope, receive, send)
         except asyncio.CancelledError:
@@ -289,6 +301,58 @@ def test_requests_that_come_at_once_are_answered_in_order() -> None:
         assert (await there.send(b"\n")).endswith(b"\r\n\r\n/3")
 
     reading(scenario)
+
+
+def test_next_request_waits_until_the_client_has_taken_the_last_answer() -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        app.answer.set()
+        app.read.release()
+        there.connection.pause_writing()
+        await there.send(GET.replace(b"/ ", b"/1 ") + GET.replace(b"/ ", b"/2 "))
+        assert not there.transport.written
+        there.connection.resume_writing()
+        there.transport.fill = there.connection.pause_writing  # by the first answer
+        assert (await there.send()).endswith(b"/1")
+        assert app.num_asked == 1
+        there.transport.fill = lambda: None
+        there.connection.resume_writing()
+        assert (await there.send()).endswith(b"/2")
+        assert not there.running
+
+    reading(scenario)
+
+
+def test_answer_may_take_as_long_as_its_client_takes_something_of_it() -> None:
+    async def scenario() -> None:
+        limit_s = ConnectionLimits().idle_timeout_s
+        there = Talk(answering(b"a", b"b", b"c", b"d", headers=length(4)))
+        there.transport.fill = there.connection.pause_writing
+        now_s = 0.0
+        await there.send(GET)
+        for taken in (b"b", b"c"):
+            for _ in range(2):
+                there.connection.sweep(now_s := now_s + 0.6 * limit_s)
+                assert not there.transport.aborted
+            there.connection.resume_writing()
+            assert (await there.send()).endswith(taken)
+        for _ in range(3):
+            there.connection.sweep(now_s := now_s + 0.6 * limit_s)
+        assert there.transport.aborted
+
+    asyncio.run(scenario())
+
+
+def test_app_that_fails_while_its_client_takes_nothing_ends_the_connection_at_once() -> None:
+    async def scenario() -> None:
+        there = Talk(answering(b"a", b"b", headers=length(2)))
+        there.transport.fill = there.connection.pause_writing
+        await there.send(GET)
+        (task,) = there.running
+        task.cancel()
+        await there.send()
+        assert there.transport.aborted
+
+    asyncio.run(scenario())
 
 
 def test_app_waits_while_the_client_takes_its_answer() -> None:

@@ -121,3 +121,41 @@ def test_hopeless_beginning_is_refused_wherever_it_was_cut() -> None:
     for hopeless, checked in ((bare, 0), (bare, len(bare) - 1), (bytearray(b"\x16\x03\x01"), 0)):
         with pytest.raises(BadRequest):
             check_beginning(hopeless, checked)
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "origin_form"),
+    [
+        (b"http://other/v1/classify?a=b", b"other", b"/v1/classify?a=b"),
+        (b"HtTp://Other:80", b"Other:80", b"/"),
+        (b"http://[::1]:80?a", b"[::1]:80", b"/?a"),
+        (b"http://other//x@y", b"other", b"//x@y"),
+    ],
+)
+def test_target_with_a_host_takes_the_place_of_the_header(
+    target: bytes, host: bytes, origin_form: bytes
+) -> None:
+    head = read(b"A: b", first=b"GET " + target + b" HTTP/1.1\r\nA: c\r\n" + HOST)
+    assert head.target == origin_form
+    assert head.headers == [(b"host", host), (b"a", b"c"), (b"a", b"b")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"GET " + target for target in (b"*", b"v1", b"http:/x", b"http://", b"http:///x")),
+        *(b"GET " + target for target in (b"http://a@b/", b"http://a\\b/", b"http://a#b/")),
+        *(b"GET " + target for target in (b"https://localhost/", b"ftp://a/", b"http://?a")),
+        b"CONNECT localhost:80",
+        b"OPTIONS **",
+    ],
+)
+def test_target_that_is_neither_path_nor_address_is_refused(line: bytes) -> None:
+    with pytest.raises(BadRequest, match="the target is no"):
+        read(first=line + b" HTTP/1.1\r\n" + HOST)
+
+
+def test_target_of_https_is_for_connections_with_tls() -> None:
+    raw = b"GET https://localhost/a HTTP/1.1\r\n" + HOST + b"\r\n"
+    assert read_head(raw, "https").target == b"/a"
+    assert read_head(b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n").target == b"*"

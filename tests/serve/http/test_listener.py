@@ -3,7 +3,14 @@ from collections.abc import Callable
 
 import pytest
 
-from serve.http.listener import PortTaken, listen, listen_shared, take_port, take_shared_port
+from serve.http.listener import (
+    PortTaken,
+    address_of,
+    listen,
+    listen_shared,
+    take_port,
+    take_shared_port,
+)
 
 TAKE = pytest.mark.parametrize("take", [take_port, take_shared_port])
 ALREADY = "cannot listen on 127.0.0.1:[0-9]+: Address already in use; choose another"
@@ -33,6 +40,38 @@ def test_taken_port_refuses_connections_and_other_programs_until_it_is_closed(ta
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=5)
     listener(address).close()
+
+
+@TAKE
+@pytest.mark.parametrize(
+    ("host", "reached_by"),
+    [
+        ("::1", ["::1"]),
+        ("[::1]", ["::1"]),
+        ("::", ["::1", "127.0.0.1"]),
+        ("0.0.0.0", ["127.0.0.1"]),
+        ("localhost", ["127.0.0.1"]),
+    ],
+)
+def test_ipv6_is_listened_on_as_ipv4_is(take: Take, host: str, reached_by: list[str]) -> None:
+    with take(host, 0) as taken:
+        _, port = address_of(taken)
+        listening = taken
+        if take is take_shared_port:
+            listening = listen_shared(*address_of(taken))
+        else:
+            listen(taken)
+        with listening:
+            for each in reached_by:
+                socket.create_connection((each, port), timeout=5).close()
+            with pytest.raises(PortTaken, match="Address already in use"):
+                take(host, port)
+
+
+def test_host_that_does_not_exist_is_said() -> None:
+    for host in ("no.such.host.invalid", "::1::", "[]"):
+        with pytest.raises(PortTaken, match="choose another port or host"):
+            take_port(host, 0)
 
 
 @TAKE

@@ -1,0 +1,156 @@
+"""Answers that clients do not take: what is held of them, and for whom."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import serve.api.unsent
+from serve.access.keys import Key, KeyLimits, new_key
+from serve.api.unsent import UnsentAnswers
+from serve.errors import Overloaded
+from serve.metrics.connections import Closed, ConnectionState
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer
+from tests.support.patience import until
+
+MAX_BYTES = 1_000_000
+# Its answer has about 1.4 MB.
+MANY_TOKENS = json.dumps({"inputs": "w1 " * 21_000}).encode()
+
+
+Connect = Callable[..., socket.socket]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Return a client that takes nothing by itself."""
+    with ExitStack() as stack:
+
+        def connect(server: LiveServer, source: str = "127.0.0.1") -> socket.socket:
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(60)
+            client.bind((source, 0))
+            client.connect(("127.0.0.1", server.port))
+            return client
+
+        yield connect
+
+
+def tokenize(**headers: str) -> bytes:
+    given = {"Host": "localhost", "Connection": "close", **headers}
+    given |= {"Content-Type": "application/json"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    head = f"POST /tokenize HTTP/1.1\r\n{lines}Content-Length: {len(MANY_TOKENS)}\r\n\r\n"
+    return head.encode() + MANY_TOKENS
+
+
+def whole(client: socket.socket) -> bytes:
+    """Return the answer, which is taken to its end."""
+    return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_clients_share_what_waits_and_stalled_answers_make_room() -> None:
+    async def scenario() -> None:
+        state = ConnectionState()
+        unsent = UnsentAnswers(MAX_BYTES, state)
+        stuck = asyncio.ensure_future(asyncio.Event().wait())
+        assert unsent.hold("a", 1000) is None, "small answers are not counted"
+        first = unsent.hold("a", MAX_BYTES // 4, stuck)
+        second = unsent.hold("a", MAX_BYTES // 4)
+        assert first
+        assert second
+        with pytest.raises(Overloaded, match="500000 bytes of answers wait for this client"):
+            unsent.check("a")
+        with pytest.raises(Overloaded):
+            unsent.hold("a", MAX_BYTES // 4)
+        unsent.check("b")
+        assert unsent.hold("b", MAX_BYTES // 2, stuck)
+        with pytest.raises(Overloaded, match="holds as many answers as it may"):
+            unsent.hold("c", MAX_BYTES // 4)
+        first.moved_s -= serve.api.unsent.STALLED_S
+        assert unsent.hold("c", MAX_BYTES // 4), "nothing was taken of the first for long"
+        assert (stuck.cancelling(), state.closed[Closed.UNREAD]) == (1, 1)
+        unsent.release(first)
+        assert state.unsent_bytes == MAX_BYTES
+        unsent.release(second)
+        unsent.check("a")
+        assert state.unsent_bytes == MAX_BYTES * 3 // 4
+
+    asyncio.run(scenario())
+
+
+def test_single_answer_may_be_larger_than_all_that_are_held() -> None:
+    async def scenario() -> None:
+        unsent = UnsentAnswers(MAX_BYTES)
+        large = unsent.hold("a", 2 * MAX_BYTES)
+        with pytest.raises(Overloaded):
+            unsent.hold("b", 20_000)
+        unsent.release(large)
+        assert unsent.hold("b", 20_000)
+
+    asyncio.run(scenario())
+
+
+def test_request_is_in_flight_until_its_answer_is_taken(
+    start_server: StartServer, tmp_path: Path, connect: Connect
+) -> None:
+    limits = KeyLimits(in_flight=1)
+    key = Key(name="one", sha256="0" * 64, scopes=("classify",), limits=limits)
+    given = {"X-API-Key": new_key(key, tmp_path / "keys.json")}
+    server = start_server(keys=tmp_path / "keys.json", open_metrics=True)
+
+    def status() -> int:
+        path, ask = "/v1/classify", {"inputs": "w1"}
+        return server.http.post(path, json=ask, headers=given).status_code
+
+    client = connect(server)
+    client.sendall(tokenize(**given))
+    until(lambda: server.metric("offramp_unsent_bytes") > 1_000_000)
+    assert status() == 429
+    assert whole(client).startswith(b"HTTP/1.1 200")
+    until(lambda: status() == 200)
+    assert server.metric("offramp_unsent_bytes") == 0
+
+
+def test_answers_that_are_not_taken_have_a_bound_for_each_client_and_for_all(
+    start_server: StartServer,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    most = 6_000_000  # four answers; a client may have two
+    server = start_server(max_buffered_bytes=most)
+    clients: list[socket.socket] = []
+
+    def ask(source: str) -> None:
+        client = connect(server, source)
+        client.sendall(tokenize())
+        clients.append(client)
+
+    def refused() -> float:
+        return server.metric("offramp_requests_total", route="/tokenize", code="429")
+
+    for _ in range(6):
+        ask("127.0.0.2")
+    until(lambda: refused() == 4)
+    for _ in range(6):
+        ask("127.0.0.3")
+    until(lambda: refused() == 8)
+    assert b"\r\nconnection: close\r\n" in whole(clients[-1]).lower(), "and what follows is dropped"
+    ask("127.0.0.4")
+    until(lambda: refused() == 9)
+    assert 4_000_000 < server.metric("offramp_unsent_bytes") <= most
+    assert server.answer("w1")
+    monkeypatch.setattr(serve.api.unsent, "STALLED_S", 0.0)
+    ask("127.0.0.5")
+    closed = "offramp_connections_closed_total"
+    until(lambda: server.metric(closed, reason="unread") == 1)
+    assert whole(clients[-1]).startswith(b"HTTP/1.1 200")
+    for client in clients:
+        client.close()
+    until(lambda: server.metric("offramp_unsent_bytes") == 0)
