@@ -1,21 +1,17 @@
 """Request bodies, parsed strictly and in bounded time."""
 
-import json
 import time
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from serve.api.json_decoding import parse_json
 from serve.api.record import RequestRecord
 from serve.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from serve.validation import explain
 
 Body = TypeVar("Body", bound=BaseModel)
-
-# No schema has as many. Naming each of 200,000 unknown fields would block the event loop for
-# seconds.
-MAX_FIELDS = 128
 
 _JSON: Final = "application/json"
 # What curl says with -d if nothing else is said.
@@ -80,38 +76,3 @@ def check_query(record: RequestRecord) -> None:
     given = parse_qsl(record.query, keep_blank_values=True)
     if names := ", ".join(sorted({name[:64] for name, _ in given})):
         raise InvalidRequest(f"{names}: no query parameters here; everything goes into the body")
-
-
-def parse_json(body: bytes) -> Any:
-    """Return parsed JSON; encodings and repeated fields on which parsers differ are refused.
-
-    Raises:
-        MalformedBody: it is no such JSON.
-    """
-    try:
-        return _DECODER.decode(body.decode())
-    except json.JSONDecodeError as error:
-        reason = error.msg.removesuffix(" at").rstrip(" :")
-        raise MalformedBody(f"the body is not JSON: {reason} at character {error.pos}") from None
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"the body is not UTF-8 at byte {error.start}") from None
-    except RecursionError:
-        raise MalformedBody("the body is nested too deeply") from None
-    except ValueError:
-        raise MalformedBody("the body has a number with too many digits") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > MAX_FIELDS:
-        raise MalformedBody(
-            f"the body has an object of {len(pairs)} fields; none needs more than {MAX_FIELDS}"
-        )
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise MalformedBody(f"the body has the field {repeated[:64]!r} twice in one object")
-    return fields
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)

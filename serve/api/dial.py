@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from serve.api.body import parse_json
+from serve.api.json_decoding import parse_json
 from serve.api.record import RequestHeaders
 from serve.errors import InvalidRequest, OfframpError
 

@@ -10,9 +10,9 @@ from serve.api.body import (
     check_query,
     media_type,
     not_json,
-    parse_json,
     read_bytes,
 )
+from serve.api.json_decoding import parse_json
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.dialects.oip.compression import unpack
 from serve.dialects.oip.schemas import InferRequest
