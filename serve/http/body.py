@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from serve.errors import HeadTooLarge
+from serve.errors import BadRequest, HeadTooLarge
 from serve.http.head import FIELDS, Head, malformed
 
 # At most 15 digits: fewer than 2 ** 63 bytes. RFC 9112, section 7.1, has no space in this line.
@@ -11,6 +11,10 @@ _SIZE = rb"(?P<size>[0-9A-Fa-f]{1,15}+)(?P<dropped>(?:;[\t -~\x80-\xff]*+)?+)\r\
 _FIRST, _NEXT = re.compile(_SIZE), re.compile(rb"\r\n" + _SIZE)
 _TRAILERS = re.compile(rb"(?P<dropped>" + FIELDS + rb")\r\n")
 _MAX_SIZE_BYTES: Final = len(b"\r\n123456789abcdef\r\n")
+# So many chunks may be of any size; from there on a chunk must have so many bytes on average. A
+# body of 2 MiB in chunks of one byte would take seconds.
+MAX_SMALL_CHUNKS: Final = 8192
+_MIN_CHUNK_BYTES: Final = 64
 
 
 class SizedBody:
@@ -45,6 +49,7 @@ class ChunkedBody:
         self.ended = False
         self._left = 0  # of the content of a chunk
         self._expected = _FIRST  # behind it
+        self._num_chunks = self._num_bytes = 0
         self._max_bytes = self._may_drop = max_dropped_bytes
 
     def take(self, received: bytearray) -> bytearray:
@@ -89,7 +94,17 @@ class ChunkedBody:
             self.ended = True
         else:
             self._left = int(match["size"], 16)
+            self._count(self._left)
             self._expected = _NEXT if self._left else _TRAILERS
+
+    def _count(self, num_bytes: int) -> None:
+        self._num_chunks += 1
+        self._num_bytes += num_bytes
+        if self._num_chunks > MAX_SMALL_CHUNKS + self._num_bytes // _MIN_CHUNK_BYTES:
+            raise BadRequest(
+                f"the body comes in more than {MAX_SMALL_CHUNKS} small chunks; send chunks of "
+                f"{_MIN_CHUNK_BYTES} bytes or more"
+            )
 
     def _drop(self, num_bytes: int) -> None:
         self._may_drop -= num_bytes

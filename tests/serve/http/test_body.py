@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest, HeadTooLarge
-from serve.http.body import Body, ChunkedBody, SizedBody
+from serve.http.body import MAX_SMALL_CHUNKS, Body, ChunkedBody, SizedBody
 
 BEHIND = b"GET /"
 CHUNKS = b'5\r\nhello\r\n006;a="b;c"\r\n\r\n0\r\n\x00\r\n1;\r\n!\r\n0;x\r\nX: y\r\nHost: z\r\n\r\n'
@@ -76,3 +76,12 @@ def test_extensions_and_trailers_have_a_bound_together(sent: bytes) -> None:
         taken(ChunkedBody(100), [bytes([byte]) for byte in sent])
     with pytest.raises(HeadTooLarge):
         taken(ChunkedBody(100), [sent])
+
+
+def test_a_body_may_not_come_in_any_number_of_small_chunks() -> None:
+    few = b"1\r\nx\r\n" * MAX_SMALL_CHUNKS
+    assert taken(ChunkedBody(100), [few])[0] == b"x" * MAX_SMALL_CHUNKS
+    with pytest.raises(BadRequest, match="send chunks of 64 bytes or more"):
+        taken(ChunkedBody(100), [few * 2])
+    large = b"40\r\n" + b"x" * 64 + b"\r\n"
+    assert len(taken(ChunkedBody(100), [large * 3 * MAX_SMALL_CHUNKS])[0]) == 192 * MAX_SMALL_CHUNKS
