@@ -9,12 +9,15 @@ from serve.dialects.oip.signature import INPUTS
 
 Parameters = dict[str, Any]
 
+MAX_AXES = 8
+MAX_OUTPUTS = 16
+
 
 class InferInput(RequestModel):
     """A tensor that is given."""
 
     name: str = Field(description=", ".join(INPUTS))
-    shape: list[int] = Field(max_length=8, description="Rows first.")
+    shape: list[int] = Field(max_length=MAX_AXES, description="Rows first.")
     datatype: str = Field(description="BYTES or INT64.")
     parameters: Parameters | None = Field(
         default=None, description="`binary_data_size` where the elements follow the JSON."
@@ -67,7 +70,7 @@ class InferRequest(RequestModel):
         "`truncate`. `binary_data_output`: whether outputs are binary that do not say.",
     )
     inputs: list[InferInput] = Field(min_length=1, max_length=len(INPUTS))
-    outputs: list[InferOutput] | None = Field(default=None, max_length=16)
+    outputs: list[InferOutput] | None = Field(default=None, max_length=MAX_OUTPUTS)
 
     # The bytes behind the JSON.
     _binary: bytes = PrivateAttr(default=b"")

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from serve.access.gate import Client
 from serve.access.keys import Scope
 from serve.api.access import secret_of
+from serve.api.body import give_way
 from serve.api.context import AppContext
 from serve.api.errors import expected
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
@@ -29,6 +30,7 @@ from serve.errors import (
     Overloaded,
     RequestTimeout,
 )
+from serve.http.grpc.bounds import Bounds
 from serve.http.grpc.messages import types_of
 from serve.http.grpc.open_calls import OpenCalls
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
@@ -39,6 +41,8 @@ _OK: Final = 200
 _MAX_PROBES: Final = 512
 _PROBE_TIMEOUT_S: Final = 1.0
 _MAX_OPEN_STREAMS: Final = 256
+# A smaller message has too few elements to matter.
+_FEW_BYTES: Final = 1024
 
 
 def _not_noted(end: asyncio.Timeout) -> AbstractContextManager[None]:
@@ -106,7 +110,9 @@ class Calls:
                     data = await self._admit(rpc, record, scope, (taken, answered))
                     record.read_s = time.monotonic()
                     answered.callback(self._bodies.release, self._hold(data))
-                    made = await answer(Call(record, rpc), parse(request_type, data))
+                    message = parse(request_type, data)
+                    await give_way(len(data))
+                    made = await answer(Call(record, rpc), message)
                     encoded: bytes = made.SerializeToString()
                     if unsent := self._unsent.hold(record.client.identity, len(encoded)):
                         taken.callback(self._unsent.release, unsent)
@@ -215,12 +221,21 @@ def parse(request_type: Any, data: bytes) -> Any:
 
     Raises:
         MalformedMessage: the bytes are none.
+        InvalidTensor: it has more elements than any request needs.
     """
     try:
-        return request_type.FromString(data)
+        message = request_type.FromString(data)
     except DecodeError:
         name = request_type.DESCRIPTOR.full_name
         raise MalformedMessage(f"the message is no {name} in protobuf's encoding") from None
+    if len(data) > _FEW_BYTES:
+        _bounds_of(request_type).check(message)
+    return message
+
+
+@cache
+def _bounds_of(request_type: Any) -> Bounds:
+    return Bounds.of(request_type.DESCRIPTOR)
 
 
 async def _refuse(
@@ -228,6 +243,7 @@ async def _refuse(
 ) -> bytes:
     """End a call with an error."""
     refusal = expected(error, record)
+    error.__traceback__ = None  # its frames hold the message, which may take a hundred MB
     record.code = refusal.status
     await rpc.abort(*status_of(refusal), (*trailing, *error_metadata(refusal)))
     return b""  # never reached: `abort` raises
