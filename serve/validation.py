@@ -87,8 +87,11 @@ def _message(details: ErrorDetails) -> str:
 
 def _unknown_tag(details: ErrorDetails) -> str:
     """Return e.g. `unknown rule 'x', there are entropy, ...`."""
-    context = {name: str(value).replace("'", "") for name, value in details["ctx"].items()}
-    field, known = context["discriminator"], context["expected_tags"]
+    # The context also has what was given, which may be long.
+    given = details["ctx"]
+    field, known = (
+        str(given[name]).replace("'", "") for name in ("discriminator", "expected_tags")
+    )
     return f"unknown {field}{_quoted(details['input'][field], ' ')}, there are {known}"
 
 

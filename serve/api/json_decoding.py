@@ -90,8 +90,8 @@ class _Fractions:
         self._left -= 1
         if self._left < 0:
             raise MalformedBody(
-                f"the body has more than {MAX_FRACTIONS} numbers with a fraction or an exponent; no "
-                "request needs as many"
+                f"the body has more than {MAX_FRACTIONS} numbers with a fraction or an exponent; "
+                "no request needs as many"
             )
         return float(text)
 

@@ -11,11 +11,14 @@ from serve.tokenization.length_bounds import Text
 NonEmpty = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
 # A bound that fits numpy's integers; the vocabulary of the model is checked later.
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-# `fail_fast`, because naming a million wrong items would block the event loop for seconds.
-TokenIds = Annotated[list[Id], Field(min_length=1, fail_fast=True)]
 
-# Validation runs on the event loop, before `max_inputs` of the server is known.
+# Validation runs on the event loop, before `max_inputs` of the server and the model are known.
 MAX_LIST = 10_000
+# No model takes as many.
+MAX_IDS = 65_536
+
+# `fail_fast`, because naming thousands of wrong items would block the event loop.
+TokenIds = Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS, fail_fast=True)]
 
 _OBJECTS = '{"text": ..., "text_pair": ...} or {"input_ids": [...]}'
 

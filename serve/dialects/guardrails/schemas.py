@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
+from serve.api.schemas.inputs import MAX_LIST
 
 
 class GuardrailParameters(RequestModel):
@@ -45,7 +46,7 @@ class DetectorRequest(RequestModel):
         }
     )
 
-    contents: list[str] = Field(max_length=10_000)
+    contents: list[str] = Field(max_length=MAX_LIST, fail_fast=True)
     detector_params: GuardrailParameters | None = None
 
 
@@ -81,6 +82,15 @@ class LiteLLMParameters(GuardrailParameters):
     )
 
 
+def _check_parts(messages: list[Any]) -> list[Any]:
+    contents = [each.get("content") for each in messages if isinstance(each, dict)]
+    if sum(len(content) for content in contents if isinstance(content, list)) > MAX_LIST:
+        raise ValueError(f"must have at most {MAX_LIST} parts in their contents")
+    return messages
+
+
+_Messages = Annotated[list[Any], Field(max_length=MAX_LIST), AfterValidator(_check_parts)]
+
 _DESCRIBES = "Of the call; not looked at."
 
 
@@ -103,14 +113,13 @@ class LiteLLMRequest(RequestModel):
         },
     )
 
-    texts: list[str] | None = Field(max_length=10_000)
+    texts: list[str] | None = Field(max_length=MAX_LIST, fail_fast=True)
     input_type: Literal["request", "response"]
     images: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
     tools: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
     tool_calls: list[Any] | None = Field(default=None, description="Refused, unless `unchecked`.")
-    structured_messages: list[Any] | None = Field(
+    structured_messages: _Messages | None = Field(
         default=None,
-        max_length=10_000,
         description="Texts in them that `texts` lacks are looked at too.",
     )
     additional_provider_specific_params: LiteLLMParameters | None = None

@@ -18,7 +18,10 @@ class HuggingFaceParameters(RequestModel):
         default=None, description="For token classification: how tokens become entities."
     )
     ignore_labels: list[str] | None = Field(
-        default=None, max_length=1000, description="Entities of these labels are left out."
+        default=None,
+        max_length=1000,
+        fail_fast=True,
+        description="Entities of these labels are left out.",
     )
     truncation: bool | None = Field(default=None, description="Cut texts that are too long.")
     exit: Any = Field(default=None, description="As in /v1/classify: target, rule or profile.")

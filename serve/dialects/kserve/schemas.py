@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from serve.api.exit_report import ExitReport
 from serve.api.schemas.base import RequestModel, ResponseModel
+from serve.api.schemas.inputs import MAX_LIST
 
 
 class KServeParameters(RequestModel):
@@ -33,7 +34,8 @@ class KServeRequest(RequestModel):
     )
 
     instances: list[Any] = Field(
-        description="Texts, objects with text and text_pair, or objects with input_ids."
+        max_length=MAX_LIST,
+        description="Texts, objects with text and text_pair, or objects with input_ids.",
     )
     parameters: KServeParameters | None = None
 

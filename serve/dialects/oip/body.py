@@ -8,6 +8,7 @@ from serve.api.body import (
     CURLS_FORM,
     Body,
     check_query,
+    give_way,
     media_type,
     not_json,
     read_bytes,
@@ -45,10 +46,10 @@ async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
     if length is None:
         if media_type(record) in _OF_FORMS:
             raise not_json()
-        return _validated(body, schema)
+        return await _validated(body, schema)
     if not length:
         return schema.model_validate(_of_text(body))
-    read = _validated(body[:length], schema)
+    read = await _validated(body[:length], schema)
     if isinstance(read, InferRequest):
         read.keep_binary(body[length:])
     return read
@@ -80,11 +81,13 @@ def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:
     return int(digits)
 
 
-def _validated(body: bytes, model: type[Body]) -> Body:
+async def _validated(body: bytes, model: type[Body]) -> Body:
     if not body.strip() and issubclass(model, InferRequest):
         raise MalformedBody("the body is empty; send a JSON object")
+    document = parse_json(body) if body.strip() else {}
+    await give_way(len(body))
     try:
-        return model.model_validate(parse_json(body) if body.strip() else {})
+        return model.model_validate(document)
     except ValidationError as error:
         raise InvalidTensor(explain(error)) from None
 

@@ -1,6 +1,7 @@
 """From the JSON of an inference request, and the bytes behind it, to tensors and wanted outputs."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from serve.classifier.classifier import Classifier
@@ -78,11 +79,12 @@ def _flat(given: InferInput) -> list[Any]:
     """Return the elements in one list; they may be nested as the shape is."""
     elements = given.data or []
     for size in given.shape[1:]:
-        if not (elements and set(map(type, elements)) == {list}):
+        # A look at the first spares a look at all numbers of a flat list.
+        if not (elements and type(elements[0]) is list and set(map(type, elements)) == {list}):
             break
         if any(len(row) != size for row in elements):
             raise InvalidTensor(f"{quoted(given.name)}: the data is not nested as the shape says")
-        elements = [element for row in elements for element in row]
+        elements = list(chain.from_iterable(elements))
     return elements
 
 

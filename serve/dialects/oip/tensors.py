@@ -51,12 +51,12 @@ def read_tensor(
     if datatype != spec.datatype:
         raise InvalidTensor(f"{name}: the datatype must be {spec.datatype}, not {quoted(datatype)}")
     _check_shape(spec, shape)
+    if not isinstance(data, bytes):
+        _check_number(name, len(data), shape)
     if spec.datatype == BYTES:
         elements = _split(name, data, shape[0]) if isinstance(data, bytes) else data
-        _check_number(name, len(elements), shape)
         return Tensor(name, datatype, (shape[0], 1), _texts(name, elements))
     array = _from_bytes(name, data, shape) if isinstance(data, bytes) else _integers(name, data)
-    _check_number(name, array.size, shape)
     return Tensor(name, datatype, tuple(shape), array.reshape(shape))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from serve.api.body import MAX_FIELDS
+from serve.api.json_decoding import MAX_FIELDS
 from tests.serve.support.live_server import LiveServer, Problem
 
 
