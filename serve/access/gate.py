@@ -2,17 +2,18 @@
 
 import hmac
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, Literal
 
-from serve.access.keys import InvalidKeys, Key, Scope, hash_of, read_keys
-from serve.access.usage import Usage
+from serve.access.keys import InvalidKeys, Key, Scope, Unit, hash_of, read_keys
+from serve.access.usage import BODY_BYTES, Usage
 from serve.engine.row import Priority
 from serve.errors import Forbidden, Unauthorized
 
@@ -27,11 +28,13 @@ _RELOAD_EVERY_S = 1.0
 MAX_KEY_CHARS = 512
 
 _NOT_COUNTED: Final = nullcontext()
+# A body that gets one of these was read for nothing, and the client could have known.
+REFUSALS: Final = frozenset({400, 403, 404, 413, 415, 422})
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Client:
     """Who sends a request.
 
@@ -40,17 +43,18 @@ class Client:
             the address of a client without a key, of IPv6 its first half: a network has the rest
             to itself.
         key: None where none is needed.
-        usage: counts what the key takes; None without a key.
+        usage: counts what the client takes; None where nothing is counted.
     """
 
     identity: str
     key: Key | None = None
     usage: Usage | None = None
+    _taken: dict[Unit, int] = field(default_factory=dict)  # by this request
 
     @classmethod
-    def at(cls, address: str) -> "Client":
+    def at(cls, address: str, usage: Usage | None = None) -> "Client":
         """Return the client at an address, without a key."""
-        return cls(_network(address) if ":" in address else address)
+        return cls(_network(address) if ":" in address else address, usage=usage)
 
     @property
     def name(self) -> str:
@@ -80,20 +84,59 @@ class Client:
             return _NOT_COUNTED
         return self.usage.in_flight(self.key)
 
-    def take_texts(self, num_rows: int, max_chars: int) -> None:
-        """Count the texts of a request, as `Usage.texts`."""
-        if self.key is not None and self.usage is not None:
-            self.usage.texts(self.key, num_rows, max_chars)
+    def check_body(self, num_bytes: int) -> None:
+        """Count a body of the size that was declared, 0 for none, before it is read.
 
-    def take_rows(self, num_rows: int, counted: int) -> None:
-        """Count the rows of a request, as `Usage.rows`."""
+        Raises:
+            RateLimited: the client has taken all that it may.
+        """
+        if self.usage is None:
+            return
+        self.usage.check_refused(self.identity)
+        if self.key is not None and (rates := self.key.limits.rates):
+            for unit in rates if len(rates) > 1 else ():  # all, before any is taken
+                self.usage.take(self.key, unit, 0)
+            self.take_body(num_bytes)
+
+    def take_body(self, num_bytes: int) -> None:
+        """Count a body that has been read: it stands for a number of texts and tokens at least.
+
+        Raises:
+            RateLimited: other requests have taken all that there is.
+        """
+        for unit in self.key.limits.rates if self.key else ():
+            amount = max(1, math.ceil(num_bytes / BODY_BYTES[unit]))
+            if amount > self._taken.get(unit, 0):
+                self._take(unit, amount)
+
+    def take_texts(self, num_rows: int, max_chars: int) -> None:
+        """Count the texts of a request, the longest of `max_chars`, as `Usage.take`.
+
+        Raises:
+            TextTooLong: a text is longer than the key may send.
+        """
         if self.key is not None and self.usage is not None:
-            self.usage.rows(self.key, num_rows, counted)
+            self.usage.check_length(self.key, max_chars)
+            self._take("texts", num_rows)
+
+    def take_rows(self, num_rows: int) -> None:
+        """Count the rows of a request, as `Usage.take`."""
+        self._take("texts", num_rows)
 
     def take_tokens(self, num_tokens: int) -> None:
-        """Count the tokens of a request, as `Usage.tokens`."""
+        """Count the tokens of a request, as `Usage.take`."""
+        self._take("tokens", num_tokens)
+
+    def refuse(self, status: int, num_bytes: int) -> None:
+        """Count a body whose request has got this status, if that says that it was no good."""
+        if num_bytes and status in REFUSALS and self.usage is not None:
+            self.usage.refuse(self.identity, num_bytes)
+
+    def _take(self, unit: Unit, amount: int) -> None:
         if self.key is not None and self.usage is not None:
-            self.usage.tokens(self.key, num_tokens)
+            counted = self._taken.get(unit, 0)
+            self.usage.take(self.key, unit, amount, counted)
+            self._taken[unit] = max(counted, amount)
 
 
 class Gate:
@@ -132,7 +175,7 @@ class Gate:
             Unauthorized: there is no such key.
         """
         if self._path is None or secret is None:
-            return Client.at(address)
+            return Client.at(address, self._usage)
         self._reload(self._path)
         given = hash_of(secret[:MAX_KEY_CHARS])
         key = self._keys.get(given)

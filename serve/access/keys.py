@@ -9,8 +9,9 @@ import os
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +22,7 @@ from serve.errors import OfframpError
 from serve.validation import explain
 
 Scope = Literal["classify", "read", "admin"]
+Unit = Literal["texts", "tokens"]
 
 PREFIX = "offramp_"
 # Some 20,000 keys.
@@ -40,8 +42,8 @@ class KeyLimits(_Document):
     """What one key may take from the whole server; None is no limit.
 
     Attributes:
-        rows_per_s: texts a second, averaged over ten seconds.
-        tokens_per_s: tokens a second, averaged over ten seconds.
+        rows_per_s: texts a second.
+        tokens_per_s: tokens a second.
         in_flight: requests that are being answered at once.
         max_text_chars: characters of the longest text.
     """
@@ -50,6 +52,12 @@ class KeyLimits(_Document):
     tokens_per_s: PositiveInt | None = None
     in_flight: PositiveInt | None = None
     max_text_chars: PositiveInt | None = None
+
+    @cached_property
+    def rates(self) -> Mapping[Unit, int]:
+        """What is limited by the second, and how much of it a second brings."""
+        rates: dict[Unit, int | None] = {"texts": self.rows_per_s, "tokens": self.tokens_per_s}
+        return {unit: per_s for unit, per_s in rates.items() if per_s is not None}
 
 
 class Key(_Document):

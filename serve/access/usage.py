@@ -1,8 +1,8 @@
-"""What each key takes, held against its limits. For use on one event loop.
+"""What each client takes, held against its limits. For use on one event loop.
 
 The limits hold for the whole server. Every replica counts by itself and allows its share of them.
-Rates are counted in fixed windows. (The library `limits` starts a thread for every few requests,
-which took 30 % of the throughput.)
+Rates are token buckets. (The library `limits` starts a thread for every few requests, which took
+30 % of the throughput.)
 """
 
 import math
@@ -10,22 +10,30 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Final
 
-from serve.access.keys import Key
-from serve.errors import InvalidRequest, RateLimited, TextTooLong
+from serve.access.bucket import BURST_S, Bucket
+from serve.access.keys import Key, Unit
+from serve.errors import RateLimited, TextTooLong
 
-# Rates hold on average over this time, so that a client may send a burst.
-WINDOW_S = 10
+# A request takes a text, or a token, for as many bytes of its body at least, refused or not. Texts
+# that are answered have fewer bytes for each.
+BODY_BYTES: Final[dict[Unit, int]] = {"texts": 8192, "tokens": 64}
+
+# Of refused bodies, for every client, with a key or without.
+REFUSED_BYTES_PER_S: Final = 2**20
+REFUSED_BURST_BYTES: Final = 2**24
+_MAX_REFUSED_CLIENTS: Final = 4096
 
 
 class Usage:
-    """Counts what keys take in this process."""
+    """Counts what clients take in this process."""
 
     def __init__(self, num_replicas: Callable[[], int] = lambda: 1) -> None:
         self._num_replicas = num_replicas
         self._in_flight: Counter[str] = Counter()
-        self._windows: dict[tuple[str, str], _Window] = {}  # by what is taken and the key's name
+        self._buckets: dict[tuple[Unit, str], Bucket] = {}  # by what is taken and the key's name
+        self._refused: dict[str, Bucket] = {}  # bytes, by the client's identity
 
     @contextmanager
     def in_flight(self, key: Key) -> Iterator[None]:
@@ -49,70 +57,71 @@ class Usage:
             if not self._in_flight[key.name]:
                 del self._in_flight[key.name]
 
-    def texts(self, key: Key, num_rows: int, max_chars: int) -> None:
-        """Count so many texts of a request, the longest of `max_chars`.
+    def take(self, key: Key, unit: Unit, amount: int, counted: int = 0) -> None:
+        """Count what a request takes, of which so much has been counted already.
+
+        It may be more than the key's bucket holds: the next requests wait until that is paid.
 
         Raises:
-            TextTooLong: a text is longer than the key may send.
-            RateLimited: the key sends texts too fast.
-            InvalidRequest: the request has more texts than the key may send at any time.
+            RateLimited: earlier requests have taken all that there is.
         """
-        limits = key.limits
-        if limits.max_text_chars and max_chars > limits.max_text_chars:
+        per_s = key.limits.rates.get(unit)
+        if per_s is None:
+            return
+        share = per_s / self._num_replicas()
+        bucket = self._buckets.get((unit, key.name))
+        if bucket is None:
+            bucket = self._buckets[unit, key.name] = Bucket()
+        left = bucket.left(time.monotonic(), share, max(1.0, share * BURST_S))
+        if left + counted <= 0:
+            raise RateLimited(
+                f"the key {key.name} may send {per_s} {unit} a second, and has sent more",
+                retry_after_s=_until_paid(left, share),
+            )
+        bucket.take(max(0, amount - counted))
+
+    def check_length(self, key: Key, max_chars: int) -> None:
+        """Refuse a text that is longer than the key may send.
+
+        Raises:
+            TextTooLong: it is.
+        """
+        most = key.limits.max_text_chars
+        if most and max_chars > most:
             raise TextTooLong(
                 f"inputs: a text has {max_chars} characters; the key {key.name} may send texts of "
-                f"{limits.max_text_chars}"
+                f"{most}"
             )
-        if limits.rows_per_s:
-            self._take(key, "texts", limits.rows_per_s, num_rows)
 
-    def rows(self, key: Key, num_rows: int, counted: int) -> None:
-        """Count the rows of a request, of which so many have been counted as texts already.
+    def refuse(self, client: str, num_bytes: int) -> None:
+        """Count a body that was refused."""
+        if client not in self._refused and len(self._refused) >= _MAX_REFUSED_CLIENTS:
+            del self._refused[next(iter(self._refused))]  # the first to be refused
+        bucket = self._refused.setdefault(client, Bucket())
+        bucket.left(time.monotonic(), REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
+        bucket.take(num_bytes)
 
-        A text in windows has a row for each, which is known only once it is tokenized.
+    def check_refused(self, client: str) -> None:
+        """Take no further body of a client of whom much was refused.
 
         Raises:
-            RateLimited: the key sends texts too fast.
-            InvalidRequest: the request has more than the key may send at any time.
+            RateLimited: too much was refused.
         """
-        if key.limits.rows_per_s:
-            self._take(key, "texts", key.limits.rows_per_s, num_rows, counted)
-
-    def tokens(self, key: Key, num_tokens: int) -> None:
-        """Count the tokens of a request.
-
-        Raises:
-            RateLimited: the key sends tokens too fast.
-            InvalidRequest: the request has more than the key may send at any time.
-        """
-        if key.limits.tokens_per_s:
-            self._take(key, "tokens", key.limits.tokens_per_s, num_tokens)
-
-    def _take(self, key: Key, what: str, per_s: int, amount: int, counted: int = 0) -> None:
-        most = int(self._share(per_s * WINDOW_S))
-        if amount > most:
-            raise InvalidRequest(
-                f"inputs: {amount} {what} are more than the key {key.name} may send in "
-                f"{WINDOW_S} s, {most}; send fewer at once"
-            )
-        now_s = time.monotonic()
-        window = self._windows.get((what, key.name))
-        if window is None or now_s >= window.ends_s:
-            window = self._windows[what, key.name] = _Window(now_s + WINDOW_S)
-        if window.taken + amount - counted > most:
+        bucket = self._refused.get(client)
+        if bucket is None:
+            return
+        left = bucket.left(time.monotonic(), REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
+        if left <= 0:
             raise RateLimited(
-                f"the key {key.name} may send {per_s} {what} a second; it has sent more in the "
-                f"last {WINDOW_S} s",
-                retry_after_s=max(1, math.ceil(window.ends_s - now_s)),
+                f"more than {REFUSED_BYTES_PER_S} bytes a second of your requests were refused; "
+                "the messages of their errors say why",
+                retry_after_s=_until_paid(left, REFUSED_BYTES_PER_S),
             )
-        window.taken += amount - counted
 
     def _share(self, limit: float) -> float:
         """Return this process's share of a limit of the whole server, at least 1."""
         return limit if limit == math.inf else max(1, math.ceil(limit / self._num_replicas()))
 
 
-@dataclass(slots=True)
-class _Window:
-    ends_s: float
-    taken: int = 0
+def _until_paid(left: float, per_s: float) -> int:
+    return max(1, math.ceil(-left / per_s))

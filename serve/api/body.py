@@ -51,7 +51,11 @@ async def read_bytes(record: RequestRecord) -> bytes:
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
     """
-    body = await record.body.read() if record.body else b""
+    body = b""
+    if record.body:
+        record.client.check_body(record.body.declared)
+        body = await record.body.read()
+        record.client.take_body(len(body))
     record.read_s = time.monotonic()
     return body
 

@@ -57,6 +57,8 @@ class BodyLimit:
         refused: whether the body is refused: it is larger than allowed, by its declared size or
             by its bytes, or too many bodies are held.
         max_bytes: size of the largest body that is taken.
+        declared: its size as far as it was declared, or 0.
+        num_bytes: what has been read of it.
     """
 
     def __init__(
@@ -68,11 +70,11 @@ class BodyLimit:
             declared = "0"
         # Python refuses to read thousands of digits.
         self.refused = len(declared) > len(str(max_bytes)) or int(declared) > max_bytes
-        self._declared = 0 if self.refused else int(declared)
+        self.declared = 0 if self.refused else int(declared)
         self._receive = receive
         self.max_bytes = max_bytes
         self._budget, self._held = budget, 0
-        self._num_bytes = 0
+        self.num_bytes = 0
         self._more_body = True
 
     async def receive(self) -> Message:
@@ -84,7 +86,7 @@ class BodyLimit:
         """
         if not self.refused:
             message = await self._next()
-            self.refused = self._num_bytes > self.max_bytes
+            self.refused = self.num_bytes > self.max_bytes
         if self.refused:
             raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
         if not self._hold():
@@ -115,7 +117,7 @@ class BodyLimit:
             BodyTooLarge: it is too large.
             Overloaded: too many bodies are held.
         """
-        self._num_bytes = max(self._num_bytes, num_bytes)
+        self.num_bytes = max(self.num_bytes, num_bytes)
         if num_bytes > self.max_bytes:
             raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
         if not self._hold():
@@ -130,14 +132,14 @@ class BodyLimit:
         """Read the rest of the body and drop it, within `MAX_DISCARDED_BYTES` and `DISCARD_S`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_S):
-                end = self._num_bytes + MAX_DISCARDED_BYTES
-                while self._more_body and self._num_bytes < end:
+                end = self.num_bytes + MAX_DISCARDED_BYTES
+                while self._more_body and self.num_bytes < end:
                     await self._next()
 
     def _hold(self) -> bool:
         # Room for the whole declared body is taken at once. If bodies that arrive together took
         # it bit by bit, none of them might find enough.
-        grown = max(0, max(self._num_bytes, self._declared) - FREE_BYTES) - self._held
+        grown = max(0, max(self.num_bytes, self.declared) - FREE_BYTES) - self._held
         if grown and not self._budget.take(grown):
             return False
         self._held += grown
@@ -145,6 +147,6 @@ class BodyLimit:
 
     async def _next(self) -> Message:
         message = await self._receive()
-        self._num_bytes += len(message.get("body", b""))
+        self.num_bytes += len(message.get("body", b""))
         self._more_body = message.get("more_body", False)
         return message

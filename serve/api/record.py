@@ -68,6 +68,7 @@ class RequestRecord:
         params: the values of those names.
         client: who asks, once that is known.
         body: reads the body; for HTTP only.
+        num_bytes: of the message; for gRPC only.
         model: the name of the model that it is for, once that is known.
         bundle: the version of the bundle that classifies, once that is known.
         rows: that were answered.
@@ -88,6 +89,7 @@ class RequestRecord:
     params: Mapping[str, str] = field(default_factory=dict)
     client: Client = _UNKNOWN
     body: BodyLimit | None = None
+    num_bytes: int = 0
     model: str = ""
     bundle: str = ""
     rows: int = 0
@@ -132,6 +134,9 @@ class Recorder(NamedTuple):
         # How long the client takes for the answer is no time of the server's.
         ended_s = record.answered_s or time.monotonic()
         duration_s = ended_s - record.arrived_s
+        body = record.body
+        num_bytes = min(body.num_bytes, body.max_bytes) if body else record.num_bytes
+        record.client.refuse(record.code, num_bytes)
         self.metrics.request(record.model, record.route, record.code, _served_s(record, ended_s))
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)

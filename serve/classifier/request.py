@@ -34,8 +34,8 @@ class ModelRequest:
         windows: how long texts are cut; None for what the profile says.
         aggregation: how tokens become entities, which a flag looks at.
         max_rows: most windows of all inputs together.
-        take_rows: called with the number of rows and that of inputs, if windows make more rows of
-            them, as `take_tokens`.
+        take_rows: called with the number of rows if windows make more rows than there are inputs,
+            as `take_tokens`.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
         loop: where its rows' outcomes are settled; set with them.
@@ -54,7 +54,7 @@ class ModelRequest:
     windows: Windows | None = None
     aggregation: Aggregation = "simple"
     max_rows: int | None = None
-    take_rows: Callable[[int, int], None] | None = None
+    take_rows: Callable[[int], None] | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -75,7 +75,7 @@ class ModelRequest:
             OfframpError: the client has taken its share.
         """
         if self.take_rows and num_rows > len(self.inputs):
-            self.take_rows(num_rows, len(self.inputs))
+            self.take_rows(num_rows)
         if self.take_tokens:
             self.take_tokens(num_tokens)
 

@@ -65,6 +65,7 @@ async def _read_unpacked(record: RequestRecord) -> bytes:
         return body
     unpacked = unpack(body, encoding, limit.max_bytes)
     limit.hold_unpacked(len(unpacked))
+    record.client.take_body(len(unpacked))
     return unpacked
 
 

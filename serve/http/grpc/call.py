@@ -110,9 +110,9 @@ class Calls:
                     data = await self._admit(rpc, record, scope, (taken, answered))
                     record.read_s = time.monotonic()
                     answered.callback(self._bodies.release, self._hold(data))
-                    message = parse(request_type, data)
-                    await give_way(len(data))
-                    made = await answer(Call(record, rpc), message)
+                    made = await answer(
+                        Call(record, rpc), await _message(request_type, data, record)
+                    )
                     encoded: bytes = made.SerializeToString()
                     if unsent := self._unsent.hold(record.client.identity, len(encoded)):
                         taken.callback(self._unsent.release, unsent)
@@ -162,6 +162,7 @@ class Calls:
         taken.callback(calls.leave, client.identity)
         answered.enter_context(client.in_flight())
         self._unsent.check(client.identity)
+        client.check_body(0)
         return await self.read(rpc, scope is None, partial(calls.waiting, client.identity))
 
     @asynccontextmanager
@@ -214,6 +215,19 @@ class Calls:
         if not self._bodies.take(counted):
             raise Overloaded("the server holds as many large messages as it may", RETRY_AFTER_S)
         return counted
+
+
+async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any:
+    """Return the message of a call, as `parse`, once it has been counted.
+
+    Raises:
+        RateLimited: the client has taken all that it may.
+    """
+    record.num_bytes = len(data)
+    record.client.take_body(len(data))
+    message = parse(request_type, data)
+    await give_way(len(data))
+    return message
 
 
 def parse(request_type: Any, data: bytes) -> Any:

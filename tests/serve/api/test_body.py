@@ -23,7 +23,7 @@ from tests.serve.support.live_server import LiveServer, Problem
         (b'{"inputs": {"text": "w1", "text": ""}}', "the field 'text' twice"),
         (b'{"inputs": "w1", "top_k": ' + b"9" * 5000 + b"}", "too many digits"),
         (b'{"inputs": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", "nested too deeply"),
-        (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "nested too deeply"),
+        (b'{"a":' * 20_000 + b"1" + b"}" * 20_000, "nested too deeply"),
     ],
 )
 def test_body_that_is_not_strict_json_is_refused(

@@ -43,6 +43,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     keys.add("user", "classify")
     keys.add("viewer", "read")
     keys.add("slow", "classify", rows_per_s=1)
+    keys.add("wrong", "classify", rows_per_s=1)
     return keys
 
 
@@ -88,6 +89,20 @@ def test_limits_of_a_key_say_when_to_come_again(guarded: Any, keys: Keys) -> Non
     )
     assert 1 <= int(trailing["retry-after"]) <= 10
     assert int(trailing["grpc-retry-pushback-ms"]) == 1000 * int(trailing["retry-after"])
+
+
+def test_a_key_with_a_rate_is_held_to_it_by_messages_that_are_refused(
+    guarded: Any, keys: Keys
+) -> None:
+    wrong = asked(["w1"], unknown="x" * 100_000)
+    code, _ = failure(guarded.ModelInfer, wrong, metadata=keys.bearer("wrong"))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=keys.bearer("wrong"))
+    assert (code, trailing["x-offramp-error"]) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "rate_limited",
+    )
+    assert int(trailing["retry-after"]) > 2  # a text for each 8 KiB
 
 
 def test_every_call_is_counted_and_logged_by_its_id(

@@ -1,0 +1,54 @@
+"""What is refused is counted like what is answered, so that it cannot be sent for ever."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.openapi_fuzz import make_key
+
+MAX_BODY_BYTES = 2**20
+WRONG = {
+    "empty objects": b'{"inputs": [' + b"{}," * 100_000 + b"{}]}",
+    "numbers": b'{"inputs": [' + b"1," * 200_000 + b"1]}",
+    "no JSON": b'{"inputs": ' + b" " * 500_000,
+    "an unknown field": b'{"inputs": "w1", "x": 1}',
+    "more than is taken": b" " * (MAX_BODY_BYTES + 1),
+}
+
+
+def send(server: LiveServer, body: bytes, **headers: str) -> httpx.Response:
+    sent = {"Content-Type": "application/json", **headers}
+    return server.http.post("/v1/classify", content=body, headers=sent)
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_a_key_with_a_rate_is_held_to_it_by_bodies_that_are_refused(
+    start_server: StartServer, tmp_path: Path, body: bytes
+) -> None:
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json", max_body_bytes=MAX_BODY_BYTES)
+    answers = [send(server, body, **{"X-API-Key": secret}) for _ in range(5)]
+    statuses = [answer.status_code for answer in answers]
+    assert statuses[0] in (400, 413, 422)
+    assert 429 in statuses
+    late = next(answer for answer in answers if answer.status_code == 429)
+    assert Problem.of(late).code == "rate_limited"
+    # A text for each 8 KiB that the server has taken of it, of which one was there.
+    num_bytes = len(body) if len(body) <= MAX_BODY_BYTES else 0
+    assert int(late.headers["Retry-After"]) >= num_bytes // 8192 - 5
+
+
+def test_a_client_without_a_rate_may_send_so_much_that_is_refused(
+    start_server: StartServer,
+) -> None:
+    server = start_server(max_body_bytes=2**22)
+    good = b'{"inputs": "w1", "truncate": true' + b" " * 2**21 + b"}"
+    for _ in range(12):
+        assert send(server, good).status_code == 200
+    bad = b'{"inputs": 1' + b" " * 2**21 + b"}"
+    assert 429 in [send(server, bad).status_code for _ in range(12)]
+    late = Problem.of(send(server, good))
+    assert (late.status, late.code) == (429, "rate_limited")
