@@ -46,10 +46,10 @@ async def read_infer(record: RequestRecord, schema: type[Body]) -> Body:
     if length is None:
         if media_type(record) in _OF_FORMS:
             raise not_json()
-        return await _validated(body, schema)
+        return await _validated(body, schema, f"bytes of tensors behind it need {HEADER_LENGTH}")
     if not length:
         return schema.model_validate(_of_text(body))
-    read = await _validated(body[:length], schema)
+    read = await _validated(body[:length], schema, f"its length is {length} by {HEADER_LENGTH}")
     if isinstance(read, InferRequest):
         read.keep_binary(body[length:])
     return read
@@ -82,10 +82,13 @@ def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:
     return int(digits)
 
 
-async def _validated(body: bytes, model: type[Body]) -> Body:
+async def _validated(body: bytes, model: type[Body], hint: str) -> Body:
     if not body.strip() and issubclass(model, InferRequest):
         raise MalformedBody("the body is empty; send a JSON object")
-    document = parse_json(body) if body.strip() else {}
+    try:
+        document = parse_json(body) if body.strip() else {}
+    except MalformedBody as error:
+        raise MalformedBody(f"{error} ({hint})") from None
     await give_way(len(body))
     try:
         return model.model_validate(document)

@@ -1,7 +1,4 @@
-"""Tensors of the Open Inference Protocol: checked when read, little-endian and row-major as bytes.
-
-An element of a BYTES tensor is its length in four bytes, and then as many bytes.
-"""
+"""Tensors of the Open Inference Protocol: checked when read; bytes little-endian, row-major."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve.api.schemas.inputs import MAX_LIST
+from serve.dialects.oip.elements import LENGTH_BYTES, split
 from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
 from serve.errors import InvalidTensor
 
 _MAX_QUOTED = 64
 _MAX_SIZE = 2**31 - 1
-_LENGTH_BYTES = 4
+_NARROW = ", as many as 32-bit integers take; send 64-bit ones"
 
 
 class Tensor(NamedTuple):
@@ -54,7 +52,7 @@ def read_tensor(
     if not isinstance(data, bytes):
         _check_number(name, len(data), shape)
     if spec.datatype == BYTES:
-        elements = _split(name, data, shape[0]) if isinstance(data, bytes) else data
+        elements = split(name, data, shape[0]) if isinstance(data, bytes) else data
         return Tensor(name, datatype, (shape[0], 1), _texts(name, elements))
     array = _from_bytes(name, data, shape) if isinstance(data, bytes) else _integers(name, data)
     return Tensor(name, datatype, tuple(shape), array.reshape(shape))
@@ -67,7 +65,7 @@ def to_bytes(tensor: Tensor) -> bytes:
         return b"".join(
             part
             for element in elements
-            for part in (len(element).to_bytes(_LENGTH_BYTES, "little"), element)
+            for part in (len(element).to_bytes(LENGTH_BYTES, "little"), element)
         )
     return tensor.values.tobytes()
 
@@ -107,19 +105,6 @@ def _size(shape: Sequence[int]) -> str:
     return str(math.prod(shape))[:_MAX_QUOTED]
 
 
-def _split(name: str, data: bytes, number: int) -> list[bytes]:
-    elements, place = [], 0
-    for i in range(number):
-        begin = place + _LENGTH_BYTES
-        place = begin + int.from_bytes(data[place:begin], "little")
-        if place > len(data) or begin > len(data):
-            raise InvalidTensor(f"{name}[{i}]: its bytes end before the element does")
-        elements.append(data[begin:place])
-    if place < len(data):
-        raise InvalidTensor(f"{name}: {len(data) - place} bytes are left after its last element")
-    return elements
-
-
 def _texts(name: str, elements: Sequence[Any]) -> list[str]:
     texts = []
     for i, element in enumerate(elements):
@@ -137,9 +122,10 @@ def _texts(name: str, elements: Sequence[Any]) -> list[str]:
 
 def _from_bytes(name: str, data: bytes, shape: Sequence[int]) -> NDArray[np.int64]:
     if len(data) != 8 * math.prod(shape):
+        narrow = len(data) == 4 * math.prod(shape)
         raise InvalidTensor(
             f"{name}: the shape {_listed(shape)} takes 8 bytes for each of {_size(shape)} "
-            f"elements, the data has {len(data)}"
+            f"elements, the data has {len(data)}{_NARROW if narrow else ''}"
         )
     return np.frombuffer(data, "<i8")
 

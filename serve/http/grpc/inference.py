@@ -91,7 +91,10 @@ def _tensor(given: Any, raw: bytes | None) -> Tensor:
     known = ("content_type",) if raw is None else ("content_type", _SIZE)
     check_known(parameters, known, given.name)
     if raw is not None and parameters.get(_SIZE, len(raw)) != len(raw):
-        raise InvalidTensor(f"{quoted(given.name)}: {_SIZE} is not the number of its bytes")
+        raise InvalidTensor(
+            f"{quoted(given.name)}: {_SIZE} is {str(parameters[_SIZE])[:64]}, and its bytes in "
+            f"raw_input_contents are {len(raw)}"
+        )
     if parameters.get("content_type", "str") != "str":  # MLServer's clients say so of texts
         raise InvalidTensor(f"{quoted(given.name)}: the content_type must be str")
     if raw is None:

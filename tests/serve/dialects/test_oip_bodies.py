@@ -47,13 +47,42 @@ def refused(response: httpx.Response) -> tuple[int, str]:
     ("inputs", "behind", "said"),
     [
         ([described(6)], b"\x02\0\0\0w", "'TEXT': binary_data_size is 6, but only 5 bytes are"),
-        ([described(5)], b"\x02\0\0\0w", "TEXT[0]: its bytes end before the element does"),
-        ([described(3)], b"\x02\0\0", "TEXT[0]: its bytes end before the element does"),
-        ([described(4)], b"\xff\xff\xff\xff", "TEXT[0]: its bytes end before the element does"),
+        (
+            [described(5)],
+            b"\x02\0\0\0w",
+            "TEXT[0]: its four bytes of length, 02 00 00 00, stand for 2, but 1 bytes follow; each "
+            "element is its length, four bytes in little-endian order, and then its bytes",
+        ),
+        (
+            [described(9)],
+            b"The movie",
+            "TEXT[0]: its four bytes of length, 54 68 65 20, stand for 543516756, but 5 bytes "
+            "follow (they are the text 'The ': is the length missing?); each element is",
+        ),
+        (
+            [described(6)],
+            b"\0\0\0\x02w1",
+            "TEXT[0]: its four bytes of length, 00 00 00 02, stand for 33554432, but 2 bytes "
+            "follow (in big-endian order they stand for 2); each element is",
+        ),
+        (
+            [described(3)],
+            b"\x02\0\0",
+            "TEXT[0]: has 3 bytes in the place of the four of its length",
+        ),
+        (
+            [described(4)],
+            b"\xff\xff\xff\xff",
+            "TEXT[0]: its four bytes of length, ff ff ff ff, stand for 4294967295, but 0 bytes",
+        ),
         ([described(6)], element(b"w1") + b"?", "1 bytes behind the JSON belong to no input"),
-        ([described(7)], element(b"w1") + b"?", "TEXT: 1 bytes are left after its last element"),
+        ([described(7)], element(b"w1") + b"?", "TEXT: 1 bytes are left after the last of 1"),
         ([described(6)], element(b"w\xff"), "TEXT[0]: is not UTF-8 at byte 1"),
-        ([described(6, shape=[2])], element(b"w1"), "TEXT[1]: its bytes end before the element"),
+        (
+            [described(6, shape=[2])],
+            element(b"w1"),
+            "TEXT[1]: has 0 bytes in the place of the four",
+        ),
         ([described(6, shape=[0])], element(b"w1"), "TEXT: must have 1 to 10000 rows, not [0]"),
         ([described(6, shape=[10**9])], element(b"w1"), "TEXT: must have 1 to 10000 rows"),
         ([described(6, shape=[1, 10**4299])], element(b"w1"), "TEXT: the shape must not have a"),
@@ -79,6 +108,12 @@ def refused(response: httpx.Response) -> tuple[int, str]:
             "input_ids: the shape [1, 1] takes 8 bytes for each of 1 elements, the data has 9",
         ),
         (
+            [described(8, name="input_ids", datatype="INT64", shape=[1, 2])],
+            bytes(8),
+            "input_ids: the shape [1, 2] takes 8 bytes for each of 2 elements, the data has 8, as "
+            "many as 32-bit integers take; send 64-bit ones",
+        ),
+        (
             [described(None, name="input_ids", datatype="INT64", shape=[1, 1], data=[1.0])],
             b"",
             "input_ids: must hold integers only",
@@ -102,6 +137,17 @@ def test_tensors_that_are_not_as_declared_are_refused(
 ) -> None:
     status, message = refused(send(server, json.dumps({"inputs": inputs}).encode(), behind))
     assert (status, message[: len(said)]) == (400, said)
+
+
+def test_json_that_ends_elsewhere_is_named_with_its_length(server: LiveServer) -> None:
+    head = json.dumps({"inputs": [described(6)]}).encode()
+    for length, said in ((str(len(head) - 1), f"{len(head) - 1} by {LENGTH}"), (None, LENGTH)):
+        headers = {LENGTH: length} if length else {}
+        response = server.http.post(INFER, content=head + element(b"w1"), headers=headers)
+        status, message = refused(response)
+        assert status == 400
+        assert message.startswith("the body is not JSON: ")
+        assert f"{said})" in message
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "\u0661", "999999", "9" * 5000])

@@ -78,7 +78,10 @@ def test_size_of_raw_contents_may_be_said_as_kserve_says_it(server: LiveServer) 
         size.int64_param = 7
         code, found = failure(typed.ModelInfer, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert found["message"] == "'TEXT': binary_data_size is not the number of its bytes"
+    assert (
+        found["message"]
+        == "'TEXT': binary_data_size is 7, and its bytes in raw_input_contents are 6"
+    )
 
 
 @pytest.mark.parametrize("place", ["parameters", "headers"])
