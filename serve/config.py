@@ -1,5 +1,6 @@
 """The server's arguments at start, and the policies that may change at any time."""
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -14,6 +15,16 @@ from serve.policy.document import WholePolicy
 
 # A stopping server works this long on the requests that it has admitted.
 DRAIN_S: Final = 30
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a server in order.
+
+    Not SIGHUP or SIGQUIT if this process was started to ignore them.
+    """
+    others = (signal.SIGHUP, signal.SIGQUIT)
+    heeded = [number for number in others if signal.getsignal(number) is not signal.SIG_IGN]
+    return (signal.SIGINT, signal.SIGTERM, *heeded)
 
 
 class WebLimits(BaseModel):

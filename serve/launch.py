@@ -56,7 +56,7 @@ class Launch:
 
 
 def launch(wanted: Launch, standalone: bool) -> None:
-    """Serve until SIGINT or SIGTERM, then answer the requests in flight.
+    """Serve until a signal to stop, then answer the requests in flight.
 
     Raises:
         OfframpError: a bundle, the precision or the port cannot be had.
@@ -171,8 +171,7 @@ def _run_on_ray(
     from serve.cluster.local_cluster import serve_on_ray
 
     console.print("starting Ray Serve ...")
-    stopping = partial(console.print, "stopping: answering what is in flight ...")
-    serve_on_ray(config, address_of(address), replicas, on_ready, stopping)
+    serve_on_ray(config, address_of(address), replicas, on_ready, console.print)
 
 
 def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:

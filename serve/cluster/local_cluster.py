@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -12,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from serve.cluster.missing import MissingReplicas, last_line
 from serve.cluster.node import local_node
 from serve.cluster.options import APP_NAME, DEPLOYMENT_NAME, LOGGING, LocalReplicas, local_options
-from serve.config import DRAIN_S, ServerConfig
+from serve.cluster.ray_calls import RayEnded
+from serve.config import DRAIN_S, ServerConfig, stop_signals
 from serve.errors import Unavailable
 from serve.runtime.cuda_provider import num_devices
 from serve.runtime.hardware import available_threads
@@ -32,33 +36,47 @@ def serve_on_ray(
     address: tuple[str, int],
     replicas: LocalReplicas,
     on_ready: Callable[[], None],
-    on_stop: Callable[[], None],
+    say: Callable[[str], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then answer admitted requests and end every process.
+    """Serve until a signal to stop; then answer admitted requests and end every process.
 
-    A signal that comes earlier ends the start as soon as Ray can be ended.
+    A signal that comes earlier ends the start as soon as Ray can be ended. If Ray's processes have
+    got the signal too, they are gone with their requests. Then, and after a second Ctrl-C, this
+    process ends here: calls of Ray that have not ended would hold it up.
 
     Args:
         config: of the app.
         address: host and port that replicas listen on, see `take_shared_port`.
         replicas: all on this machine.
         on_ready: called once every replica is ready.
-        on_stop: called after a signal.
+        say: prints a line.
 
     Raises:
         Unavailable: Ray or the replicas do not start.
     """
-    signals = _Signals()
+    signals, handle = _Signals(), None
     num_gpus = num_devices() if replicas.gpu_share else 0
-    with local_node(available_threads(), num_gpus):  # Serve's processes end with it
-        handle = None if signals.came() else _deploy(config, address, replicas, signals)
-        if not signals.came():
-            on_ready()
-            with _watched():
-                signals.wait()
-        on_stop()
-        if handle:
-            _stop_listening(handle)
+    # Serve's processes end with it.
+    with local_node(available_threads(), num_gpus, signals.came) as calls:
+        try:
+            if not signals.came():
+                deploy = partial(_deploy, config, address, replicas, signals)
+                handle = calls.call(deploy)
+            if not signals.came():
+                on_ready()
+                with _watched():
+                    signals.wait()
+            say("stopping: answering what is in flight ...")
+            if handle:
+                calls.call(partial(_stop_listening, handle), until=signals.hurry)
+        except RayEnded:
+            if not signals.came():
+                raise
+            log.warning("Ray's processes have got the signal too, and requests in flight are lost")
+    if calls.hang:
+        say("stopped")
+        sys.stdout.flush()
+        os._exit(0)
 
 
 @contextmanager
@@ -78,16 +96,21 @@ def _watched() -> Iterator[None]:
 
 
 class _Signals:
-    """SIGINT and SIGTERM, from the making of this object on."""
+    """The signals to stop, from the making of this object on."""
 
     def __init__(self) -> None:
         # A handler may run within another one: SimpleQueue allows that, Event does not.
         self._came: SimpleQueue[int] = SimpleQueue()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: self._came.put(number))
+        self._numbers: list[int] = []
+        for number in stop_signals():
+            signal.signal(number, self._take)
 
     def came(self) -> bool:
-        return not self._came.empty()
+        return bool(self._numbers)
+
+    def hurry(self) -> bool:
+        """Tell whether Ctrl-C has been pressed after another signal."""
+        return signal.SIGINT in self._numbers[1:]
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Return when a signal has come, or the time is over."""
@@ -95,6 +118,10 @@ class _Signals:
             self._came.put(self._came.get(timeout=timeout_s))
         except Empty:
             return
+
+    def _take(self, number: int, frame: object) -> None:
+        self._numbers.append(number)
+        self._came.put(number)
 
 
 def _deploy(

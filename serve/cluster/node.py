@@ -3,14 +3,16 @@
 import logging
 import os
 import secrets
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import psutil
-
+from serve.cluster.leftover import end_leftover
+from serve.cluster.ray_calls import RayCalls, RayEnded
 from serve.cluster.session_folder import check_space, session_folder
 from serve.errors import Unavailable
 
@@ -44,15 +46,20 @@ _NO_SIGNAL_HANDLER = "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"
 _LEFT_S: Final = 3.0
 # The smallest that Ray takes; requests do not use the object store.
 _OBJECT_STORE_BYTES = 78_643_200
-# Linux ends Ray's processes when the thread that has started them ends, so this thread stays. On
-# the main thread a signal could break off the start and leave processes behind; elsewhere it
-# cannot, and Ray does not install its own handler for SIGTERM.
-_THREAD = ThreadPoolExecutor(1, thread_name_prefix="ray-start")
+# A start that has been called off has so long to come to its end.
+_CALL_OFF_S: Final = 5.0
+# The shutdown ends the control process, and others after it.
+_SHUTDOWN_S: Final = 5.0
 
 
 @contextmanager
-def local_node(num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
+def local_node(
+    num_cpus: int, num_gpus: int = 0, called_off: Callable[[], bool] = lambda: False
+) -> Iterator[RayCalls]:
     """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
+
+    Yields what calls of Ray should go through that may come when Ray has ended. Ray may not run in
+    the block if its start was called off.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal
     handlers stay as they are. All actors together may ask for so many cores and GPUs.
@@ -67,56 +74,65 @@ def local_node(num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
         os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be preferred
         os.environ[_TOKEN_PATH] = str(_write_token(folder))
         os.environ[_NO_SIGNAL_HANDLER] = "1"
-        import ray
+        import ray  # noqa: F401 - it reads its settings now
 
         del os.environ[_NO_SIGNAL_HANDLER]
         logging.getLogger("ray").setLevel(logging.ERROR)
+        calls = RayCalls()
         try:
-            _start(num_cpus, num_gpus, folder)
-            yield
+            options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "_temp_dir": str(folder / "ray")}
+            _start(calls, options, called_off)
+            yield calls
         finally:
-            processes = _processes()
-            ray.shutdown(wait_for_processes=True)
-            _end(processes)
+            _end(calls)
 
 
-def _start(num_cpus: int, num_gpus: int, folder: Path) -> None:
+def _start(calls: RayCalls, options: dict[str, Any], called_off: Callable[[], bool]) -> None:
     import ray
 
+    start = partial(
+        ray.init,
+        address="local",
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        **options,
+    )
     try:
-        _THREAD.submit(
-            ray.init,
-            address="local",
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            # Below the folder, because Ray opens this one to all users.
-            _temp_dir=str(folder / "ray"),
-        ).result()
+        calls.call(start, until=_for_some_time(called_off))
     except Exception as error:  # Ray raises Exception itself
-        check_space(folder)
+        if called_off():
+            return
+        check_space(Path(options["_temp_dir"]).parent)
         raise Unavailable(f"Ray does not start: {error}") from error
+    if not calls.hang and ray.is_initialized():
+        calls.watch(ray.get_runtime_context().gcs_address)
 
 
-def _processes() -> list[psutil.Process]:
-    """Return Ray's processes below this one that have a title, as its agents and actors do."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if "".join(process.cmdline()).startswith("ray::"):
-                found.append(process)
-    return found
+def _for_some_time(called_off: Callable[[], bool]) -> Callable[[], bool]:
+    """Return what tells whether something was called off, `_CALL_OFF_S` ago or more."""
+    since_s = inf
+
+    def called_off_before() -> bool:
+        nonlocal since_s
+        if called_off():
+            since_s = min(since_s, time.monotonic())
+        return time.monotonic() >= since_s + _CALL_OFF_S
+
+    return called_off_before
 
 
-def _end(processes: list[psutil.Process]) -> None:
-    """Kill what has not ended with Ray: agents wait for minutes for a head that has died."""
-    _, left = psutil.wait_procs(processes, timeout=_LEFT_S)
-    for process in left:
-        with suppress(psutil.Error):
-            process.kill()
+def _end(calls: RayCalls) -> None:
+    """End Ray's processes: by Ray, or without it where it does not answer."""
+    import ray
+
+    after_s = 0.0
+    if not calls.hang:
+        with suppress(RayEnded):
+            calls.call(partial(ray.shutdown, wait_for_processes=True), grace_s=_SHUTDOWN_S)
+            after_s = _LEFT_S
+    end_leftover(_TOKEN_PATH, os.environ[_TOKEN_PATH], after_s)
 
 
 def _write_token(folder: Path) -> Path:

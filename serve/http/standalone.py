@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
-from serve.config import ServerConfig
+from serve.config import ServerConfig, stop_signals
 from serve.http.listener import listen
 from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
@@ -50,7 +50,7 @@ def build_standalone_app(
 def serve_standalone(
     config: ServerConfig, address: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    """Load the models and serve until SIGINT or SIGTERM; requests in flight are answered first.
+    """Load the models and serve until a signal to stop; requests in flight are answered first.
 
     Args:
         config: of the server.
@@ -68,7 +68,7 @@ def serve_standalone(
     listen(address)
     # Those of the loop end with it. A signal after that must not end the process before it has
     # printed its last line.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, lambda *_: None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(app, servers, address, on_ready))
@@ -84,7 +84,7 @@ async def _serve(
             servers.hurry()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, signalled, number)
     async with app.router.lifespan_context(app):
         keep_objects()

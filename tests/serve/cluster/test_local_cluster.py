@@ -14,6 +14,7 @@ from serve.bundle.loader import Bundle
 from serve.cli import app
 from serve.cluster import local_cluster, node
 from serve.cluster.local_cluster import _stop_listening
+from serve.cluster.ray_calls import RayCalls
 from serve.errors import Unavailable
 from serve.runtime import cuda_provider
 
@@ -62,7 +63,7 @@ def test_disk_that_fills_up_while_ray_starts_is_named_instead_of_what_ray_waits_
 
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(Unavailable, match=f"^Ray does not start: the disk of {tmp_path} is full, "):
-        node._start(1, 0, tmp_path)
+        node._start(RayCalls(), {"_temp_dir": str(tmp_path / "ray")}, lambda: False)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`offramp serve --standalone` as a process."""
 
 import json
+import os
 import select
 import shutil
 import signal
@@ -120,7 +121,7 @@ def _listens(address: str, port: int) -> bool:
         return probe.connect_ex((address, port)) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_requests_in_flight_are_answered_before_the_end(
     start_process: StartProcess, bundle_folder: Path, number: signal.Signals
 ) -> None:
@@ -138,6 +139,27 @@ def test_idle_server_stops_at_once(start_process: StartProcess, bundle_folder: P
     process.send(signal.SIGINT)
     assert process.exit_status() == 0
     assert not process.left()
+
+
+def test_one_core_no_temporary_folder_and_a_full_log_disk_are_enough(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/proc")  # not even root can write there
+    full = ("sh", "-c", 'exec "$@" 2> /dev/full', "sh")
+    options = ("--standalone", "--port", "0", "--access-log", "--log-format", "json")
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        with ServerProcess(bundle_folder, *options, through=full) as process:
+            server = process.client()
+            assert len(server.answer(["w1", "w2 w3"] * 20)["results"]) == 40
+            assert server.http.put("/v1/models/tiny/policy", json={}).status_code == 422
+            process.send(signal.SIGTERM)
+            assert process.exit_status() == 0
+            assert process.output.splitlines()[-1] == "stopped"
+            assert not process.left()
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_several_bundles_are_served_and_the_curl_line_names_one(

@@ -31,8 +31,9 @@ OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 class ServerProcess:
     """A server that ends with its block."""
 
-    def __init__(self, *arguments: str | Path) -> None:
-        self._arguments = arguments
+    def __init__(self, *arguments: str | Path, through: Sequence[str] = ()) -> None:
+        """Take the command's arguments, and a command that runs the one behind it."""
+        self._arguments, self._through = arguments, through
         self._resources = ExitStack()
         self._known: set[psutil.Process] = set()
         self._client: LiveServer | None = None
@@ -40,7 +41,7 @@ class ServerProcess:
     def __enter__(self) -> Self:
         self._log = self._resources.enter_context(tempfile.TemporaryFile())
         self._process = subprocess.Popen(
-            [OFFRAMP, "serve", *map(str, self._arguments)],
+            [*self._through, OFFRAMP, "serve", *map(str, self._arguments)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -91,9 +92,13 @@ class ServerProcess:
 
     def press_ctrl_c(self) -> None:
         """Interrupt every process of the server's group, as a terminal does."""
+        self.send_to_group(signal.SIGINT)
+
+    def send_to_group(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the server's group."""
         self.left()
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGINT)
+            os.killpg(self._process.pid, number)
 
     def exit_status(self) -> int:
         """Wait for the end."""
