@@ -94,6 +94,7 @@ def test_forms_and_texts_of_any_client_are_refused_on_every_route(
     ("method", "headers", "passes"),
     [
         ("POST", {}, True),
+        ("POST", {"sec-fetch-mode": "cors"}, True),  # Node's fetch
         ("POST", {"origin": "http://localhost:8000"}, True),
         ("POST", {"origin": "http://localhost"}, False),
         ("POST", {"origin": "https://inside.example", "sec-fetch-site": "same-origin"}, True),

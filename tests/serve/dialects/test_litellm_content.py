@@ -2,15 +2,16 @@
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from serve.dialects.guardrails.litellm_content import texts_of
 from serve.dialects.guardrails.schemas import LiteLLMRequest
+from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
 
 HARMFUL = "<harmful>"
@@ -168,6 +169,23 @@ def test_names_refusals_and_thoughts_are_texts_and_so_is_one_beside_an_unchecked
     call = {"texts": ["w5"], "input_type": "response", "structured_messages": [message]}
     call[PARAMETERS] = {"unchecked": ["images"]}
     assert texts_of(LiteLLMRequest.model_validate(call)) == ["w5", "w4", "w1", "w2", "w3"]
+
+
+def schemas_in(kind: Any) -> Iterator[type[BaseModel]]:
+    """Yield a schema and those of its fields."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    inner = [f.annotation for f in getattr(kind, "model_fields", {}).values()] or get_args(kind)
+    for each in inner:
+        yield from schemas_in(each)
+
+
+def test_no_other_request_may_have_fields_that_nothing_looks_at() -> None:
+    endpoints = [each for dialect in choose_dialects(["all"]) for each in dialect.endpoints]
+    found = {schema for each in endpoints for schema in schemas_in(each.schema)}
+    assert len(found) > 15
+    others = {schema for schema in found if schema.model_config.get("extra") != "forbid"}
+    assert others == {LiteLLMRequest}
 
 
 def test_only_what_litellm_knows_of_the_caller_may_come_with_a_call() -> None:
