@@ -41,7 +41,7 @@ class ResolvedExit(SparseModel):
         )
 
 
-class PolicyReport(ResponseModel):
+class PolicyReport(SparseModel):
     """The live policy."""
 
     model: str
@@ -94,7 +94,6 @@ class PolicyChange(PolicyReport):
         "again."
     )
     missing: list[str] = Field(
-        default=[],
         description="Ids of replicas that have not confirmed, as far as known; those that are "
         "just starting are among them.",
     )

@@ -304,7 +304,7 @@ def test_policy_decides_what_a_request_may_choose(start_server: StartServer) -> 
         assert server.classify("w1", exit={"rule": "never"}).status_code == rule
     assert server.refusal("w1", exit="fast").code == "override_forbidden"
 
-    put(limits={"min_layer": 2, "max_layer": 3})
+    put(default={"rule": "never"}, limits={"min_layer": 2, "max_layer": 3})
     assert layers(server.answer("w1", exit={"rule": "confidence", "threshold": 0})) == [2]
     assert layers(server.answer("w1", exit={"rule": "never"})) == [3]
     problem = server.refusal("w1", exit={"rule": "layer", "layer": 4})
