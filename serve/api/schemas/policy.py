@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field
 
-from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
+from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.applied import ChosenExit
 from serve.policy.document import Policy, WholePolicy
