@@ -156,3 +156,24 @@ def test_server_on_loopback_has_loopback_names_unless_told_others(
     started_with: Callable[..., ServerConfig], options: tuple[str, ...], hosts: tuple[str, ...]
 ) -> None:
     assert started_with(*options).allowed_hosts == list(hosts)
+
+
+@pytest.mark.parametrize(
+    ("host", "in_url", "loopback"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("localhost", "localhost", True),
+        ("::1", "[::1]", True),
+        ("[::1]", "[::1]", True),
+        ("0.0.0.0", "127.0.0.1", False),
+        ("::", "[::1]", False),
+        ("[::]", "[::1]", False),
+        ("2001:db8::1", "[2001:db8::1]", False),
+        ("server.example", "server.example", False),
+    ],
+)
+def test_host_is_shown_as_urls_have_it_and_known_as_loopback(
+    host: str, in_url: str, loopback: bool
+) -> None:
+    assert serve.launch._reachable(host) == in_url
+    assert serve.launch._is_loopback(host) is loopback
