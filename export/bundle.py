@@ -61,7 +61,8 @@ def write(
         _write_graphs(export, folder, report)
         write_model_files(export.folder, export.tokenizer, folder)
         if export.whole:
-            copy_recording(export.folder, folder, export.kept)
+            shape = len(export.model.exits), len(export.model.labels)
+            copy_recording(export.folder, folder, export.kept, shape)
         export = _with_fitting_ladders(export, folder, note)
         if export.calibration != Calibration():
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))

@@ -11,7 +11,7 @@ from export.chain.joined import join_segments
 from export.chain.weights import WeightsFile
 from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.manifest import WEIGHTS, Manifest
-from serve.bundle.recording import RECORDING
+from serve.bundle.recording import RECORDING, read_recording
 
 
 def segment_path(precision: str, exit_layer: int) -> str:
@@ -52,17 +52,23 @@ def write_model_files(model_folder: Path, tokenizer: str, folder: Path) -> None:
         shutil.copyfile(model_folder / "README.md", folder / "MODEL.md")
 
 
-def copy_recording(model_folder: Path, folder: Path, kept: Sequence[int]) -> None:
+def copy_recording(
+    model_folder: Path, folder: Path, kept: Sequence[int], shape: tuple[int, int]
+) -> None:
     """Copy the recorded logits of the calibration data, if there are any.
 
     Args:
         model_folder: written by `offramp train` or `offramp evaluate`.
         folder: the bundle's folder.
         kept: the exported ones of the model's exits, counted from 0.
+        shape: (exits, labels) of the model.
+
+    Raises:
+        InvalidBundle: the recording is damaged or of another model.
     """
     path = model_folder / RECORDING
     if path.is_file():
-        np.save(folder / RECORDING, np.load(path, allow_pickle=False)[list(kept)])
+        np.save(folder / RECORDING, read_recording(path, shape)[list(kept)])
 
 
 def hashes(folder: Path) -> dict[str, str]:

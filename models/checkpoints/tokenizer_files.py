@@ -130,7 +130,9 @@ def _by_transformers(folder: Path) -> str:
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        fast = AutoTokenizer.from_pretrained(folder, use_fast=True)
+        fast = AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False, local_files_only=True
+        )
         return fast.backend_tokenizer.to_str()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

@@ -119,7 +119,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
         raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
     check_sizes(read_json(folder, CONFIG), folder / CONFIG)
     try:
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers' checks raise no narrower type
         raise UnusableCheckpoint(f"{folder}/{CONFIG}: {in_one_line(error)}") from error
 

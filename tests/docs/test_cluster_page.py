@@ -1,0 +1,44 @@
+"""The page on clusters shows a config that Ray and the server take, and names all variables."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from serve.cluster.node import ENVIRONMENT
+from serve.cluster.options import DEPLOYMENT_NAME
+from serve.config import ServerConfig, UserConfig
+from tests.docs.test_pages import blocks
+
+PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+
+
+@pytest.fixture
+def documents() -> list[Any]:
+    """The page's blocks of YAML."""
+    return [yaml.safe_load(block) for block in blocks(PAGE, "yaml")]
+
+
+# Ray defines its schemas as pydantic 1 did.
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::pydantic.PydanticDeprecatedSince20"
+)
+def test_config_is_one_that_ray_and_the_server_take(documents: list[Any]) -> None:
+    from ray.serve.schema import DeploymentSchema, ServeDeploySchema
+
+    config, autoscaling = documents
+    [application] = ServeDeploySchema.model_validate(config).applications
+    assert application.import_path == "serve.app:build"
+    ServerConfig.model_validate(application.args)
+    [deployment] = config["applications"][0]["deployments"]
+    assert deployment["name"] == DEPLOYMENT_NAME
+    assert UserConfig.model_validate(deployment["user_config"]).policies
+    del deployment["num_replicas"]
+    assert DeploymentSchema.model_validate({**deployment, **autoscaling}).autoscaling_config
+
+
+def test_every_variable_of_the_image_is_named() -> None:
+    found = dict(re.findall(r"`(RAY_\w+)=(\w+)`", PAGE.read_text("utf-8")))
+    assert ENVIRONMENT.items() <= found.items()
