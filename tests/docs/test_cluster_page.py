@@ -28,10 +28,11 @@ def documents() -> list[Any]:
 def test_config_is_one_that_ray_and_the_server_take(documents: list[Any]) -> None:
     from ray.serve.schema import DeploymentSchema, ServeDeploySchema
 
-    config, autoscaling = documents
+    config, pinned, autoscaling = documents
     [application] = ServeDeploySchema.model_validate(config).applications
     assert application.import_path == "serve.app:build"
     ServerConfig.model_validate(application.args)
+    assert pinned["args"].keys() <= ServerConfig.model_fields.keys()
     [deployment] = config["applications"][0]["deployments"]
     assert deployment["name"] == DEPLOYMENT_NAME
     assert UserConfig.model_validate(deployment["user_config"]).policies
