@@ -132,7 +132,7 @@ def _end(calls: RayCalls) -> None:
         with suppress(RayEnded):
             calls.call(partial(ray.shutdown, wait_for_processes=True), grace_s=_SHUTDOWN_S)
             after_s = _LEFT_S
-    end_leftover(_TOKEN_PATH, os.environ[_TOKEN_PATH], after_s)
+    end_leftover(Path(os.environ[_TOKEN_PATH]), _TOKEN_PATH, after_s)
 
 
 def _write_token(folder: Path) -> Path:

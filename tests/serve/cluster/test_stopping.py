@@ -56,19 +56,35 @@ def test_a_call_of_ray_is_left_when_its_control_process_has_ended_or_on_demand()
     until(lambda: not calls.hang)
 
 
-def test_only_processes_of_the_session_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(value: str) -> subprocess.Popen[bytes]:
-        wait = [sys.executable, "-c", "print('up', flush=True); input()"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        started = subprocess.Popen(wait, env={**os.environ, "SESSION": value}, **pipes)
+def test_only_processes_of_the_session_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, log = tmp_path / "token", tmp_path / "log"
+    log.touch()
+
+    def start(name: str, of: Path) -> subprocess.Popen[bytes]:
+        """Start a process of this name that has the log open."""
+        wait = [name, "-c", f"f = open({str(log)!r}); print('up', flush=True); input()"]
+        started = subprocess.Popen(
+            wait,
+            executable=sys.executable,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "SESSION": str(of)},
+        )
         assert started.stdout
         assert started.stdout.readline() == b"up\n"
         return started
 
-    monkeypatch.setenv("SESSION", "mine")
-    with start("mine") as mine, start("mine too") as other:
-        end_leftover("SESSION", "mine")
-        assert mine.wait() == -signal.SIGKILL
+    monkeypatch.setenv("SESSION", str(token))
+    elsewhere = tmp_path / "token too"
+    with (
+        start("python", token) as marked,
+        start("ray::Agent", elsewhere) as titled,
+        start("tail", elsewhere) as other,
+    ):
+        end_leftover(token, "SESSION")
+        assert marked.wait() == titled.wait() == -signal.SIGKILL
         assert other.poll() is None
         other.communicate(b"\n")
         assert other.returncode == 0
