@@ -404,7 +404,7 @@ def test_replica_that_cannot_start_is_an_error_in_one_line(
 ) -> None:
     folder = bundle_copy()
     segment = "segments/fp32/joined.onnx"
-    (folder / segment).write_bytes(b"no ONNX")
+    (folder / segment).write_bytes(b"\x08\x08")  # a model of ONNX, without a graph
     digest = sha256_of(folder / segment)
     rewrite_manifest(folder, lambda manifest: manifest["files"].update({segment: digest}))
     status, _, error = run_offramp("serve", folder, "--port", "0", "--precision", "fp32")
