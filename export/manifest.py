@@ -5,8 +5,10 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 import transformers
+from pydantic import ValidationError
 
 from export.chain.gpu_segments import names
+from export.errors import ExportFailed
 from export.files import hashes, head_path, joined_path, segment_path, weights_path
 from export.plan import Export
 from models.checkpoints.token_limit import max_tokens
@@ -23,6 +25,7 @@ from serve.bundle.manifest import (
     Source,
     Variant,
 )
+from serve.validation import explain
 from serve.version import __version__
 
 
@@ -33,7 +36,19 @@ def describe(export: Export, measured: dict[Precision, Parity], folder: Path) ->
         export: the planned export.
         measured: parity of every variant.
         folder: holds every other file of the bundle.
+
+    Raises:
+        ExportFailed: the model has what no manifest takes, such as two labels of the same name.
     """
+    try:
+        return _describe(export, measured, folder)
+    except ValidationError as error:
+        raise ExportFailed(
+            f"{export.folder}: no bundle can hold this model: {explain(error)}"
+        ) from (None)
+
+
+def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -> Manifest:
     model = export.model
     return Manifest(
         task=model.exit_config.task,

@@ -87,6 +87,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
         content = read_file(path, _MOST_BYTES[name])
         found = json.loads(content, parse_constant=_refuse, parse_float=_finite)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a character has no encoding
     except RecursionError:
         raise UnusableCheckpoint(f"{path} is not JSON: it is nested too deeply") from None
     except (UnfitFile, OSError) as error:

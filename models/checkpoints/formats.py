@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from tokenizers import Tokenizer
+
 from models.checkpoints import (
     elasticbert,
     fastbert,
@@ -102,9 +104,20 @@ def load(
     parsed = replace(parsed, info=replace(parsed.info, dropped=tuple(raw.weights.dropped)))
     if layers is not None:
         parsed = parsed.cut(layers)
-    return LoadedCheckpoint(
-        build_model(parsed), parsed.info, *tokenizer_json(folder, parsed.info.format)
-    )
+    tokenizer, files = tokenizer_json(folder, parsed.info.format)
+    _check_ids(tokenizer, parsed.config.vocab_size, f"{folder}: the tokenizer in {files}")
+    return LoadedCheckpoint(build_model(parsed), parsed.info, tokenizer, files)
+
+
+def _check_ids(tokenizer: str, vocab_size: int, where: str) -> None:
+    try:
+        largest = max(Tokenizer.from_str(tokenizer).get_vocab().values(), default=0)
+    except Exception as error:  # the library raises no narrower type
+        raise UnusableCheckpoint(f"{where} cannot be read: {error}") from error
+    if largest >= vocab_size:
+        raise UnusableCheckpoint(
+            f"{where} has ids up to {largest}, and the model's vocab_size is {vocab_size}"
+        )
 
 
 def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:

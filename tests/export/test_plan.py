@@ -1,15 +1,18 @@
 """What goes into a bundle, and what is refused before anything is written."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
 from serve.bundle.recording import RECORDING
+from serve.errors import OfframpError
 from serve.policy.document import Policy
 from tests.export.conftest import MakeFolder
 
@@ -26,6 +29,49 @@ def remove_exits(folder: Path) -> None:
 
 def write_bad_policy(folder: Path) -> None:
     (folder / "policy.json").write_text(json.dumps({"default": {"rule": "sometimes"}}))
+
+
+def config(**fields: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        found = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(found | fields))
+
+    return change
+
+
+def enlarge_tokenizer(folder: Path) -> None:
+    document = json.loads((folder / "tokenizer.json").read_text())
+    document["model"]["vocab"]["surplus"] = 5000
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+
+
+def promise_a_recording(folder: Path) -> None:
+    content = io.BytesIO()
+    np.save(content, np.ones((4, 2, 3), np.float32))
+    promised = content.getvalue().replace(b"(4, 2, 3)", b"(4, 9999999999, 3)")
+    (folder / RECORDING).write_bytes(promised)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (config(pad_token_id=-1), "pad_id: must be greater than or equal to 0, not -1"),
+        (config(id2label={"0": "a", "1": "a", "2": "b"}), "labels must be distinct"),
+        (config(id2label={"0": "\ud800", "1": "a", "2": "b"}), "surrogates not allowed"),
+        (enlarge_tokenizer, "has ids up to 5000, and the model's vocab_size is"),
+        (promise_a_recording, "recording.npy is no array"),
+    ],
+)
+def test_what_no_bundle_can_hold_is_refused(
+    make_folder: MakeFolder, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    folder = make_folder()
+    damage(folder)
+    with pytest.raises(OfframpError) as caught:
+        bundles.write(bundles.plan(folder, ("fp32",)), tmp_path / "bundle")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.parametrize(
