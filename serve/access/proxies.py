@@ -62,6 +62,11 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
 
+def without_mapping(address: str) -> str:
+    """Return an address as IPv4 where a socket for both families has it as IPv6."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
 @lru_cache(maxsize=1024)
 def _address(text: str) -> Address | None:
     """Return an address without its port and brackets; None if it is none."""

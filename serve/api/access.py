@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from serve.access.gate import Client, Gate, Needed
 from serve.access.origins import Origins
+from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.errors import WrongHost
@@ -61,7 +62,8 @@ class Guard:
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope, or a web page of another origin asks without one.
         """
-        headers, address = record.headers, scope["client"][0] if scope.get("client") else ""
+        headers, client = record.headers, scope.get("client")
+        address = without_mapping(client[0]) if client else ""
         record.client = Client.at(address)
         # Probes name the address that they ask; what they learn is no secret.
         if not (probe and needed is None):

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from serve.access.gate import Client
 from serve.access.keys import Scope
+from serve.access.proxies import without_mapping
 from serve.api.access import secret_of
 from serve.api.body import give_way
 from serve.api.context import AppContext
@@ -166,7 +167,7 @@ class Calls:
 
     def _address(self, rpc: Any) -> str:
         """Return the client's address, as far as trusted proxies tell it."""
-        peer = _address(rpc.peer())
+        peer = without_mapping(_address(rpc.peer()))
         given = rpc.invocation_metadata() or () if self._proxies.trust(peer) else ()
         hops = [value for name, value in given if name == "x-forwarded-for"]
         return self._proxies.client(peer, ",".join(map(str, hops))) if hops else peer

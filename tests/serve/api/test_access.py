@@ -300,6 +300,16 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
         guard.check(asked, record, "read", probe=False)
 
 
+def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> None:
+    """Else all clients of IPv4 would be one, as IPv6 counts by network."""
+    for given, seen in (("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::1")):
+        record = RequestRecord(RequestHeaders([("host", "localhost")]), "GET")
+        scope = {"method": "GET", "http_version": "1.1", "client": (given, 1)}
+        Guard().check(scope, record, "read", probe=False)
+        assert record.client.address == seen
+        assert ("192.0.2.1" in record.client.identity) == ("192.0.2.1" in given)
+
+
 def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(
     start_server: StartServer,
 ) -> None:
