@@ -70,6 +70,7 @@ ENV PATH=/opt/offramp/bin:$PATH \
     RAY_USAGE_STATS_ENABLED=0 \
     RAY_worker_niceness=0 \
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 \
+    FORWARDED_ALLOW_IPS="" \
     RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S=2 \
     RAY_SERVE_FORCE_STOP_UNHEALTHY_REPLICAS=1 \
     RAY_kill_worker_timeout_milliseconds=2000 \

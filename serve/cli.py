@@ -4,6 +4,7 @@ They register their commands under the entry-point group `offramp.commands`. So 
 none of them, and torch is loaded only by the commands that need it.
 """
 
+import logging
 import signal
 import sys
 from importlib.metadata import entry_points
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from serve.access.cli import keys as keys_commands
 from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
-from serve.logs import LogFormat, LogLevel
+from serve.logs import LogFormat, LogLevel, single_line
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install, and the extra that does.
@@ -140,6 +142,17 @@ def serve(
             "With keys also * for all."
         ),
     ] = None,
+    trusted_proxies: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Addresses and networks of proxies that are believed who the client is, such as "
+            "10.0.0.0/8,::1; several times or comma separated. Default: none."
+        ),
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(help="File that log lines of all replicas are added to. Default: stderr."),
+    ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Of the least important lines.")] = "info",
     access_log: Annotated[
@@ -194,6 +207,8 @@ def serve(
         open_metrics=open_metrics,
         allowed_hosts=allowed_host or [],
         cors_origins=cors_origin or [],
+        trusted_proxies=[part for given in trusted_proxies or [] for part in given.split(",")],
+        log_file=log_file,
         log_format=log_format,
         log_level=log_level,
         access_log=access_log,
@@ -224,23 +239,42 @@ def main() -> None:
         # Takes a second or two, in which Ctrl-C is no traceback either.
         for entry in entry_points(group="offramp.commands"):
             app.command(entry.name)(entry.load())
-        app()
+        # What is wrong with the arguments is printed in colour, or raised.
+        sys.exit(app(standalone_mode=not _speaks_json()))
     except KeyboardInterrupt:
         sys.exit(130)
-    except OfframpError as error:
-        _fail(str(error))
-    except OSError as error:
-        if error.filename is None:
+    except Exception as error:
+        message = _expected(error)
+        if message is not None:
+            _fail(message)
+        if not _speaks_json():
             raise
+        _fail("the command has failed", error, status=1)
+
+
+def _expected(error: Exception) -> str | None:
+    """Return what to say of an error that is no fault of the program's; None for others."""
+    if isinstance(error, OfframpError):
+        return str(error)
+    if isinstance(error, TyperException):
+        return error.format_message()
+    if isinstance(error, OSError) and error.filename is not None:
         # Mostly a file of --out or --json: no such folder, no permission, a full disk.
-        _fail(f"{error.filename}: {error.strerror}")
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
-            raise
-        extra = EXTRAS[error.name]
-        _fail(f"this command needs {error.name}; pip install 'offramp[{extra}]'")
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"this command needs {error.name}; pip install 'offramp[{EXTRAS[error.name]}]'"
+    return None
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"offramp: {message}", err=True)
-    sys.exit(2)
+def _speaks_json() -> bool:
+    """Tell whether this is `serve --log-format json`, also if other arguments are wrong."""
+    given = " ".join([*sys.argv[1:], ""]).replace("--log-format=", "--log-format ")
+    return given.startswith("serve ") and "--log-format json " in given
+
+
+def _fail(message: str, cause: Exception | None = None, status: int = 2) -> NoReturn:
+    line = f"offramp: {message}"
+    if _speaks_json():
+        line = single_line("json", logging.ERROR, message, cause)
+    typer.echo(line, err=True)
+    sys.exit(status)

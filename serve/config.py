@@ -84,7 +84,10 @@ class ServerConfig(EngineOptions, WebLimits):
             `*` for all.
         cors_origins: web pages that may ask the server, such as `https://app.example.com`; with
             keys also `*` for all.
-        log_format: of the server's own lines.
+        trusted_proxies: addresses and networks of proxies that are believed who the client is.
+        log_file: where the server's own lines go, `{replica}` in the place of the replica's name;
+            None for stderr, and in a Ray cluster for a file beside Ray Serve's own.
+        log_format: of these lines.
         log_level: of the least important ones.
         access_log: whether every request has a line.
         dialects: wire formats that the server speaks, or `all`.
@@ -105,6 +108,8 @@ class ServerConfig(EngineOptions, WebLimits):
     open_metrics: bool = False
     allowed_hosts: list[str] = ["*"]
     cors_origins: list[str] = []
+    trusted_proxies: list[str] = []
+    log_file: Path | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: bool = False

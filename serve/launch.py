@@ -1,7 +1,6 @@
 """`offramp serve`: checks what is asked for, announces the models, and serves until a signal."""
 
 import json
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,9 +8,9 @@ from functools import partial
 from ipaddress import ip_address
 from socket import socket
 
-from rich.console import Console
-
 from serve.access.keys import read_keys
+from serve.access.proxies import TrustedProxies
+from serve.announcer import Announcer
 from serve.api.access import ANY_HOST, LOOPBACK_HOSTS
 from serve.bundle.loader import Bundle, load_bundles
 from serve.bundle.pins import pins_of
@@ -28,7 +27,8 @@ from serve.http.listener import (
     without_brackets,
 )
 from serve.http.loading import tls_files
-from serve.logs import configure_logs
+from serve.log_file import log_output
+from serve.log_output import Output, logging_to
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 
@@ -66,14 +66,23 @@ def launch(wanted: Launch, standalone: bool) -> None:
             "--standalone is one process, on the first GPU: leave out --replicas and "
             "--gpus-per-replica, or --standalone"
         )
+    config = wanted.config
     _check_access(wanted)
-    console = Console(soft_wrap=True, highlight=False)
+    output = Output(log_output(config.log_file), config.log_format)
+    announcer = Announcer(config.log_format, in_log=config.log_file is not None)
+    with logging_to(output, config.log_level) as log:
+        _launch(wanted, standalone, announcer, output)
+        log.flush()
+        announcer.say("stopped")
+
+
+def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Output) -> None:
     device, precision = wanted.config.device, wanted.config.precision
     bundles = load_bundles(wanted.config.bundles)
     placements = [place(bundle, device, precision) for bundle in bundles]
     gpu_share = share_gpus(placements, wanted.replicas, wanted.gpus_per_replica)
     replicas = LocalReplicas(wanted.replicas, gpu_share)
-    config = _configure(wanted, bundles, placements, console)
+    config = _configure(wanted, bundles, placements, announcer)
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
@@ -82,12 +91,11 @@ def launch(wanted: Launch, standalone: bool) -> None:
         if for_grpc:
             _, grpc_port = address_of(for_grpc)
             config = config.model_copy(update={"grpc_port": grpc_port})
-        on_ready = partial(_print_example, console, bundles, wanted, port, config.grpc_port)
+        on_ready = partial(_invite, announcer, bundles, wanted, port, config.grpc_port)
         if standalone:
             _run_standalone(config, address, on_ready)
         else:
-            _run_on_ray(console, config, replicas, address, on_ready)
-    console.print("stopped")
+            _run_on_ray(announcer, config, replicas, address, output, on_ready)
 
 
 def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
@@ -98,7 +106,7 @@ def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
 
 
 def _configure(
-    wanted: Launch, bundles: list[Bundle], placements: list[Placement], console: Console
+    wanted: Launch, bundles: list[Bundle], placements: list[Placement], announcer: Announcer
 ) -> ServerConfig:
     """Choose the active exits of every bundle, and print them."""
     config = wanted.config
@@ -112,7 +120,7 @@ def _configure(
                 wanted.active_exits, bundle, placement, num_threads, config.gpu_memory_gb
             )
             active[bundle.name], presented = layers, bundle.presenting(layers)
-        _announce(console, presented, placement)
+        _announce(announcer, presented, placement)
     # A page that a browser has loaded from elsewhere cannot use a loopback name of ours.
     usual_hosts = LOOPBACK_HOSTS if _is_loopback(wanted.host) else ANY_HOST
     return config.model_copy(
@@ -133,6 +141,7 @@ def _check_access(wanted: Launch) -> None:
         InvalidRequest: the address can be reached from outside, and there are no keys.
         InvalidKeys: the file of keys cannot be used.
     """
+    TrustedProxies(wanted.config.trusted_proxies)  # raises what is wrong with them
     keys, no_auth = wanted.config.keys, wanted.config.no_auth
     if keys:
         read_keys(keys)
@@ -157,36 +166,38 @@ def _is_loopback(host: str) -> bool:
 def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:
     from serve.http.standalone import serve_standalone
 
-    configure_logs(logging.StreamHandler(), config.log_format, config.log_level)
     serve_standalone(config, address, on_ready)
 
 
 def _run_on_ray(
-    console: Console,
+    announcer: Announcer,
     config: ServerConfig,
     replicas: LocalReplicas,
     address: socket,
+    output: Output,
     on_ready: Callable[[], None],
 ) -> None:
     from serve.cluster.local_cluster import serve_on_ray
 
-    console.print("starting Ray Serve ...")
-    serve_on_ray(config, address_of(address), replicas, on_ready, console.print)
+    announcer.say("starting Ray Serve ...")
+    serve_on_ray(config, address_of(address), replicas, on_ready, announcer.say, output)
 
 
-def _announce(console: Console, bundle: Bundle, placement: Placement) -> None:
+def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> None:
     manifest, (device, precision) = bundle.manifest, placement
     where = precision if device == "cpu" else f"{precision} on {device}"
-    console.print(
+    announcer.say(
         f"{bundle.name}: {manifest.num_layers} layers, "
         f"exits at {', '.join(map(str, manifest.exit_layers))}, {where}, "
         f"labels {', '.join(manifest.labels)}, at most {manifest.max_tokens} tokens, "
-        f"bundle {bundle.version}"
+        f"bundle {bundle.version}",
+        model=bundle.name,
+        bundle=bundle.version,
     )
 
 
-def _print_example(
-    console: Console, bundles: list[Bundle], wanted: Launch, port: int, grpc_port: int | None
+def _invite(
+    announcer: Announcer, bundles: list[Bundle], wanted: Launch, port: int, grpc_port: int | None
 ) -> None:
     body = {"inputs": EXAMPLE}
     if len(bundles) > 1:
@@ -195,10 +206,12 @@ def _print_example(
     url = f"{scheme}://{_reachable(wanted.host)}:{port}"
     key = '-H "X-API-Key: $KEY" ' if wanted.config.keys else ""
     if grpc_port is not None:
-        console.print(f"gRPC on {_reachable(wanted.host)}:{grpc_port}")
-    console.print(
-        f"serving on {url} (docs at /docs); try\n  curl {url}/v1/classify {key}"
-        f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+        address = f"{_reachable(wanted.host)}:{grpc_port}"
+        announcer.say(f"gRPC on {address}", address=address)
+    announcer.say(
+        f"serving on {url} (docs at /docs)",
+        f"curl {url}/v1/classify {key}-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
+        url=url,
     )
 
 

@@ -2,12 +2,11 @@
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
+from textwrap import indent
 from typing import Any, Literal
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -19,67 +18,35 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 BURST = 20
 WINDOW_S = 10.0
 
-FLUSH_EVERY_S = 0.25
-
 
 def fields(**values: Any) -> dict[str, Any]:
     """Return the `extra` of a log call that adds fields to the line."""
     return {"fields": values}
 
 
-def configure_logs(handler: logging.Handler, log_format: LogFormat, level: LogLevel) -> None:
-    """Send the server's own log lines to a handler, and to no other.
+def single_line(
+    log_format: LogFormat,
+    level: int,
+    message: str,
+    cause: BaseException | None = None,
+    **values: Any,
+) -> str:
+    """Return a line that does not come from a logger."""
+    line = logging.makeLogRecord(
+        {
+            "name": "serve",
+            "levelname": logging.getLevelName(level),
+            "msg": message,
+            "exc_info": cause and (type(cause), cause, cause.__traceback__),
+            "fields": values,
+        }
+    )
+    return formatter(log_format).format(line)
 
-    The handler gets lines in batches, and its formatter is replaced.
-    """
-    batched = BatchedHandler(handler)
-    batched.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    batched.addFilter(BurstFilter())
-    for name in ("serve", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers = [batched]
-        logger.propagate = False
-    logging.getLogger("serve").setLevel(level.upper())
 
-
-class BatchedHandler(logging.Handler):
-    """Passes lines on in batches, an error at once and other lines after `FLUSH_EVERY_S`.
-
-    A server that formats and writes every line by itself spends several times as long on it, since
-    each write gives other threads the interpreter.
-    """
-
-    def __init__(self, target: logging.Handler) -> None:
-        super().__init__()
-        target.setFormatter(logging.Formatter())
-        self._target = target
-        self._records: list[logging.LogRecord] = []
-        threading.Thread(target=self._flush_for_ever, name="logs", daemon=True).start()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a line; the caller holds the handler's lock."""
-        self._records.append(record)
-        if record.levelno >= logging.ERROR:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what has been taken."""
-        with self.lock or nullcontext():
-            records, self._records = self._records, []
-            if records:
-                lines = "\n".join(map(self._line, records))
-                self._target.emit(logging.makeLogRecord({"msg": lines}))
-
-    def _line(self, record: logging.LogRecord) -> str:
-        try:
-            return self.format(record)
-        except Exception as error:
-            return f"a log line of {record.pathname}:{record.lineno} has failed: {error!r}"
-
-    def _flush_for_ever(self) -> None:
-        while True:
-            time.sleep(FLUSH_EVERY_S)
-            self.flush()
+def formatter(log_format: LogFormat) -> logging.Formatter:
+    """Return what makes lines of records."""
+    return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 class JsonFormatter(logging.Formatter):
@@ -91,34 +58,42 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_fields(record),
+            **fields_of(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _to_json(line)
+        encoded = _to_json(line)
+        return encoded if encoded.isascii() else encoded.translate(_ESCAPED_IN_JSON)
 
 
 class TextFormatter(logging.Formatter):
     """Time, level, message and fields. Values are quoted, so that no client can forge a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_time(record), record.levelname, record.getMessage().replace("\n", "\\n")]
-        parts += [f"{name}={json.dumps(v, default=str)}" for name, v in _fields(record).items()]
+        parts = [_time(record), record.levelname, record.getMessage().translate(_ESCAPED)]
+        parts += [f"{name}={json.dumps(v, default=str)}" for name, v in fields_of(record).items()]
         line = " ".join(parts)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            # Indented, because the message of an exception may have what looks like a line.
+            line += "\n" + indent(self.formatException(record.exc_info), "  ", lambda _: True)
+        return line
 
 
 class BurstFilter(logging.Filter):
-    """Lets `BURST` lines of one kind pass in `WINDOW_S`. Lines of the access log always pass."""
+    """Lets `BURST` lines of one kind pass in `WINDOW_S`.
+
+    Lines of the access log and of changes that were made always pass. Lines about the holder of a
+    key are a kind of their own, so that strangers cannot crowd them out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._windows: dict[tuple[str, str], _Window] = {}
+        self._windows: dict[tuple[str, str, str], _Window] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name == ACCESS_LOG:
+        if record.name in (ACCESS_LOG, TRAIL):
             return True
-        kind = record.name, str(record.msg)
+        kind = record.name, str(record.msg), str(fields_of(record).get("key", ""))
         window = self._windows.get(kind)
         now_s = time.monotonic()
         if window is None or now_s >= window.began_s + WINDOW_S:
@@ -132,8 +107,11 @@ class BurstFilter(logging.Filter):
         return window.num_lines <= BURST
 
 
-ACCESS_LOG = "serve.access_log"
+ACCESS_LOG, TRAIL = "serve.access_log", "serve.trail"
 _MAX_KINDS = 1000
+# Control characters, of terminals too, and what some programs take for the end of a line.
+_ESCAPED = {code: ascii(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+_ESCAPED_IN_JSON = {code: f"\\u{code:04x}" for code in _ESCAPED if code > 127}
 
 
 class _Window:
@@ -159,6 +137,7 @@ def _to_the_second(timestamp: int) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
+    """Return what `fields` has added to a line."""
     found: Mapping[str, Any] = getattr(record, "fields", {})
     return found

@@ -30,6 +30,13 @@ class Tracing:
         self.provider = provider
         self._tracer = provider.get_tracer("offramp", __version__)
 
+    def trace_id(self) -> str:
+        """Return the id of the trace that is current; empty if there is none."""
+        from opentelemetry.trace import get_current_span
+
+        found = get_current_span().get_span_context()
+        return f"{found.trace_id:032x}" if found.is_valid else ""
+
     def record(self, request: ModelRequest, exit_layers: Sequence[int]) -> None:
         """Add the spans of a request that has ended to its own, which must be the current one."""
         wall = time.time_ns() - time.monotonic_ns()

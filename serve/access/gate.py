@@ -44,17 +44,20 @@ class Client:
             to itself.
         key: None where none is needed.
         usage: counts what the client takes; None where nothing is counted.
+        address: where the request comes from, for logs.
     """
 
     identity: str
     key: Key | None = None
     usage: Usage | None = None
+    address: str = field(default="", compare=False)
     _taken: dict[Unit, int] = field(default_factory=dict)  # by this request
 
     @classmethod
     def at(cls, address: str, usage: Usage | None = None) -> "Client":
         """Return the client at an address, without a key."""
-        return cls(_network(address) if ":" in address else address, usage=usage)
+        identity = _network(address) if ":" in address else address
+        return cls(identity, usage=usage, address=address)
 
     @property
     def name(self) -> str:
@@ -183,7 +186,7 @@ class Gate:
         # at all.
         if key is None or not hmac.compare_digest(key.sha256, given):
             raise Unauthorized(f"the key is unknown or revoked; {HOW}")
-        return Client(f"key:{key.name}", key, self._usage)
+        return Client(f"key:{key.name}", key, self._usage, address)
 
     def check(self, client: Client, scope: Needed) -> None:
         """Let a client pass or refuse it.

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from serve.access.gate import Client, Gate, Needed
 from serve.access.origins import Origins
+from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
-from serve.api.record import RequestHeaders
+from serve.api.record import RequestHeaders, RequestRecord
 from serve.errors import WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -46,13 +47,13 @@ class Guard:
         self._origins = Origins(cors_origins)
 
     def check(
-        self, scope: Mapping[str, Any], headers: RequestHeaders, needed: Needed | None, probe: bool
-    ) -> Client:
-        """Return who sends the request.
+        self, scope: Mapping[str, Any], record: RequestRecord, needed: Needed | None, probe: bool
+    ) -> None:
+        """Let a request pass or refuse it, and note who sends it as far as that is known.
 
         Args:
             scope: of ASGI.
-            headers: of the request.
+            record: of the request.
             needed: the scope that a key needs; None where no key is needed.
             probe: whether the path is one of probes.
 
@@ -61,17 +62,18 @@ class Guard:
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope, or a web page of another origin asks without one.
         """
+        headers, client = record.headers, scope.get("client")
+        address = without_mapping(client[0]) if client else ""
+        record.client = Client.at(address)
         # Probes name the address that they ask; what they learn is no secret.
         if not (probe and needed is None):
             self._check_host(headers, scope["http_version"])
-        address = scope["client"][0] if scope.get("client") else ""
         if needed is None:
-            return Client.at(address)
-        client = self.gate.identify(secret_of(headers), address)
-        self.gate.check(client, needed)
-        if client.key is None:  # a page cannot know a key
+            return
+        record.client = self.gate.identify(secret_of(headers), address)
+        self.gate.check(record.client, needed)
+        if record.client.key is None:  # a page cannot know a key
             self._origins.check(scope["method"], headers)
-        return client
 
     def _check_host(self, headers: RequestHeaders, http_version: str) -> None:
         given = headers.get("host")

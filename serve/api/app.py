@@ -14,6 +14,7 @@ from serve.api.context import AppContext
 from serve.api.dial import DIAL
 from serve.api.errors import add_error_handlers
 from serve.api.exit_report import ANSWERED
+from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.models import add_model_routes
@@ -81,10 +82,14 @@ def build_http_app(
 def _behind_front(stack: ASGIApp, app: FastAPI, context: AppContext) -> ASGIApp:
     """Put `Front`, which answers unexpected errors, in the place of Starlette's outermost layer."""
     assert isinstance(stack, ServerErrorMiddleware)
-    front = Front(stack.app, context, app.router.routes)
-    if not context.cors_origins:
-        return front
-    return CORSMiddleware(  # outermost: browsers ask first without a key
+    front: ASGIApp = Front(stack.app, context, app.router.routes)
+    if context.cors_origins:
+        front = _behind_cors(front, context)
+    return Forwarded(front, context.proxies) if context.proxies else front
+
+
+def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
+    return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
         front,
         allow_origins=context.cors_origins,
         allow_methods=["GET", "POST", "PUT"],

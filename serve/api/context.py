@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
 from serve.api.replicas import Replicas
 from serve.api.unsent import UnsentAnswers
@@ -28,6 +29,7 @@ class AppContext:
         replicas: all that serve the same models.
         limits: on one request.
         guard: who may do what.
+        proxies: that are believed who the client is.
         cors_origins: web pages that may ask the server.
         access_log: whether every request has a log line.
         tracing: makes spans of classifications; None where no endpoint for them is configured.
@@ -43,6 +45,7 @@ class AppContext:
     replicas: Replicas
     limits: WebLimits = WebLimits()
     guard: Guard = field(default_factory=Guard)
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
     cors_origins: tuple[str, ...] = ()
     access_log: bool = False
     tracing: Tracing | None = None

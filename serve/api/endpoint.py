@@ -73,6 +73,8 @@ class Endpoint:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             record = record_of(scope)
+            if context.tracing:
+                record.span_trace_id = context.tracing.trace_id()
             record.params = scope.get("path_params", record.params)
             body = await self.read_body(record, self.schema)
             reply = await self.handle(context, record, body)

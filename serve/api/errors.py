@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from serve.api.dialect import OWN, Dialect
-from serve.api.record import RequestRecord
+from serve.api.record import RequestRecord, who
 from serve.errors import (
     AnswersWait,
     MethodNotAllowed,
@@ -17,6 +17,7 @@ from serve.errors import (
     Overloaded,
     Unauthorized,
 )
+from serve.logs import fields
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +26,12 @@ _INTERNAL: Final = OfframpError("internal error; the server's log has the cause"
 
 def expected(error: BaseException, record: RequestRecord) -> OfframpError:
     """Return the error that the client gets, and note it; raise where the answer has begun."""
-    if isinstance(error, OfframpError):
-        refusal = error
-    else:
-        log.error("request %s failed", record.request_id, exc_info=error)
-        refusal = _INTERNAL
-    record.error_code = refusal.code
+    refusal = error if isinstance(error, OfframpError) else _INTERNAL
+    if refusal.status == OfframpError.status:
+        cause = None if refusal is error else error
+        told = "request %s failed: %s", record.request_id, refusal.code
+        log.error(*told, extra=fields(**who(record)), exc_info=cause)
+    record.error_code, record.why = refusal.code, str(refusal)
     if record.started:
         raise error  # too late for another answer: the HTTP server closes the connection
     return refusal

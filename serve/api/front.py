@@ -18,6 +18,7 @@ from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
+from serve.api.trail import note_refusal
 from serve.api.unsent import UnsentAnswer, UnsentAnswers
 from serve.errors import STOPS, Cancelled
 
@@ -120,6 +121,7 @@ class Front:
         """Take FastAPI's layers, what they work with, and the routes that there are."""
         self._routes = routes
         limits = context.limits
+        self._catalog = context.catalog
         self._app, self._dialects, self._guard = app, context.dialects, context.guard
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
@@ -143,7 +145,7 @@ class Front:
         record.put_into(scope)
         answer = _Answer(record, self._unsent, self._own_headers, send)
         try:
-            record.client = self._guard.check(scope, headers, target.scope, target.probe)
+            self._guard.check(scope, record, target.scope, target.probe)
             with record.client.in_flight():
                 self._unsent.check(record.client.identity)
                 await target.app(scope, body.receive, answer.send)
@@ -156,8 +158,13 @@ class Front:
         finally:
             body.release()
             self._unsent.release(answer.held)
-            record.route = _route(target, scope) or record.route
-            self._recorder.publish(record)
+            self._publish(record, target, scope)
+
+    def _publish(self, record: RequestRecord, target: _Target, scope: Scope) -> None:
+        record.route = _route(target, scope) or record.route
+        if target.scope == "admin":
+            note_refusal(record, route_path(scope), self._catalog)
+        self._recorder.publish(record)
 
     def _look_up(self, scope: Scope, path: str) -> _Target:
         needed: Needed | None = required_scope(

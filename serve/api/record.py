@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -27,6 +28,11 @@ MAX_REQUEST_ID_CHARS: Final = 128
 _OTHER: Final = "other"
 _KEY: Final = "offramp.record"
 _UNKNOWN: Final = Client("")
+# Of version 00; later ones may add to it.
+_TRACEPARENT: Final = re.compile(
+    r"(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2})"
+    r"-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+)
 
 
 class RequestHeaders(dict[str, str]):
@@ -69,12 +75,16 @@ class RequestRecord:
         client: who asks, once that is known.
         body: reads the body; for HTTP only.
         num_bytes: of the message; for gRPC only.
+        asked: its body, if that asks for a change.
+        changed: whether the change was made.
         model: the name of the model that it is for, once that is known.
         bundle: the version of the bundle that classifies, once that is known.
         rows: that were answered.
         layers: that were run for them.
         code: the status of the answer.
         error_code: of the error that it got.
+        why: its message.
+        span_trace_id: of the span that is made of it; empty for none.
         started: whether the answer has begun.
     """
 
@@ -90,17 +100,26 @@ class RequestRecord:
     client: Client = _UNKNOWN
     body: BodyLimit | None = None
     num_bytes: int = 0
+    asked: Any = None
+    changed: bool = False
     model: str = ""
     bundle: str = ""
     rows: int = 0
     layers: int = 0
     code: int = HTTPStatus.INTERNAL_SERVER_ERROR.value
     error_code: str = ""
+    why: str = ""
+    span_trace_id: str = ""
     started: bool = False
 
     def __post_init__(self) -> None:
         given = self.headers.get(REQUEST_ID, "")[:MAX_REQUEST_ID_CHARS]
         self.request_id = given or new_request_id()
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the request is part of; empty for none."""
+        return self.span_trace_id or trace_id_of(self.headers)
 
     def put_into(self, scope: MutableMapping[str, Any]) -> None:
         """Let the routes of this request find the record."""
@@ -110,6 +129,15 @@ class RequestRecord:
 def new_request_id() -> str:
     """Return an id; it need not be hard to guess."""
     return f"{random.getrandbits(128):032x}"
+
+
+def trace_id_of(headers: RequestHeaders) -> str:
+    """Return the trace id of the `traceparent` header (W3C Trace Context); empty for none."""
+    given = headers.get("traceparent")
+    if given is None or "traceparent" in headers.repeated:
+        return ""
+    found = _TRACEPARENT.fullmatch(given)
+    return found[1] if found else ""
 
 
 def record_of(scope: Mapping[str, Any]) -> RequestRecord:
@@ -140,9 +168,22 @@ class Recorder(NamedTuple):
         self.metrics.request(record.model, record.route, record.code, _served_s(record, ended_s))
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)
+        self.log(record, duration_s)
+
+    def log(self, record: RequestRecord, duration_s: float) -> None:
+        """Write the line of a request, if every request has one."""
         if self.logs_access:
-            fields = _access_fields(record, duration_s)
-            access_log.info("request", extra={"fields": fields})
+            access_log.info("request", extra={"fields": _access_fields(record, duration_s)})
+
+
+def who(record: RequestRecord) -> dict[str, Any]:
+    """Return what tells a request and its sender from others, for lines about it."""
+    return {
+        "id": record.request_id,
+        "trace_id": record.trace_id,
+        "key": record.client.name,
+        "client": record.client.address,
+    }
 
 
 def _served_s(record: RequestRecord, now_s: float) -> float | None:
@@ -160,8 +201,7 @@ def _served_s(record: RequestRecord, now_s: float) -> float | None:
 def _access_fields(record: RequestRecord, duration_s: float) -> dict[str, Any]:
     """Return what the line of a request says; never what the request says."""
     return {
-        "id": record.request_id,
-        "key": record.client.name,
+        **who(record),
         "method": record.method,
         "route": record.route,
         "status": record.code,

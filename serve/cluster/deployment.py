@@ -1,5 +1,6 @@
 """The Ray Serve application."""
 
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -57,10 +58,13 @@ def _check(config: ServerConfig) -> None:
 
 
 def bind(
-    config: ServerConfig, address: tuple[str, int] | None = None, **options: Any
+    config: ServerConfig,
+    address: tuple[str, int] | None = None,
+    lines: Path | None = None,
+    **options: Any,
 ) -> Application:
     """Return the application; the options go before `serve.cluster.options.DEFAULTS`."""
     # Not as decorators: replicas then import the class instead of unpickling its code.
     deploy = ray_serve.deployment(name=DEPLOYMENT_NAME, **{**DEFAULTS, **options})
-    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, address)
+    application: Application = deploy(ray_serve.ingress()(Classifiers)).bind(config, address, lines)
     return application

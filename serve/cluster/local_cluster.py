@@ -4,20 +4,22 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from serve.cluster.log_socket import collecting
 from serve.cluster.missing import MissingReplicas, last_line
 from serve.cluster.node import local_node
 from serve.cluster.options import APP_NAME, DEPLOYMENT_NAME, LOGGING, LocalReplicas, local_options
 from serve.cluster.ray_calls import RayEnded
 from serve.config import DRAIN_S, ServerConfig, stop_signals
 from serve.errors import Unavailable
+from serve.log_output import Output
 from serve.runtime.cuda_provider import num_devices
 from serve.runtime.hardware import available_threads
 
@@ -37,6 +39,7 @@ def serve_on_ray(
     replicas: LocalReplicas,
     on_ready: Callable[[], None],
     say: Callable[[str], None],
+    output: Output,
 ) -> None:
     """Serve until a signal to stop; then answer admitted requests and end every process.
 
@@ -50,17 +53,19 @@ def serve_on_ray(
         replicas: all on this machine.
         on_ready: called once every replica is ready.
         say: prints a line.
+        output: of the replicas' log lines.
 
     Raises:
         Unavailable: Ray or the replicas do not start.
     """
     signals, handle = _Signals(), None
     num_gpus = num_devices() if replicas.gpu_share else 0
+    lines = _Lines(output)
     # Serve's processes end with it.
-    with local_node(available_threads(), num_gpus, signals.came) as calls:
+    with local_node(available_threads(), num_gpus, signals.came, lines.collected_in) as calls:
         try:
             if not signals.came():
-                deploy = partial(_deploy, config, address, replicas, signals)
+                deploy = partial(_deploy, config, address, replicas, signals, lines.socket)
                 handle = calls.call(deploy)
             if not signals.came():
                 on_ready()
@@ -74,8 +79,8 @@ def serve_on_ray(
                 raise
             log.warning("Ray's processes have got the signal too, and requests in flight are lost")
     if calls.hang:
+        logging.shutdown()
         say("stopped")
-        sys.stdout.flush()
         os._exit(0)
 
 
@@ -93,6 +98,18 @@ def _watched() -> Iterator[None]:
         yield
     finally:
         ended.set()
+
+
+class _Lines:
+    """The replicas' log lines, which come on a socket in the session's folder."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.socket = Path()
+
+    def collected_in(self, folder: Path) -> AbstractContextManager[None]:
+        self.socket = folder / "lines"
+        return collecting(self.socket, self._output)
 
 
 class _Signals:
@@ -125,7 +142,11 @@ class _Signals:
 
 
 def _deploy(
-    config: ServerConfig, address: tuple[str, int], replicas: LocalReplicas, signals: _Signals
+    config: ServerConfig,
+    address: tuple[str, int],
+    replicas: LocalReplicas,
+    signals: _Signals,
+    lines: Path,
 ) -> "DeploymentHandle[Any]":
     """Return the handle of the deployment once every replica is ready or a signal has come."""
     from ray import serve as ray_serve
@@ -139,7 +160,7 @@ def _deploy(
         ray_serve.start(proxy_location="Disabled")
     except RayError as error:  # from an actor, with its traceback
         raise Unavailable(f"Ray Serve does not start: {_last_line(str(error))}") from None
-    app = bind(config, address, **local_options(replicas, available_threads()))
+    app = bind(config, address, lines, **local_options(replicas, available_threads()))
     target = ray_serve.RunTarget(app, name=APP_NAME, logging_config=LOGGING)
     [handle] = ray_serve.run_many([target], wait_for_applications_running=False)
     while not signals.came():

@@ -5,7 +5,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,6 +24,8 @@ ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Silences the warning that Ray will one day hide GPUs from actors that ask for none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Ray's proxies would believe every client on their machine what address it has (uvicorn).
+    "FORWARDED_ALLOW_IPS": "",
     # A dead proxy is noticed by this check alone; Ray's default is 10 s.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     # A replica that fails its checks is hung, or has no engine: it would not drain, but be waited
@@ -54,7 +56,10 @@ _SHUTDOWN_S: Final = 5.0
 
 @contextmanager
 def local_node(
-    num_cpus: int, num_gpus: int = 0, called_off: Callable[[], bool] = lambda: False
+    num_cpus: int,
+    num_gpus: int = 0,
+    called_off: Callable[[], bool] = lambda: False,
+    beside: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> Iterator[RayCalls]:
     """Run Ray with `ENVIRONMENT` on this machine, for as long as the block takes.
 
@@ -62,14 +67,15 @@ def local_node(
     the block if its start was called off.
 
     Ray must not have been imported before, as it reads some settings then. This process's signal
-    handlers stay as they are. All actors together may ask for so many cores and GPUs.
+    handlers stay as they are. All actors together may ask for so many cores and GPUs. What
+    `beside` returns for the session's folder lasts longer than Ray's processes.
 
     Raises:
         Unavailable: Ray does not start.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    with session_folder() as folder:
+    with session_folder() as folder, beside(folder):
         os.environ.update(ALONE)
         os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be preferred
         os.environ[_TOKEN_PATH] = str(_write_token(folder))

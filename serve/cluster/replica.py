@@ -14,6 +14,7 @@ from ray import serve as ray_serve
 
 from serve.api.app import build_http_app
 from serve.api.replicas import Ack
+from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
@@ -22,7 +23,8 @@ from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
-from serve.logs import configure_logs
+from serve.log_file import log_output
+from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
 from serve.metrics.connections import ConnectionState
 from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
@@ -39,15 +41,21 @@ _LOG_FILES: Final = 5
 class Classifiers:
     """The ingress deployment; `serve.cluster.options` has its options."""
 
-    def __init__(self, config: ServerConfig, address: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        address: tuple[str, int] | None = None,
+        lines: Path | None = None,
+    ) -> None:
         """Load the models.
 
         At an address the replica listens beside the others, from the first `reconfigure` on.
-        Without one it answers Ray Serve's proxies alone.
+        Without one it answers Ray Serve's proxies alone. Log lines go to the socket `lines`, to
+        the config's file, or to one beside Ray Serve's own log file of this replica.
         """
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
-        configure_logs(_log_file(self._replica), config.log_format, config.log_level)
+        self._logs = _configure_logs(config, self._replica, lines)
         store = RayStore(context.app_name)
         pins, active = config.bundle_sha256, config.active_exits
         assembly = assemble(config.bundles, config, store, active, pins)
@@ -112,6 +120,7 @@ class Classifiers:
         """Stop the servers of this replica; return when accepted requests are answered."""
         if self._servers:
             await self._servers.stop()
+        await asyncio.to_thread(self._logs.flush)  # Ray may end this process at any time now
 
     def check_health(self) -> None:
         """Raise if an engine has died, so that Serve replaces the replica."""
@@ -148,13 +157,31 @@ class Classifiers:
                 log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
 
 
-def _log_file(replica: str) -> logging.Handler:
-    """Return a handler that writes beside Ray Serve's own log file of this replica."""
+def _configure_logs(config: ServerConfig, replica: str, lines: Path | None) -> BatchedHandler:
+    write: Write
+    if lines:
+        write = LogSocket(lines).write
+    elif config.log_file:
+        write = log_output(config.log_file, replica)
+    else:
+        write = _beside_rays(replica)
+    return configure_logs(Output(write, config.log_format), config.log_level, replica=replica)
+
+
+def _beside_rays(replica: str) -> Write:
+    """Return what writes beside Ray Serve's own log file of this replica."""
     for handler in logging.getLogger("ray.serve").handlers:
         target = getattr(handler, "target", handler)  # Ray buffers lines
         if isinstance(target, logging.FileHandler):
             path = Path(target.baseFilename).with_name(f"offramp_{replica}.log")
-            return RotatingFileHandler(
-                path, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES, delay=True
-            )
-    return logging.StreamHandler()
+            return _RotatedFile(path, "a", _LOG_BYTES, _LOG_FILES, "utf-8").write
+    return write_stderr
+
+
+class _RotatedFile(RotatingFileHandler):
+    def write(self, lines: bytes) -> None:
+        """Write lines to the file, or first to the next one."""
+        self.emit(logging.makeLogRecord({"msg": lines.decode().removesuffix("\n")}))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        raise  # noqa: PLE0704 - it is called where an error is handled

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve.access.gate import Gate
+from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
 from serve.api.context import AppContext
 from serve.api.replicas import Replicas
@@ -81,6 +82,7 @@ def app_context(
 
     Raises:
         InvalidKeys: the file of keys cannot be used.
+        InvalidRequest: a trusted proxy is no address.
     """
     gate = Gate(config.keys, lambda: replicas.number)
     return AppContext(
@@ -89,6 +91,7 @@ def app_context(
         replicas,
         config,
         Guard(gate, config.allowed_hosts, config.open_metrics, config.cors_origins),
+        TrustedProxies(config.trusted_proxies),
         tuple(config.cors_origins),
         config.access_log,
         configured_tracing(),

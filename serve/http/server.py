@@ -1,13 +1,11 @@
 """HTTP on a listening socket of this process."""
 
 import asyncio
-import os
 import socket
 from functools import partial
 from typing import Any, Final
 
 from starlette.types import ASGIApp
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.connection import GuardedConnection
@@ -45,10 +43,7 @@ class HttpServer:
         Raises:
             InvalidCertificate: a file of `tls` cannot be used.
         """
-        # Clients are told apart by the addresses that a trusted proxy names: one on this machine,
-        # or as uvicorn's variable says.
-        trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
-        self._app: ASGIApp = ProxyHeadersMiddleware(app, trusted)  # type: ignore[assignment,arg-type]
+        self._app = app
         self._guard = ConnectionGuard(limits, state or ConnectionState())
         self._tls = RenewedTls(tls) if tls else None
         self._listening: socket.socket | None = None

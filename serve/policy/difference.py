@@ -2,6 +2,14 @@
 
 from typing import Any
 
+from serve.policy.document import Policy
+
+
+def changes(old: Policy, new: Policy) -> dict[str, tuple[Any, Any]]:
+    """Return old and new value of every field in which two policies differ."""
+    before, after = (p.model_dump(mode="json", exclude_none=True) for p in (old, new))
+    return difference(before, after)
+
 
 def difference(old: Any, new: Any, place: str = "") -> dict[str, tuple[Any, Any]]:
     """Return old and new value by place, such as `profiles.fast.threshold`.
@@ -10,8 +18,8 @@ def difference(old: Any, new: Any, place: str = "") -> dict[str, tuple[Any, Any]
     """
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return {} if old == new else {place: (old, new)}
-    changes: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, tuple[Any, Any]] = {}
     for name in sorted(old.keys() | new.keys()):
         inner = f"{place}.{name}" if place else name
-        changes |= difference(old.get(name), new.get(name), inner)
-    return changes
+        found |= difference(old.get(name), new.get(name), inner)
+    return found

@@ -13,11 +13,14 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from serve.errors import InvalidRule, VersionConflict
+from serve.logs import TRAIL, fields
 from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.difference import changes
 from serve.policy.document import Policy
 from serve.policy.served_ladder import ServedLadder
 
 log = logging.getLogger(__name__)
+trail = logging.getLogger(TRAIL)
 
 
 class VersionedPolicy(BaseModel):
@@ -160,6 +163,7 @@ class LivePolicy:
                 version=newest + 1, policy=policy, source=source, baseline=baseline
             )
             if self._store.append(self._model, entry):
+                self._note_baseline(entry, stored or self.current)
                 self._adopt(entry)
                 return
 
@@ -183,6 +187,19 @@ class LivePolicy:
             raise VersionConflict(_conflict(old.version, self.refresh().version))
         self._adopt(new)
         return Replacement(old, new)
+
+    def _note_baseline(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
+        """Write the line of a change that no request has made, unless it is a plain start."""
+        if new.version == 1 and new.source == "bundle":
+            return
+        line = fields(
+            model=self._model,
+            source=new.source,
+            from_version=old.version,
+            to_version=new.version,
+            changes=changes(old.policy, new.policy),
+        )
+        trail.info("policy changed", extra=line)
 
     def _adopt(self, entry: VersionedPolicy) -> None:
         """Apply an entry, unless another thread has applied a newer one already."""

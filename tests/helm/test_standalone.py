@@ -117,7 +117,7 @@ def test_policies_are_sent_with_the_admin_key_even_after_it_has_changed(
 def changes_of_policy(process: ServerProcess) -> list[str]:
     """Return who has changed the policy, as the log says."""
     lines = [json.loads(line) for line in process.output.splitlines() if line[:1] == "{"]
-    return [line["by"] for line in lines if line["message"] == "policy changed"]
+    return [line["key"] for line in lines if line["message"] == "policy changed"]
 
 
 def helm_test(

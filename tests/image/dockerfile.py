@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ def default_of(argument: str) -> str:
 def environment() -> dict[str, str]:
     """Return the environment of the last stage."""
     (text,) = texts("ENV", -1)
-    return dict(pair.split("=", 1) for pair in text.split())
+    return dict(pair.split("=", 1) for pair in shlex.split(text))
 
 
 def command() -> list[str]:

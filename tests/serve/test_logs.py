@@ -6,17 +6,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serve.logs import ACCESS_LOG, BURST, WINDOW_S, LogFormat, configure_logs, fields
+from serve.log_output import Output, configure_logs
+from serve.logs import ACCESS_LOG, BURST, WINDOW_S, LogFormat, fields
 from serve.policy.difference import difference
 from tests.support.patience import until
 
 LOGGER = logging.getLogger("serve.test")
 FORGED = "x\n2026-01-01T00:00:00 ERROR forged"
+# What terminals and other programs take for orders, or for the end of a line.
+CONTROLS = "a\x1b[2Jb\x9b2Jc\rd\x85e\u2028f"
 
 
 @pytest.fixture(autouse=True)
 def untouched_logging() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("serve", "uvicorn")]
+    loggers = [logging.getLogger(name) for name in ("serve", None)]
     before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
     yield
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
@@ -34,7 +37,7 @@ class Written(io.StringIO):
 
 def lines_of(log_format: LogFormat) -> Written:
     written = Written()
-    configure_logs(logging.StreamHandler(written), log_format, "info")
+    configure_logs(Output(lambda lines: written.write(lines.decode()), log_format), "info")
     return written
 
 
@@ -68,6 +71,21 @@ def test_client_cannot_forge_a_line(log_format: LogFormat) -> None:
     assert written.getvalue().count("\n") == 1
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_control_characters_of_a_client_reach_no_terminal(log_format: LogFormat) -> None:
+    written = lines_of(log_format)
+    LOGGER.info("request %s", CONTROLS, extra=fields(id=CONTROLS))
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        LOGGER.exception("failed")
+    line, *failed = written.getvalue().splitlines()
+    assert line.isprintable()
+    assert not any(line.startswith("2026-01-01") for line in failed)
+    if log_format == "json":
+        assert json.loads(line)["id"] == CONTROLS
+
+
 def test_exception_is_written_with_its_trace() -> None:
     written = lines_of("json")
     try:
@@ -90,12 +108,14 @@ def test_flood_of_equal_lines_becomes_a_burst_and_a_count(monkeypatch: pytest.Mo
     assert json.loads(written.getvalue().splitlines()[-1])["left_out"] == 1000 - BURST
 
 
-def test_errors_are_written_at_once_and_other_lines_soon() -> None:
+def test_errors_are_written_at_once_and_other_lines_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     written = lines_of("text")
-    LOGGER.error("now")
-    assert "now" in io.StringIO.getvalue(written)
     LOGGER.info("soon")
     until(lambda: "soon" in io.StringIO.getvalue(written))
+    monkeypatch.setattr("serve.log_output.FLUSH_EVERY_S", 3600.0)
+    written = lines_of("text")
+    LOGGER.error("now")
+    until(lambda: "now" in io.StringIO.getvalue(written))
 
 
 def test_access_log_is_never_cut() -> None:

@@ -38,6 +38,8 @@ policies, is applied in place.
 {{- with $server.tokenizerThreads }}{{ $_ := set $args "tokenizer_threads" (int64 .) }}{{ end -}}
 {{- with include "offramp.connections" . | fromJson }}{{ $_ := set $args "connections" . }}{{ end -}}
 {{- with .Values.gpu.memoryGb }}{{ $_ := set $args "gpu_memory_gb" (float64 .) }}{{ end -}}
+{{- with $server.trustedProxies }}{{ $_ := set $args "trusted_proxies" . }}{{ end -}}
+{{- with $server.logFile }}{{ $_ := set $args "log_file" . }}{{ end -}}
 {{- $_ := set $args "log_format" $server.logFormat -}}
 {{- $_ := set $args "log_level" $server.logLevel -}}
 {{- $_ := set $args "access_log" $server.accessLog -}}

@@ -22,6 +22,7 @@
 {{- if and .Values.auth.enabled .Values.auth.openMetrics }}{{ $access = append $access "--open-metrics" }}{{ end -}}
 {{- range include "offramp.allowedHosts" . | fromJsonArray }}{{ $access = concat $access (list "--allowed-host" .) }}{{ end -}}
 {{- range $server.corsOrigins }}{{ $access = concat $access (list "--cors-origin" .) }}{{ end -}}
+{{- with $server.trustedProxies }}{{ $access = concat $access (list "--trusted-proxies" (join "," .)) }}{{ end -}}
 {{- range $name, $value := $server.connections -}}
 {{- $flag := trimSuffix "Seconds" $name | kebabcase | printf "--%s" -}}
 {{- $number := int64 $value | toString -}}
@@ -29,6 +30,7 @@
 {{- $arguments = concat $arguments (list $flag $number) -}}
 {{- end -}}
 {{- $logs := list "--log-format" $server.logFormat "--log-level" $server.logLevel -}}
+{{- with $server.logFile }}{{ $logs = concat $logs (list "--log-file" .) }}{{ end -}}
 {{- if $server.accessLog }}{{ $logs = append $logs "--access-log" }}{{ end -}}
 {{- $dialects := list "--dialects" (join "," $server.dialects) -}}
 {{- toYaml (concat $arguments $access $logs $dialects) -}}

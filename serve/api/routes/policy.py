@@ -1,7 +1,6 @@
 """The live policy of a model."""
 
 import asyncio
-import logging
 from functools import partial
 
 from fastapi import FastAPI, Request, Response
@@ -22,12 +21,9 @@ from serve.api.schemas.policy import (
     ReplicaAck,
     ResolvedExit,
 )
-from serve.logs import fields
+from serve.api.trail import note_change
 from serve.policy.applied import AppliedPolicy
-from serve.policy.difference import difference
 from serve.policy.live import VersionedPolicy
-
-log = logging.getLogger(__name__)
 
 
 def add_policy_routes(app: FastAPI, context: AppContext) -> None:
@@ -82,6 +78,7 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
     Applied whole or not at all. A target that cannot be had is refused. The answer lists the
     replicas that apply the policy, and those that have not confirmed in time.
     """
+    record.asked = body
     # To its end, also if the client leaves: every change is logged, and goes to all replicas.
     return await asyncio.shield(_replace(context, record, body))
 
@@ -92,7 +89,7 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
     condition = read_precondition(record.headers, body)
     change_policy = partial(condition.replace, classifier.policy, body)
     previous, new = await context.policy_threads.change(change_policy)
-    _log_change(record, previous, new)
+    note_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
     change = PolicyChange(
@@ -124,19 +121,3 @@ def _acknowledged(ack: Ack) -> ReplicaAck:
 
 def _resolved(applied: AppliedPolicy) -> dict[str, ResolvedExit]:
     return {name: ResolvedExit.of(chosen) for name, chosen in applied.named.items()}
-
-
-def _log_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
-    client = record.client
-    before, after = (e.policy.model_dump(mode="json", exclude_none=True) for e in (old, new))
-    log.info(
-        "policy changed",
-        extra=fields(
-            id=record.request_id,
-            model=record.model,
-            by=client.name or client.identity,
-            from_version=old.version,
-            to_version=new.version,
-            changes=difference(before, after),
-        ),
-    )

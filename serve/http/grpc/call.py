@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from serve.access.gate import Client
 from serve.access.keys import Scope
+from serve.access.proxies import without_mapping
 from serve.api.access import secret_of
 from serve.api.body import give_way
 from serve.api.context import AppContext
@@ -82,7 +83,7 @@ class Calls:
         self._streams = OpenCalls(_MAX_OPEN_STREAMS)
         # By itself: what is held here cannot make room for answers over HTTP.
         self._unsent = UnsentAnswers(bounds.max_buffered_bytes, context.connections)
-        self._guard = context.guard
+        self._guard, self._proxies = context.guard, context.proxies
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_bytes = bounds.max_body_bytes
         self._bodies = BodyBudget(max(bounds.max_buffered_bytes, bounds.max_body_bytes))
@@ -152,12 +153,11 @@ class Calls:
                 is one.
         """
         taken, answered = counted
-        calls, address = self._probes if scope is None else self._open, _address(rpc.peer())
-        client = Client.at(address)
+        calls, address = self._probes if scope is None else self._open, self._address(rpc)
+        client = record.client = Client.at(address)
         if scope is not None:
-            client = self._guard.gate.identify(secret_of(record.headers), address)
+            client = record.client = self._guard.gate.identify(secret_of(record.headers), address)
             self._guard.gate.check(client, scope)
-        record.client = client
         calls.enter(client.identity)
         taken.callback(calls.leave, client.identity)
         answered.enter_context(client.in_flight())
@@ -165,10 +165,17 @@ class Calls:
         client.check_body(0)
         return await self.read(rpc, scope is None, partial(calls.waiting, client.identity))
 
+    def _address(self, rpc: Any) -> str:
+        """Return the client's address, as far as trusted proxies tell it."""
+        peer = without_mapping(_address(rpc.peer()))
+        given = rpc.invocation_metadata() or () if self._proxies.trust(peer) else ()
+        hops = [value for name, value in given if name == "x-forwarded-for"]
+        return self._proxies.client(peer, ",".join(map(str, hops))) if hops else peer
+
     @asynccontextmanager
     async def stream(self, rpc: Any) -> AsyncIterator[None]:
         """Count a stream that needs no key; end it if too many others come."""
-        client = Client.at(_address(rpc.peer())).identity
+        client = Client.at(self._address(rpc)).identity
         try:
             self._streams.enter(client)
             try:

@@ -14,7 +14,7 @@ from serve.access.gate import Client, Gate
 from serve.access.keys import Key, KeyLimits, Scope, new_key
 from serve.api.access import LOOPBACK_HOSTS, Guard
 from serve.api.front import route_path
-from serve.api.record import RequestHeaders
+from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
 from serve.config import ServerConfig
 from serve.engine.row import Priority
@@ -28,6 +28,7 @@ from tests.support.patience import until
 
 POLICY = "/v1/models/tiny/policy"
 ASK = {"inputs": "w1"}
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
 class Keys:
@@ -173,12 +174,12 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
 def test_prefix_of_the_app_opens_no_route(keys: Keys, prefix: str) -> None:
     guard = Guard(Gate(keys.file))
     scope = {"method": "GET", "http_version": "1.1", "root_path": prefix}
-    headers = RequestHeaders([("host", "localhost")])
     for path, is_open in (("/v1/models", False), ("/health/live", True), ("/healthy", False)):
         asked = {**scope, "path": prefix + path}
         with nullcontext() if is_open else pytest.raises(Unauthorized):
             routed = route_path(asked)
-            guard.check(asked, headers, required_scope("GET", routed), is_probe(routed, ()))
+            record = RequestRecord(RequestHeaders([("host", "localhost")]), "GET")
+            guard.check(asked, record, required_scope("GET", routed), is_probe(routed, ()))
 
 
 def test_metrics_are_open_if_wanted(start_server: StartServer, keys: Keys) -> None:
@@ -293,10 +294,20 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
 ) -> None:
     """Ray Serve's proxies pass on what our own server refuses."""
     guard = Guard(allowed_hosts=LOOPBACK_HOSTS)
-    headers = RequestHeaders([("host", host) for host in hosts])
+    record = RequestRecord(RequestHeaders([("host", host) for host in hosts]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
-        guard.check(asked, headers, "read", probe=False)
+        guard.check(asked, record, "read", probe=False)
+
+
+def test_client_of_a_socket_for_both_families_is_known_by_its_own_address() -> None:
+    """Else all clients of IPv4 would be one, as IPv6 counts by network."""
+    for given, seen in (("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8::1", "2001:db8::1")):
+        record = RequestRecord(RequestHeaders([("host", "localhost")]), "GET")
+        scope = {"method": "GET", "http_version": "1.1", "client": (given, 1)}
+        Guard().check(scope, record, "read", probe=False)
+        assert record.client.address == seen
+        assert ("192.0.2.1" in record.client.identity) == ("192.0.2.1" in given)
 
 
 def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_keys(
@@ -341,7 +352,8 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
 
     with caplog.at_level(logging.INFO):
         body = {"inputs": ["w1 secretword", "w2"], "exit": {"rule": "layer", "layer": 2}}
-        headers = {**keys["user"], "X-Request-Id": "mine"}
+        traced = {"X-Request-Id": "mine", "traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01"}
+        headers = {**keys["user"], **traced}
         guarded.http.post("/v1/classify", json=body, headers=headers)
         guarded.http.post("/v1/classify", json=body, headers={"X-Request-Id": "refused"})
         until(lambda: len(lines()) == 2)
@@ -349,7 +361,9 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
     assert good.pop("ms") > 0
     assert good == {
         "id": "mine",
+        "trace_id": TRACE_ID,
         "key": "user",
+        "client": "127.0.0.1",
         "method": "POST",
         "route": "/v1/classify",
         "status": 200,
@@ -376,9 +390,86 @@ def test_change_of_policy_leaves_a_line_with_who_and_what(
         fast["patience"] = 1
         assert guarded.http.put(POLICY, json=body, headers=keys["ops"]).status_code == 200
     line = [vars(r)["fields"] for r in caplog.records if r.message == "policy changed"][-1]
-    assert line["by"] == "ops"
+    assert (line["key"], line["client"], line["source"]) == ("ops", "127.0.0.1", "api")
     assert (line["from_version"], line["to_version"]) == (version + 1, version + 2)
     assert line["changes"] == {"profiles.fast.patience": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "error"),
+    [
+        ("", {"policy": {}, "version": None}, "unauthorized"),
+        ("wrong", {"policy": {}, "version": None}, "unauthorized"),
+        ("user", {"policy": {}, "version": None}, "forbidden"),
+        ("viewer", {"policy": {}, "version": None}, "forbidden"),
+        ("ops", {"policy": {"default": {"rule": "never"}}, "version": 9999}, "version_conflict"),
+        (
+            "ops",
+            {"policy": {"default": {"rule": "layer", "layer": 9}}, "version": None},
+            "invalid_rule",
+        ),
+        ("ops", {"policies": {}}, "invalid_request"),
+        ("ops", None, "malformed_body"),
+    ],
+)
+def test_refused_change_of_policy_leaves_a_line_with_who_from_where_and_why(
+    guarded: LiveServer,
+    keys: Keys,
+    caplog: pytest.LogCaptureFixture,
+    key: str,
+    body: dict[str, Any] | None,
+    error: str,
+) -> None:
+    known = key in keys.secrets
+    headers = keys[key] if known else {"X-API-Key": key} if key else {}
+    content = b"" if body is None else json.dumps(body).encode()
+    typed = {**headers, "Content-Type": "application/json", "X-Request-Id": f"{key}-{error}"}
+    with caplog.at_level(logging.INFO):
+        refused = Problem.of(guarded.http.put(POLICY, content=content, headers=typed))
+        line = until(lambda: refusal_of(caplog, f"{key}-{error}"))
+    assert (line["error"], line["status"], line["why"]) == (error, *refused[::2])
+    who = key if known else ""
+    assert (line["key"], line["client"], line["model"]) == (who, "127.0.0.1", "tiny")
+    assert not known or keys.secrets[key] not in json.dumps(line)
+
+
+def refusal_of(caplog: pytest.LogCaptureFixture, request_id: str) -> Any:
+    """Return the line about a refused change of a policy; None if there is none."""
+    lines = [vars(r)["fields"] for r in caplog.records if r.message == "change of a policy refused"]
+    return next((line for line in lines if line["id"] == request_id), None)
+
+
+def test_line_of_a_refusal_names_what_was_asked_but_no_path_that_a_client_made_up(
+    guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = {"default": {"rule": "layer", "layer": 2}, "limits": {"overrides": "none"}}
+    with caplog.at_level(logging.INFO):
+        conflict = {**keys["ops"], "X-Request-Id": "conflict"}
+        guarded.http.put(POLICY, json={"policy": policy, "version": 9999}, headers=conflict)
+        asked = until(lambda: refusal_of(caplog, "conflict"))
+        unknown = {**keys["ops"], "X-Request-Id": "unknown"}
+        guarded.http.put(
+            "/v1/models/s3cret/policy", json={"policy": policy, "version": None}, headers=unknown
+        )
+        made_up = until(lambda: refusal_of(caplog, "unknown"))
+    assert asked["changes"]["limits.overrides"][1] == "none"
+    assert asked["from_version"] == 9999
+    assert made_up["error"] == "unknown_model"
+    assert "s3cret" not in json.dumps(made_up)
+
+
+def test_key_with_the_wrong_scope_has_its_name_in_the_access_log(
+    guarded: LiveServer, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for name in keys.secrets:
+            headers = {**keys[name], "X-Request-Id": f"scope {name}"}
+            guarded.http.delete("/v1/models/tiny", headers=headers)
+        until(lambda: sum(r.name == ACCESS_LOG for r in caplog.records) >= len(keys.secrets))
+    lines = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+    assert {line["id"]: line["key"] for line in lines if line["id"].startswith("scope ")} == {
+        f"scope {name}": name for name in keys.secrets
+    }
 
 
 def test_openapi_says_which_scope_a_route_needs(guarded: LiveServer) -> None:

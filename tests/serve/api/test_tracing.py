@@ -1,5 +1,6 @@
 """Spans of real requests, kept in memory instead of being sent."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import serve.http.loading
+from serve.api.record import RequestHeaders, RequestRecord
+from serve.logs import ACCESS_LOG
 from serve.tracing import Tracing, configured_tracing
 from tests.serve.support.live_server import serving_bundles
 
@@ -53,6 +56,48 @@ def test_request_has_spans_from_the_clients_trace_to_each_segment(
     assert queue.attributes == {"offramp.rows": num_rows}
     last = segments[-1].attributes
     assert last == {"offramp.layer": 2, "offramp.batch.rows": num_rows}
+
+
+@pytest.mark.parametrize("given", [PARENT, "nonsense", None])
+@pytest.mark.parametrize("body", [{"inputs": "w1"}, {"inputs": 1}], ids=["answered", "refused"])
+def test_line_of_a_traced_request_has_the_trace_id_of_its_span(
+    bundle_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    given: str | None,
+    body: dict[str, object],
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(serve.http.loading, "configured_tracing", lambda: Tracing(provider))
+    with (
+        caplog.at_level(logging.INFO, ACCESS_LOG),
+        serving_bundles(bundle_folder, access_log=True) as server,
+    ):
+        server.http.post("/v1/classify", json=body, headers={"traceparent": given} if given else {})
+    [line] = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+    [trace_id] = {span.context.trace_id for span in exporter.get_finished_spans()}
+    assert line["trace_id"] == f"{trace_id:032x}"
+
+
+@pytest.mark.parametrize(
+    ("given", "trace_id"),
+    [
+        ([PARENT], PARENT.split("-")[1]),
+        ([f"01{PARENT[2:]}-later"], PARENT.split("-")[1]),
+        ([f"{PARENT}-more"], ""),
+        ([f"ff{PARENT[2:]}"], ""),
+        ([PARENT.upper()], ""),
+        ([PARENT.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)], ""),
+        ([PARENT.replace("b7ad6b7169203331", "0" * 16)], ""),
+        ([PARENT[:-1]], ""),
+        ([PARENT, PARENT], ""),
+        ([], ""),
+    ],
+)
+def test_trace_id_is_that_of_a_valid_traceparent(given: list[str], trace_id: str) -> None:
+    headers = RequestHeaders([("traceparent", value) for value in given])
+    assert RequestRecord(headers, "POST").trace_id == trace_id
 
 
 def test_traces_are_sent_only_to_a_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from starlette.routing import Route
 
 from serve.api.access import Guard
-from serve.api.record import RequestHeaders
+from serve.api.record import RequestHeaders, RequestRecord
 from serve.config import ServerConfig
 from serve.errors import Forbidden
 from serve.http.standalone import build_standalone_app
@@ -112,7 +112,8 @@ def test_only_pages_of_the_server_itself_and_named_ones_may_ask(
 ) -> None:
     guard = Guard(cors_origins=["https://app.example"])
     scope = {"method": method, "http_version": "1.1"}
-    asked = RequestHeaders([("host", "localhost:8000"), *headers.items()])
+    given = RequestHeaders([("host", "localhost:8000"), *headers.items()])
+    asked = RequestRecord(given, method)
     try:
         guard.check(scope, asked, "classify", probe=False)
     except Forbidden:

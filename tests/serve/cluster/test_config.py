@@ -63,7 +63,7 @@ def deploy(server: LiveServer, bundle_folder: Path) -> Deploy:
                     "name": "declared",
                     "route_prefix": "/",
                     "import_path": "serve.app:build",
-                    "args": {**known, **args},
+                    "args": {**known, "access_log": True, **args},
                     "deployments": [
                         {
                             "name": "Classifiers",
@@ -186,6 +186,17 @@ def test_refused_config_of_a_first_deployment_is_the_deploy_s_own_message(
     until(lambda: any(said in message for message in messages()))
     submit({"applications": kept})
     until(lambda: "refused" not in ray_serve.status().applications)
+
+
+def test_client_of_rays_proxy_does_not_choose_its_address(
+    server: LiveServer, deploy: Deploy
+) -> None:
+    deploy(leave_at(1))
+    headers = {"X-Forwarded-For": "203.0.113.5", "X-Request-Id": "forged"}
+    body = {"inputs": "w1"}
+    assert server.http.post("/v1/classify", json=body, headers=headers).status_code == 200
+    lines = until(lambda: [line for line in log_lines().splitlines() if 'id="forged"' in line])
+    assert 'client="127.0.0.1"' in lines[0]
 
 
 @pytest.fixture

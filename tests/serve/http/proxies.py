@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.patience import until
 
+_FORWARDING = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"
 _HAPROXY = """
 defaults
     mode http
@@ -66,6 +67,9 @@ _PROXIES = {
 }
 _OPTIONS = {"haproxy": ["-db", "-q", "-f"], "nginx": ["-c"]}
 PROXIES = list(_PROXIES)
+# These add to X-Forwarded-For who has connected to them.
+_PROXIES["haproxy, forwarding"] = (_HAPROXY, "option forwardfor")
+_PROXIES["nginx, forwarding"] = (_NGINX, _FORWARDING)
 
 
 @contextmanager

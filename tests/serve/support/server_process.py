@@ -122,7 +122,7 @@ class ServerProcess:
         return {process for process in self.left() if name in _title(process)}
 
     def _invitation(self) -> re.Match[str] | None:
-        return re.search(r"serving on https?://[^:]+:(\d+) .*\n  (curl .*)\n", self.output)
+        return re.search(r"serving on https?://[^:]+:(\d+) .*\n?.*(curl .*)\n", self.output)
 
 
 def _parents(process: psutil.Process) -> set[int]:

@@ -121,6 +121,26 @@ def test_every_call_is_counted_and_logged_by_its_id(
     assert line["layers"] >= 2
 
 
+def test_refused_call_is_logged_with_key_address_and_trace(
+    bundle_folder: Path, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"keys": keys.file, "access_log": True, "trusted_proxies": ["127.0.0.1"]}
+    traced = ("traceparent", f"00-{'1' * 32}-{'2' * 16}-01")
+    forwarded = (("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "203.0.113.5"), traced)
+    with (
+        caplog.at_level(logging.INFO, ACCESS_LOG),
+        serving_grpc(bundle_folder, **config) as live,
+        stub(live.grpc_address) as calls,
+    ):
+        metadata = (*keys.bearer("viewer"), *forwarded)
+        code, _ = failure(calls.ModelInfer, asked(["w1"]), metadata=metadata)
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        until(lambda: any(r.name == ACCESS_LOG for r in caplog.records))
+    [line] = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
+    assert (line["key"], line["client"], line["error"]) == ("viewer", "203.0.113.5", "forbidden")
+    assert line["trace_id"] == "1" * 32
+
+
 def test_bytes_that_are_no_message_are_refused(server: LiveServer) -> None:
     with grpc.insecure_channel(server.grpc_address) as channel:
         code, trailing = failure(channel.unary_unary(INFER), b"\xff\xff")

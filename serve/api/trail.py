@@ -1,0 +1,75 @@
+"""The trail in the log: who has changed a policy, from where, and who was refused."""
+
+import logging
+import re
+from itertools import islice
+from typing import Any, Final
+
+from serve.api.record import RequestRecord, who
+from serve.api.schemas.policy import PolicyUpdate
+from serve.classifier.catalog import Catalog
+from serve.errors import UnknownModel
+from serve.logs import TRAIL, fields
+from serve.policy.difference import changes
+from serve.policy.live import VersionedPolicy
+
+trail = logging.getLogger(TRAIL)
+# Clients could flood it, so it is cut, unlike the other one.
+refusals = logging.getLogger(f"{TRAIL}.refused")
+
+_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy")
+# Of what was refused.
+_MAX_WHY_CHARS: Final = 300
+_MAX_CHANGES: Final = 20
+_MAX_TAG_CHARS: Final = 40
+# Messages of these errors repeat a path or a host that the client has made up.
+_QUOTING: Final = ("method_not_allowed", "not_found", "unknown_model", "wrong_host")
+
+
+def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
+    """Write the line of a change that was made."""
+    record.changed = True
+    line = {
+        **who(record),
+        "model": record.model,
+        "source": new.source,
+        "from_version": old.version,
+        "to_version": new.version,
+        "changes": changes(old.policy, new.policy),
+    }
+    trail.info("policy changed", extra=fields(**line))
+
+
+def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
+    """Write the line of a request for the scope `admin`, if it was refused."""
+    if not record.error_code or record.changed:
+        return
+    found = _POLICY.fullmatch(path)
+    line = {
+        **who(record),
+        "method": record.method,
+        "model": record.model,
+        "status": record.code,
+        "error": record.error_code,
+        "why": "" if record.error_code in _QUOTING else record.why[:_MAX_WHY_CHARS],
+    }
+    if found:
+        line |= _asked(record, found[1], catalog)
+    what = "change of a policy" if found else "request for admin"
+    refusals.warning(f"{what} refused", extra=fields(**line))
+
+
+def _asked(record: RequestRecord, name: str, catalog: Catalog) -> dict[str, Any]:
+    """Return which model's policy was to become another one, and which, as far as it was read."""
+    try:
+        classifier = catalog.find(name)
+    except UnknownModel:
+        return {}
+    asked: dict[str, Any] = {"model": classifier.name}
+    if isinstance(record.asked, PolicyUpdate):
+        live = classifier.policy.current
+        wanted = changes(live.policy, record.asked.policy)
+        asked["live_version"], asked["from_version"] = live.version, record.asked.version
+        asked["if_match"] = record.headers.get("if-match", "")[:_MAX_TAG_CHARS]
+        asked["changes"] = dict(islice(wanted.items(), _MAX_CHANGES))
+    return asked

@@ -1,0 +1,180 @@
+"""Where log lines go, in batches, and what happens where they cannot be written."""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from typing import Any
+
+from serve.logs import (
+    ACCESS_LOG,
+    TRAIL,
+    BurstFilter,
+    LogFormat,
+    LogLevel,
+    fields_of,
+    formatter,
+    single_line,
+)
+from serve.printed import Printed
+
+# Takes whole lines; raises OSError where they cannot be written.
+Write = Callable[[bytes], object]
+
+FLUSH_EVERY_S = 0.25
+# Lines that wait for an output that takes none; further ones are counted and left out.
+MAX_WAITING = 10_000
+# The end of the process waits at most this long for the output.
+_LAST_FLUSH_S = 1.0
+
+
+class Output:
+    """Writes lines of several threads. Those that cannot be written are counted.
+
+    The first failure is told on stderr, and the number of lost lines where lines can be written
+    again.
+    """
+
+    def __init__(self, write: Write, log_format: LogFormat) -> None:
+        """Write with a function, lines of this format."""
+        self.log_format, self._write = log_format, write
+        self._writing = threading.Lock()
+        self._num_lost, self._fails = 0, False
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines; wait while the output takes none."""
+        with self._writing:
+            lost = self._num_lost
+            told = self._own_line("log lines were lost", lost=lost) if lost else b""
+            try:
+                self._write(told + lines)
+            except OSError as error:
+                self._num_lost += lines.count(b"\n")
+                if not self._fails:
+                    self._complain(error)
+                self._fails = True
+            else:
+                self._num_lost, self._fails = 0, False
+
+    def lose(self, number: int) -> None:
+        """Count lines that nothing could take."""
+        with self._writing:
+            self._num_lost += number
+
+    def _complain(self, error: OSError) -> None:
+        why = error.strerror or str(error)
+        with suppress(OSError, ValueError):  # stderr may be what fails
+            write_stderr(self._own_line("log lines cannot be written", why=why))
+
+    def _own_line(self, message: str, **values: Any) -> bytes:
+        return f"{single_line(self.log_format, logging.ERROR, message, **values)}\n".encode()
+
+
+class BatchedHandler(logging.Handler):
+    """Passes lines on in batches: after an error at once, after other lines in `FLUSH_EVERY_S`.
+
+    Its own thread formats and writes. So a log line costs the caller little, and an output that
+    takes no more, such as a pipe that nobody reads, holds up no request.
+    """
+
+    def __init__(self, output: Output, always: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.setFormatter(formatter(output.log_format))
+        self.addFilter(BurstFilter())
+        self._output, self._always = output, dict(always or {})
+        self._records: list[logging.LogRecord] = []
+        self._num_lost = 0
+        self._wanted, self._writing = threading.Event(), threading.Lock()
+        threading.Thread(target=self._flush_for_ever, name="logs", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line; the caller holds the handler's lock."""
+        if len(self._records) >= MAX_WAITING:
+            self._num_lost += 1
+            return
+        self._records.append(record)
+        if record.levelno >= logging.ERROR:
+            self._wanted.set()
+
+    def flush(self) -> None:
+        """Write what has been taken, unless the output holds up the thread that writes."""
+        if not self._writing.acquire(timeout=_LAST_FLUSH_S):
+            return
+        try:
+            with self.lock or nullcontext():
+                records, self._records = self._records, []
+                num_lost, self._num_lost = self._num_lost, 0
+            if num_lost:
+                self._output.lose(num_lost)
+            if records:
+                lines = "".join([f"{self._line(record)}\n" for record in records])
+                self._output.write(lines.encode(errors="backslashreplace"))
+        finally:
+            self._writing.release()
+
+    def _line(self, record: logging.LogRecord) -> str:
+        try:
+            if self._always:
+                record.__dict__["fields"] = {**fields_of(record), **self._always}
+            return self.format(record)
+        except Exception as error:
+            return f"a log line of {record.pathname}:{record.lineno} has failed: {error!r}"
+
+    def _flush_for_ever(self) -> None:
+        while True:
+            self._wanted.wait(FLUSH_EVERY_S)
+            self._wanted.clear()
+            self.flush()
+
+
+def configure_logs(output: Output, level: LogLevel, **always: Any) -> BatchedHandler:
+    """Send the server's own log lines to an output, and warnings of libraries too.
+
+    Args:
+        output: of all lines of this process.
+        level: of the server's own least important lines.
+        always: fields of every line.
+    """
+    batched = BatchedHandler(output, always)
+    own, root = logging.getLogger("serve"), logging.getLogger()
+    own.handlers = [batched]
+    own.propagate = False
+    own.setLevel(level.upper())
+    for name in (ACCESS_LOG, TRAIL):  # what is asked for, and what is owed, at any level
+        logging.getLogger(name).setLevel(logging.INFO)
+    others = [handler for handler in root.handlers if not isinstance(handler, BatchedHandler)]
+    root.handlers = [*others, batched]
+    return batched
+
+
+@contextmanager
+def logging_to(output: Output, level: LogLevel) -> Iterator[BatchedHandler]:
+    """Send log lines to an output until the block is left, and what libraries print."""
+    own, root = logging.getLogger("serve"), logging.getLogger()
+    before = own.handlers, own.propagate, own.level, root.handlers
+    hook, handler = threading.excepthook, configure_logs(output, level)
+    logging.captureWarnings(True)
+    threading.excepthook = _log_failed_thread
+    try:
+        with redirect_stdout(Printed()), redirect_stderr(Printed()):
+            yield handler
+    finally:
+        handler.flush()
+        logging.captureWarnings(False)
+        threading.excepthook = hook
+        own.handlers, own.propagate, own.level, root.handlers = before
+
+
+def write_stderr(lines: bytes) -> None:
+    """Write to this process's stderr, if it has one."""
+    if sys.__stderr__:
+        file, left = sys.__stderr__.fileno(), memoryview(lines)
+        while left:
+            left = left[os.write(file, left) :]
+
+
+def _log_failed_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value:
+        logging.getLogger(__name__).error("a thread has failed", exc_info=failed.exc_value)
