@@ -1,14 +1,11 @@
 """The outermost layer: record, access, body size, errors, metrics, log lines."""
 
-import asyncio
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from starlette.datastructures import MutableHeaders
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve.access.gate import Needed
 from serve.api.context import AppContext
@@ -16,22 +13,11 @@ from serve.api.dialect import Dialect, dialect_of
 from serve.api.endpoint import Endpoint
 from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
-from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.record import Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
+from serve.api.sent_answer import OwnHeaders, SentAnswer
 from serve.api.trail import note_refusal
-from serve.api.unsent import UnsentAnswer, UnsentAnswers
 from serve.errors import STOPS, Cancelled
-
-_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
-_REQUEST_ID: Final = REQUEST_ID.encode()
-_BUNDLE: Final = BUNDLE.encode()
-# Of pages: no other site may show them in a frame or learn where their reader came from.
-_PAGE_HEADERS: Final = {
-    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
-    "referrer-policy": "no-referrer",
-    "x-frame-options": "DENY",
-}
 
 
 class _Target(NamedTuple):
@@ -54,62 +40,6 @@ class _Target(NamedTuple):
     params: Mapping[str, str] = MappingProxyType({})
 
 
-class _Answer:
-    """Sends the answer to a request, and notes in its record what becomes of it.
-
-    Attributes:
-        held: counts the answer while its client takes it; None where it is not counted.
-    """
-
-    __slots__ = ("_own_headers", "_record", "_send", "_unsent", "held")
-
-    def __init__(
-        self, record: RequestRecord, unsent: UnsentAnswers, own_headers: "_OwnHeaders", send: Send
-    ) -> None:
-        self._record, self._unsent, self._send = record, unsent, send
-        self._own_headers = own_headers
-        self.held: UnsentAnswer | None = None
-
-    async def send(self, message: Message) -> None:
-        record, body = self._record, self._record.body
-        if message["type"] == "http.response.start":
-            self._hold(message["headers"])
-            record.code, record.started = message["status"], True
-            self._own_headers.add(message, record)
-        elif not message.get("more_body", False):
-            record.answered_s = time.monotonic()
-        if body and body.refused:
-            await _send_and_close(message, body, self._send)
-        elif self.held and message["type"] == "http.response.body":
-            await self._unsent.send(self.held, message, self._send)
-        else:
-            await self._send(message)
-
-    def _hold(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Count the answer that starts among those that clients have not taken yet."""
-        size = next((int(text) for name, text in headers if name == b"content-length"), 0)
-        client, task = self._record.client.identity, asyncio.current_task()
-        self.held = self._unsent.hold(client, size, task)
-
-
-class _OwnHeaders:
-    """Adds to every answer what the server says of itself and of the request."""
-
-    def __init__(self, context: AppContext) -> None:
-        self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
-        self._same = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
-
-    def add(self, message: Message, record: RequestRecord) -> None:
-        headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._same]
-        if not self._behind_proxy:  # which has read or made the id, and adds it
-            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
-        if record.bundle:
-            headers.append((_BUNDLE, record.bundle.encode()))
-        message["headers"] = headers
-        if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
-            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
-
-
 class Front:
     """ASGI app around FastAPI's, which it passes by for requests to the served models' endpoints.
 
@@ -126,7 +56,7 @@ class Front:
         self._recorder = Recorder(context.metrics, context.access_log)
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
-        self._unsent, self._own_headers = context.unsent, _OwnHeaders(context)
+        self._unsent, self._own_headers = context.unsent, OwnHeaders(context)
         self._targets = {} if context.tracing else _targets(context)
         endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
         context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
@@ -143,7 +73,7 @@ class Front:
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)
-        answer = _Answer(record, self._unsent, self._own_headers, send)
+        answer = SentAnswer(record, self._unsent, self._own_headers, send)
         try:
             self._guard.check(scope, record, target.scope, target.probe)
             with record.client.in_flight():
@@ -201,17 +131,3 @@ def route_path(scope: Scope) -> str:
 def _route(target: _Target, scope: Scope) -> str | None:
     """Return the path of a route, with names in the place of values; None if there is none."""
     return target.endpoint.path if target.endpoint else getattr(scope.get("route"), "path", None)
-
-
-async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:
-    """Send a message of the answer to a body that is too large.
-
-    The answer goes out at once, and the connection is closed after the body has been discarded.
-    """
-    if message["type"] == "http.response.start":
-        MutableHeaders(scope=message)["connection"] = "close"
-        await send(message)
-        return
-    await send({**message, "more_body": True})
-    await body.discard()
-    await send({"type": "http.response.body"})
