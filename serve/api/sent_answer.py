@@ -1,0 +1,95 @@
+"""Sends an answer: with the server's own headers, and counted until its client has taken it."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import Message, Send
+
+from serve.api.context import AppContext
+from serve.api.limits import BodyLimit
+from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, RequestRecord
+from serve.api.unsent import UnsentAnswer, UnsentAnswers
+
+_NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+_REQUEST_ID: Final = REQUEST_ID.encode()
+_BUNDLE: Final = BUNDLE.encode()
+# Of pages: no other site may show them in a frame or learn where their reader came from.
+_PAGE_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
+
+
+class OwnHeaders:
+    """Adds to every answer what the server says of itself and of the request."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._behind_proxy, replica = context.behind_proxy, context.replicas.own_id
+        self._same = [_NO_SNIFFING, *([(REPLICA.encode(), replica.encode())] if replica else [])]
+
+    def add(self, message: Message, record: RequestRecord) -> None:
+        headers: list[tuple[bytes, bytes]] = [*message["headers"], *self._same]
+        if not self._behind_proxy:  # which has read or made the id, and adds it
+            headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
+        if record.bundle:
+            headers.append((_BUNDLE, record.bundle.encode()))
+        message["headers"] = headers
+        if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
+            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
+
+
+class SentAnswer:
+    """Sends the answer to a request, and notes in its record what becomes of it.
+
+    Attributes:
+        held: counts the answer while its client takes it; None where it is not counted.
+    """
+
+    __slots__ = ("_own_headers", "_record", "_send", "_unsent", "held")
+
+    def __init__(
+        self, record: RequestRecord, unsent: UnsentAnswers, own_headers: OwnHeaders, send: Send
+    ) -> None:
+        self._record, self._unsent, self._send = record, unsent, send
+        self._own_headers = own_headers
+        self.held: UnsentAnswer | None = None
+
+    async def send(self, message: Message) -> None:
+        record, body = self._record, self._record.body
+        if message["type"] == "http.response.start":
+            self._hold(message["headers"])
+            record.code, record.started = message["status"], True
+            self._own_headers.add(message, record)
+        elif not message.get("more_body", False):
+            record.answered_s = time.monotonic()
+        if body and body.refused:
+            await _send_and_close(message, body, self._send)
+        elif self.held and message["type"] == "http.response.body":
+            await self._unsent.send(self.held, message, self._send)
+        else:
+            await self._send(message)
+
+    def _hold(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Count the answer that starts among those that clients have not taken yet."""
+        size = next((int(text) for name, text in headers if name == b"content-length"), 0)
+        client, task = self._record.client.identity, asyncio.current_task()
+        self.held = self._unsent.hold(client, size, task)
+
+
+async def _send_and_close(message: Message, body: BodyLimit, send: Send) -> None:
+    """Send a message of the answer to a body that is too large.
+
+    The answer goes out at once, and the connection is closed after the body has been discarded.
+    """
+    if message["type"] == "http.response.start":
+        MutableHeaders(scope=message)["connection"] = "close"
+        await send(message)
+        return
+    await send({**message, "more_body": True})
+    await body.discard()
+    await send({"type": "http.response.body"})
