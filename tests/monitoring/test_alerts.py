@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from serve.dialects.registry import ALL, choose_dialects
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import ALERTS, ROOT, alerts
 
@@ -67,3 +68,15 @@ def test_every_sum_keeps_servers_apart() -> None:
     for rule in alerts():
         for grouping in re.findall(r"\b(?:by) \(([^)]*)\)", rule["expr"]):
             assert grouping.startswith("namespace, job"), rule["alert"]
+
+
+def test_requests_that_classify_count_for_the_objectives_and_operators_do_not() -> None:
+    queries = (ALERTS.read_text(), (ALERTS.parent / "dashboard.json").read_text().replace("\\", ""))
+    left_out = {pattern for text in queries for pattern in re.findall(r'route!~"([^"]+)"', text)}
+    assert left_out
+    dialects = choose_dialects([ALL])
+    classify = {each.path for d in dialects for each in d.endpoints if each.scope == "classify"}
+    operate = {"/v1/models", "/v1/models/{model}", "/v1/models/{model}/policy", "/metrics"}
+    for pattern in left_out:
+        assert not {path for path in classify if re.fullmatch(pattern, path)}
+        assert all(re.fullmatch(pattern, path) for path in operate)
