@@ -36,7 +36,10 @@ def collecting(path: Path, output: Output) -> Iterator[None]:
         server = _Server(str(path), Reader)
     except OSError as error:
         why = error.strerror or str(error)
-        raise Unavailable(f"no socket for log lines can be made at {path}: {why}") from None
+        raise Unavailable(
+            f"no socket for log lines can be made at {path}: {why}; "
+            "set RAY_TMPDIR to another folder"
+        ) from None
     accepting = threading.Thread(target=server.serve_forever, args=(_POLL_EVERY_S,), daemon=True)
     accepting.start()
     with server:

@@ -27,7 +27,7 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
 def test_only_the_chosen_dialects_are_answered(bundle_folder: Path) -> None:
     with serving_bundles(bundle_folder, dialects=["v1"]) as only_own:
         assert only_own.classify("w1").status_code == 200
-        assert Problem.of(only_own.http.post("/", json={"inputs": "w1"})).status == 404
+        assert Problem.of(only_own.http.post("/", json={"inputs": "w1"})).status == 405
     with serving_bundles(bundle_folder, dialects=["hf"]) as only_other:
         assert only_other.classify("w1").status_code == 404
         assert only_other.http.post("/", json={"inputs": "w1"}).status_code == 200

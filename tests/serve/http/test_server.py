@@ -245,25 +245,6 @@ def test_requests_that_propose_another_protocol_keep_their_bodies(
     assert not caplog.records
 
 
-async def name_client(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse(scope["client"][0])(scope, receive, send)
-
-
-@pytest.mark.parametrize(("trusted", "name"), [(None, "192.0.2.7"), ("192.0.2.1", "127.0.0.1")])
-def test_client_has_the_address_that_a_trusted_proxy_names(
-    trusted: str | None, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if trusted:
-        monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
-
-    async def scenario(server: HttpServer, port: int) -> None:
-        async with connected(port) as client:
-            forwarded = {"X-Forwarded-For": "198.51.100.9, 192.0.2.7"}
-            assert (await client.get("/", headers=forwarded)).text == name
-
-    serving(name_client, scenario)
-
-
 def test_bytes_behind_the_last_request_do_not_cost_it_its_answer() -> None:
     app = App()
 

@@ -48,7 +48,7 @@ def test_loaded_model_is_announced(started: ServerProcess) -> None:
     started.curl_line()
     announced = started.output.splitlines()[0]
     assert announced.startswith("tiny: 4 layers, exits at 1, 2, 3, 4, ")
-    assert announced.endswith("labels negative, neutral, positive, at most 64 tokens")
+    assert ", labels negative, neutral, positive, at most 64 tokens, bundle " in announced
 
 
 def test_printed_curl_line_works(started: ServerProcess) -> None:
@@ -156,7 +156,7 @@ def test_one_core_no_temporary_folder_and_a_full_log_disk_are_enough(
             assert server.http.put("/v1/models/tiny/policy", json={}).status_code == 422
             process.send(signal.SIGTERM)
             assert process.exit_status() == 0
-            assert process.output.splitlines()[-1] == "stopped"
+            assert json.loads(process.output.splitlines()[-1])["message"] == "stopped"
             assert not process.left()
     finally:
         os.sched_setaffinity(0, allowed)
