@@ -41,5 +41,5 @@ def test_config_is_one_that_ray_and_the_server_take(documents: list[Any]) -> Non
 
 
 def test_every_variable_of_the_image_is_named() -> None:
-    found = dict(re.findall(r"`(RAY_\w+)=(\w+)`", PAGE.read_text("utf-8")))
+    found = dict(re.findall(r"`([A-Z]\w+)=(\w*)`", PAGE.read_text("utf-8")))
     assert ENVIRONMENT.items() <= found.items()
