@@ -22,6 +22,9 @@ from serve.policy.served_ladder import ServedLadder
 log = logging.getLogger(__name__)
 trail = logging.getLogger(TRAIL)
 
+# Of a change that replaces any version; each that fails means that another change was stored.
+_MOST_TRIES = 100
+
 
 class VersionedPolicy(BaseModel):
     """A policy and the version that it applies under.
@@ -175,18 +178,21 @@ class LivePolicy:
             VersionConflict: another version is current; nothing has changed.
         """
         check_policy(policy, self._ladder)
-        # Read before the refresh, so that an entry appended after it makes ours fail.
-        newest = self._store.newest_version(self._model)
-        old = self.refresh()
-        if based_on is not None and based_on != old.version:
-            raise VersionConflict(_conflict(based_on, old.version))
-        new = VersionedPolicy(
-            version=newest + 1, policy=policy, source="api", baseline=old.baseline
-        )
-        if not self._store.append(self._model, new):
-            raise VersionConflict(_conflict(old.version, self.refresh().version))
-        self._adopt(new)
-        return Replacement(old, new)
+        for _ in range(_MOST_TRIES if based_on is None else 1):
+            # Read before the refresh, so that an entry appended after it makes ours fail.
+            newest = self._store.newest_version(self._model)
+            old = self.refresh()
+            if based_on is not None and based_on != old.version:
+                raise VersionConflict(_conflict(based_on, old.version))
+            new = VersionedPolicy(
+                version=newest + 1, policy=policy, source="api", baseline=old.baseline
+            )
+            if self._store.append(self._model, new):
+                self._adopt(new)
+                return Replacement(old, new)
+        if based_on is None:
+            raise VersionConflict("other changes of the policy came first each time; try again")
+        raise VersionConflict(_conflict(based_on, self.refresh().version))
 
     def _note_baseline(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
         """Write the line of a change that no request has made, unless it is a plain start."""

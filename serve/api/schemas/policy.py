@@ -126,6 +126,7 @@ class PolicyUpdate(RequestModel):
     version: int | None = Field(
         default=None,
         ge=1,
+        le=10**18 - 1,
         description="The version this change was made from; 409 if another one is current. "
         "null replaces any version. Without it the header `If-Match` must name the version: 428.",
     )

@@ -138,8 +138,27 @@ def test_replacement_that_loses_the_race_is_a_conflict(make_live: MakeLive) -> N
     live, rival = make_live(store), make_live(store)
     store.before = lambda: rival.replace(leave_at(4), based_on=1)
     with pytest.raises(VersionConflict, match="at version 2, this one was made from version 1"):
-        live.replace(leave_at(2), based_on=None)
+        live.replace(leave_at(2), based_on=1)
     assert (live.current.version, live.current.policy) == (2, leave_at(4))
+
+
+def test_replacement_of_any_version_is_tried_again_when_it_loses_the_race(
+    make_live: MakeLive,
+) -> None:
+    store, races = RacingStore(), itertools.count(1)
+    live, rival = make_live(store), make_live(store)
+
+    def first() -> None:
+        rival.replace(leave_at(4), based_on=None)
+        store.before = first if next(races) != 9 else None
+
+    store.before = first
+    old, new = live.replace(leave_at(2), based_on=None)
+    assert (old.policy, old.version, new.version) == (leave_at(4), 10, 11)
+    assert live.current == store.latest("tiny") == new
+    store.before = first
+    with pytest.raises(VersionConflict, match="came first each time; try again"):
+        live.replace(leave_at(3), based_on=None)
 
 
 def test_baseline_that_loses_the_race_takes_what_has_won(make_live: MakeLive) -> None:
