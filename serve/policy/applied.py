@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from serve.errors import TargetOutOfReach
 from serve.policy.document import DEFAULT, ExitChoice, Policy
+from serve.policy.flag import problem_of_flag
 from serve.policy.problems import blame, problem_of_rule, problem_of_target
 from serve.policy.profile import NO_SETTINGS, RuleOrTarget, Settings
 from serve.policy.resolution import Resolution, nearest, resolve
@@ -78,12 +79,15 @@ class AppliedPolicy:
     def _named(self, name: str, wish: RuleOrTarget) -> ChosenExit:
         settings = self._policy.settings_for(None if name == DEFAULT else name)
         limits, ladder = self._policy.limits, self._ladder
-        if not isinstance(wish, TargetChoice):
-            problem = problem_of_rule(wish, limits, ladder)
-            return self._of_rule(wish)._replace(settings=settings, problem=problem)
-        found = nearest(wish.target, self._rungs)
-        problem = problem_of_target(wish.target, found, limits, ladder)
-        return self._of_rung(found)._replace(settings=settings, problem=problem)
+        if isinstance(wish, TargetChoice):
+            found = nearest(wish.target, self._rungs)
+            problem = problem_of_target(wish.target, found, limits, ladder)
+            chosen = self._of_rung(found)
+        else:
+            chosen, problem = self._of_rule(wish), problem_of_rule(wish, limits, ladder)
+        of_flag = problem_of_flag(settings.flag, ladder.traits) if settings.flag else None
+        both = "; ".join(filter(None, (problem, of_flag)))
+        return chosen._replace(settings=settings, problem=both or None)
 
     def _resolve(self, target: Target) -> ChosenExit:
         try:

@@ -1,5 +1,6 @@
 """From labels to a yes or no: which labels flag a text, and from which probability on."""
 
+import math
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, StringConstraints
@@ -36,6 +37,21 @@ def check_flag(flag: Flag, traits: Traits) -> None:
     known = flaggable(traits)
     if unknown := next((label for label in flag if label not in known), None):
         raise InvalidRule(f"flag: no label {unknown[:64]!r}; the model has {listed(known)}")
+
+
+def problem_of_flag(flag: Flag, traits: Traits) -> str | None:
+    """Return why a flag says the same of every text, or one of its labels does; None if not."""
+    # Of tokens, 0 flags a text with any such entity. Of one label per text, one of all labels
+    # reaches its threshold if these do not add up to more than the probabilities do.
+    least = 1.0 if traits.task == "token" else min(flag.values())
+    together = sum(flag.get(label, math.inf) for label in traits.labels)
+    if least == 0 or (traits.task == "single_label" and together <= 1):
+        return "flag: it flags every text; raise its thresholds"
+    if idle := next((label for label, threshold in flag.items() if threshold == 1), None):
+        return (
+            f"flag: {idle!r} from 1 on flags next to no text; lower its threshold, or leave it out"
+        )
+    return None
 
 
 def flaggable(traits: Traits) -> tuple[str, ...]:

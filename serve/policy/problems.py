@@ -4,7 +4,8 @@ from serve.policy.limits import Limits
 from serve.policy.resolution import Resolution, ServedRung, nearest
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
-from serve.rules import ExitRule, LayerRule, NeverRule
+from serve.rules import CompiledRule, ExitRule, LayerRule, NeverRule
+from serve.rules.traits import Traits
 
 # So many times full depth's time is no bound, but another unit than milliseconds.
 _FAR = 100
@@ -13,21 +14,31 @@ _FAR = 100
 def problem_of_rule(rule: ExitRule, limits: Limits, ladder: ServedLadder) -> str | None:
     """Return why a rule decides nothing, or not what it says; None if all is well."""
     bounded, traits = ladder.compile(limits.applied_to(rule)), ladder.traits
-    first, last = traits.exits[bounded.first], traits.exits[bounded.last]
+    last = traits.exits[bounded.last]
     by = f"with {_bounds(limits)}, " if bounded.rule != rule else ""
     if isinstance(rule, LayerRule):
         return None
     if isinstance(rule, NeverRule):
         cut = bounded.last < ladder.compile(rule).last
         return f"{by}every text leaves at layer {last}" if cut else None
-    if rule.leaves_at_once(traits):
-        return (
-            f"{by}the threshold of {_shown(rule)} holds no text back: all leave at layer {first}; "
-            f'if that is what you want, say {{"rule":"layer","layer":{first}}}'
-        )
-    if max(bounded.first, rule.earliest(traits)) < bounded.last:
+    only = _only_exit(rule, bounded, traits)
+    if only is None:
         return None
-    return f"{by}{_shown(rule)} lets no text leave before layer {last}, where all must"
+    if only == bounded.last:
+        return f"{by}{_shown(rule)} lets no text leave before layer {last}, where all must"
+    return (
+        f"{by}{_shown(rule)} holds no text back: all leave at layer {traits.exits[only]}; "
+        f'if that is what you want, say {{"rule":"layer","layer":{traits.exits[only]}}}'
+    )
+
+
+def _only_exit(rule: ExitRule, bounded: CompiledRule, traits: Traits) -> int | None:
+    """Return the index of the exit where all texts leave; None if that depends on the text."""
+    surely = rule.surely_leave(traits)
+    for index in range(bounded.first, bounded.last):
+        if surely[index] is not False:
+            return index if surely[index] else None
+    return bounded.last
 
 
 def problem_of_target(

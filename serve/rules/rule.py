@@ -1,5 +1,6 @@
 """What every exit rule has: its JSON fields, its checks, and how it is worked out for a model."""
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +16,8 @@ _MODELS: dict[Task, str] = {
     "token": "a model that labels every token",
     "regression": "a regression, which has no probabilities",
 }
+# From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
+_ALL = 0.999
 EVERY_TASK: tuple[Task, ...] = ("single_label", "multi_label", "token", "regression")
 PROBABILITIES: tuple[Task, ...] = ("single_label", "multi_label", "token")
 
@@ -65,23 +68,24 @@ class Rule(BaseModel):
         check_layers(self.min_layer, self.max_layer, traits.exits)
         check_one_per_exit("threshold", getattr(self, "threshold", None), traits.exits)
 
-    def earliest(self, traits: Traits) -> int:
-        """Return the index of the first exit at which the signal may let a row leave."""
-        return 0
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        """Return the thresholds from which on no row leaves, and every row; NaN if there are none.
 
-    def leaves_at_once(self, traits: Traits) -> bool:
-        """Tell whether the threshold lets every row leave at the first exit that it may."""
-        return False
+        Rows at the very ends of the signal may do otherwise: a tie, or a probability of 1.
+        """
+        return math.nan, math.nan
+
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
+        """Tell of each exit whether every row leaves there, or none; None if the heads decide."""
+        none, every = self.extremes(traits)
+        thresholds = self.threshold_per_exit(len(traits.exits))
+        return tuple(beyond_signal(threshold, none, every) for threshold in thresholds)
 
     def exits_between(self, exits: tuple[int, ...]) -> tuple[int, int]:
         """Return the indices of the first and the last exit at which a row may leave."""
         low, high = self.min_layer or 1, self.max_layer or exits[-1]
         inside = [index for index, layer in enumerate(exits) if low <= layer <= high]
         return inside[0], inside[-1]
-
-    def _lowest(self, traits: Traits) -> float:
-        """Return the lowest threshold of the exits before the last."""
-        return min(self.threshold_per_exit(len(traits.exits))[:-1], default=0.0)
 
     def threshold_per_exit(self, num_exits: int) -> tuple[float, ...]:
         """Return the threshold of each exit; 0 for rules without one."""
@@ -136,6 +140,19 @@ class PartwiseRule(Rule):
         reduce = self.reduce or ("mean" if traits.task == "token" else "max")
         quantile = {"mean": np.nan, "max": 1.0}.get(reduce, self.quantile)
         return {"threshold": threshold, "quantile": np.array(quantile, np.float64)}
+
+
+def num_choices(traits: Traits) -> int:
+    """Return among how many outcomes each probability is shared out."""
+    return 2 if traits.task == "multi_label" else len(traits.labels)
+
+
+def beyond_signal(threshold: float, none: float, every: float) -> bool | None:
+    """Tell whether every row is beyond a threshold, or none; see `Rule.extremes`."""
+    share = (threshold - none) / (every - none)
+    if share <= 0:
+        return False
+    return True if share >= _ALL else None
 
 
 def check_layers(min_layer: int | None, max_layer: int | None, exits: tuple[int, ...]) -> None:

@@ -10,7 +10,7 @@ from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.fields import Share
 from serve.rules.head_output import HeadOutput
-from serve.rules.rule import Rule
+from serve.rules.rule import Rule, beyond_signal
 from serve.rules.signals import softmax
 from serve.rules.traits import Task, Traits, listed
 
@@ -39,6 +39,12 @@ class ClassesRule(Rule):
         unknown = [label for label in self.thresholds if label not in traits.labels]
         if unknown:
             raise InvalidRule(f"no label {unknown[0]!r}; the model has {listed(traits.labels)}")
+
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
+        # A label that is not listed never leaves, as with threshold 1.
+        thresholds = (self.thresholds.get(label, 1.0) for label in traits.labels)
+        found = {beyond_signal(threshold, 1.0, 1 / len(traits.labels)) for threshold in thresholds}
+        return (found.pop() if len(found) == 1 else None,) * len(traits.exits)
 
     def criterion(self, traits: Traits) -> Criterion:
         return Classes()

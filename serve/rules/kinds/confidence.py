@@ -12,7 +12,7 @@ from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.fields import Shares
 from serve.rules.head_output import HeadOutput, Prediction
 from serve.rules.kinds.threshold import GAP_SLACK, Threshold, shown
-from serve.rules.rule import PartwiseRule
+from serve.rules.rule import PartwiseRule, num_choices
 from serve.rules.signals import confidence
 from serve.rules.traits import Traits, logits_shape
 
@@ -34,9 +34,8 @@ class ConfidenceRule(PartwiseRule):
         default="last", description="Which exit answers if none was confident."
     )
 
-    def leaves_at_once(self, traits: Traits) -> bool:
-        num_choices = 2 if traits.task == "multi_label" else len(traits.labels)
-        return max(self.threshold_per_exit(len(traits.exits))[:-1], default=1.0) <= 1 / num_choices
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 1.0, 1 / num_choices(traits)
 
     def criterion(self, traits: Traits) -> Criterion:
         kind = Confidence if self.fallback == "last" else MostConfident

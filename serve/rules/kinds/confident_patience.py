@@ -37,8 +37,13 @@ class ConfidentPatienceRule(PartwiseRule):
         "and the exit just before it; or that over all exits so far.",
     )
 
-    def earliest(self, traits: Traits) -> int:
-        return self.patience - 1
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
+        confident = (*[False] * (self.patience - 1), *super().surely_leave(traits))
+        runs = (confident[i : i + self.patience] for i in range(len(traits.exits)))
+        return tuple(False if False in run else all(run) or None for run in runs)
 
     def criterion(self, traits: Traits) -> Criterion:
         return ConfidentRun(normalized_entropy, traits.task, self.ensemble)

@@ -50,8 +50,8 @@ class PatienceRule(Rule):
                 "leave tolerance out"
             )
 
-    def earliest(self, traits: Traits) -> int:
-        return self.patience
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
+        return tuple(False if i < self.patience else None for i in range(len(traits.exits)))
 
     def criterion(self, traits: Traits) -> Criterion:
         return Agreement(traits.task)

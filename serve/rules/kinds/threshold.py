@@ -13,7 +13,7 @@ from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.fields import AtLeastZeros, Shares
 from serve.rules.head_output import HeadOutput
 from serve.rules.multipart import distributions, reduced
-from serve.rules.rule import PartwiseRule, Rule
+from serve.rules.rule import PartwiseRule, Rule, num_choices
 from serve.rules.signals import entropy, margin, normalized_entropy
 from serve.rules.traits import Task, Traits
 
@@ -37,9 +37,8 @@ class EntropyRule(PartwiseRule):
         "a list with one per exit."
     )
 
-    def leaves_at_once(self, traits: Traits) -> bool:
-        num_choices = 2 if traits.task == "multi_label" else len(traits.labels)
-        return self._lowest(traits) > math.log(num_choices)
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 0.0, math.log(num_choices(traits))
 
     def criterion(self, traits: Traits) -> Criterion:
         return Entropy(entropy, traits.task)
@@ -58,8 +57,8 @@ class NormalizedEntropyRule(PartwiseRule):
         "every text leaves at the first permitted exit. One number, or a list with one per exit."
     )
 
-    def leaves_at_once(self, traits: Traits) -> bool:
-        return self._lowest(traits) > 1
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 0.0, 1.0
 
     def criterion(self, traits: Traits) -> Criterion:
         return NormalizedEntropy(normalized_entropy, traits.task)
@@ -76,6 +75,9 @@ class MarginRule(PartwiseRule):
         description="From 0 to 1, strict: leave when the top probability exceeds the second "
         "by more. One number, or a list with one per exit."
     )
+
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 1.0, 0.0
 
     def criterion(self, traits: Traits) -> Criterion:
         return Margin(margin, traits.task)
@@ -99,6 +101,9 @@ class LearnedRule(Rule):
         if not traits.learned:
             return "needs exit heads that have learned to predict their own error"
         return None
+
+    def extremes(self, traits: Traits) -> tuple[float, float]:
+        return 0.0, 1.0
 
     def criterion(self, traits: Traits) -> Criterion:
         return Learned()

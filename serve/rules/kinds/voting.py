@@ -76,10 +76,17 @@ class VotingRule(Rule):
                     f"{num_exits} exits it is at most {within_reach:.6g}"
                 )
 
-    def earliest(self, traits: Traits) -> int:
+    def surely_leave(self, traits: Traits) -> tuple[bool | None, ...]:
         exits = np.arange(1, len(traits.exits) + 1, dtype=np.float64)
-        most = np.cumsum(self.weights or np.ones_like(exits)) / exits ** (self.exponent or 0.0)
-        return int(np.argmax(most >= (self.votes or self.share or 0.0)))
+        weights = np.array(self.weights or np.ones_like(exits))
+        most, heaviest = np.cumsum(weights), np.maximum.accumulate(weights)
+        # One exit outvotes all others together, and so do more than half of an odd number.
+        least = np.where(2 * heaviest > most, heaviest, 0.0)
+        if self.weights is None and len(traits.labels) == 2:
+            least = np.where(exits % 2 == 1, (exits + 1) / 2, least)
+        scale, needed = exits ** (self.exponent or 0.0), self.votes or self.share or 0.0
+        enough = zip(most / scale >= needed, least / scale >= needed, strict=True)
+        return tuple(bool(always) if always or not ever else None for ever, always in enough)
 
     def criterion(self, traits: Traits) -> Criterion:
         return Voting()

@@ -59,7 +59,7 @@ def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
     start_server: StartServer,
 ) -> None:
     server = start_server()
-    profiles = {"guard": {"flag": {"negative": 0.0}}, "plain": {"rule": "never"}}
+    profiles = {"guard": {"flag": {"negative": 1e-9}}, "plain": {"rule": "never"}}
     policy = {"default": "guard", "profiles": profiles}
     put = server.put_policy(policy)
     assert put.status_code == 200

@@ -1,5 +1,6 @@
 """What a wish has become instead of what it says: named, with what would keep it."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,7 +8,10 @@ import pytest
 from serve.errors import TargetOutOfReach
 from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.document import Policy
+from serve.rules import EXIT_RULE
+from serve.rules.traits import Task, Traits
 from tests.serve.support.ladders import NEVER, served
+from tests.support.tiny import LABELS
 
 
 def problem(default: Any, limits: dict[str, int] | None = None, certified: bool = True) -> str:
@@ -22,6 +26,8 @@ def problem(default: Any, limits: dict[str, int] | None = None, certified: bool 
 
 SURE = {"target": {"max_disagreement": 0.01}}
 ENTROPY = {"rule": "entropy", "threshold": 0.2}
+# Rounded, as people write it: not quite ln(labels).
+LARGEST = math.floor(math.log(len(LABELS)) * 1e4) / 1e4
 
 
 @pytest.mark.parametrize(
@@ -74,9 +80,30 @@ ENTROPY = {"rule": "entropy", "threshold": 0.2}
             {"min_layer": 2},
             'all leave at layer 2; if that is what you want, say {"rule":"layer","layer":2}',
         ),
-        ({"rule": "entropy", "threshold": [2, 2, 2, 0]}, {}, "holds no text back"),
+        ({"rule": "entropy", "threshold": [2, 0.2, 0.2, 0]}, {}, "all leave at layer 1"),
+        ({"rule": "entropy", "threshold": [0, 2, 2, 0]}, {}, "all leave at layer 2"),
         ({"rule": "normalized_entropy", "threshold": 20}, {}, "holds no text back"),
         ({"rule": "confidence", "threshold": 0.01}, {}, "holds no text back"),
+        ({"rule": "entropy", "threshold": LARGEST}, {}, "all leave at layer 1"),
+        ({"rule": "normalized_entropy", "threshold": 1}, {}, "all leave at layer 1"),
+        ({"rule": "margin", "threshold": 0}, {}, "all leave at layer 1"),
+        ({"rule": "margin", "threshold": [1, 0, 1, 1]}, {}, "all leave at layer 2"),
+        ({"rule": "confident_patience", "threshold": 1, "patience": 3}, {}, "leave at layer 3"),
+        ({"rule": "classes", "thresholds": dict.fromkeys(LABELS, 0.1)}, {}, "leave at layer 1"),
+        ({"rule": "voting", "votes": 1}, {}, "all leave at layer 1"),
+        ({"rule": "voting", "votes": 5, "weights": [1, 5, 1, 1]}, {}, "all leave at layer 2"),
+        ({"rule": "entropy", "threshold": 0}, {}, "lets no text leave before layer 4"),
+        ({"rule": "normalized_entropy", "threshold": 0}, {}, "lets no text leave before layer 4"),
+        ({"rule": "confidence", "threshold": 1}, {}, "lets no text leave before layer 4"),
+        ({"rule": "margin", "threshold": 1}, {}, "lets no text leave before layer 4"),
+        ({"rule": "margin", "threshold": [0, 1, 1, 0]}, {"min_layer": 2}, "before layer 4"),
+        ({"rule": "classes", "thresholds": {LABELS[0]: 1}}, {}, "no text leave before layer 4"),
+        ({"rule": "voting", "share": 1, "exponent": 2}, {"min_layer": 2}, "before layer 4"),
+        (
+            {"rule": "confident_patience", "threshold": [1, 0, 1, 0], "patience": 2},
+            {},
+            "lets no text leave before layer 4",
+        ),
     ],
 )
 def test_a_wish_that_becomes_another_is_named_with_what_would_keep_it(
@@ -95,7 +122,13 @@ def test_a_wish_that_becomes_another_is_named_with_what_would_keep_it(
         ({"target": {"max_ms": 390}}, {"min_layer": 2}),
         (NEVER, {"min_layer": 3}),
         (ENTROPY, {"min_layer": 2, "max_layer": 3}),
-        ({"rule": "entropy", "threshold": [0, 2, 2, 0]}, {}),
+        ({"rule": "entropy", "threshold": 0.99 * LARGEST}, {}),
+        ({"rule": "entropy", "threshold": [0, 0.2, 2, 0]}, {}),
+        ({"rule": "confidence", "threshold": 0.9999}, {}),
+        ({"rule": "margin", "threshold": 0.01}, {}),
+        ({"rule": "confident_patience", "threshold": [1, 1, 0.2, 1], "patience": 3}, {}),
+        ({"rule": "classes", "thresholds": {LABELS[0]: 0}}, {}),
+        ({"rule": "voting", "votes": 2, "weights": [1, 1, 2, 2]}, {}),
         ({"rule": "layer", "layer": 3}, {"min_layer": 2, "max_layer": 3}),
         ({"rule": "patience", "patience": 2}, {"min_layer": 2}),
         ({"rule": "voting", "votes": 3}, {}),
@@ -103,6 +136,42 @@ def test_a_wish_that_becomes_another_is_named_with_what_would_keep_it(
 )
 def test_a_wish_that_is_what_it_says_has_no_problem(default: Any, limits: dict[str, int]) -> None:
     assert problem(default, limits) == ""
+
+
+def test_what_a_head_has_learned_is_an_error_from_0_to_1() -> None:
+    traits = Traits((1, 2), LABELS, learned=True)
+    rules = [EXIT_RULE.validate_python({"rule": "learned", "threshold": t}) for t in (0, 0.1, 1)]
+    assert [rule.surely_leave(traits)[0] for rule in rules] == [False, None, True]
+
+
+def test_of_two_labels_an_odd_number_of_votes_has_a_winner() -> None:
+    rule = EXIT_RULE.validate_python({"rule": "voting", "votes": 2})
+    assert rule.surely_leave(Traits((1, 2, 3), ("no", "yes"))) == (False, None, True)
+    assert rule.surely_leave(Traits((1, 2, 3), LABELS)) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "task", "said"),
+    [
+        ({"no": 0}, "single_label", "flags every text"),
+        ({"no": 0.5, "yes": 0.5}, "single_label", "flags every text"),
+        ({"no": 0.5, "yes": 0.5}, "multi_label", ""),
+        ({"no": 0.5, "yes": 0.6}, "single_label", ""),
+        ({"no": 0.2, "yes": 0}, "multi_label", "flags every text"),
+        ({"no": 0.5, "yes": 1}, "single_label", "'yes' from 1 on flags next to no text"),
+        ({"no": 0}, "token", ""),
+        ({"no": 1}, "token", "'no' from 1 on flags next to no text"),
+    ],
+)
+def test_a_flag_that_does_not_depend_on_the_text_is_named(
+    flag: dict[str, float], task: Task, said: str
+) -> None:
+    profiles = {"guard": {"exit": {"rule": "layer", "layer": 1}, "flag": flag}}
+    policy = Policy.model_validate({"default": "guard", "profiles": profiles})
+    ladder = served(certified=False, traits=Traits((1, 2), ("no", "yes"), task))
+    problems = AppliedPolicy(policy, ladder).problems
+    assert problems.get("default") == problems.get("guard")
+    assert said in problems.get("guard", "") if said else not problems
 
 
 def test_without_certificates_a_target_on_quality_says_that_it_saves_nothing() -> None:
