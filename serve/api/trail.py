@@ -8,7 +8,7 @@ from typing import Any, Final
 from serve.api.record import RequestRecord, who
 from serve.api.schemas.policy import PolicyUpdate
 from serve.classifier.catalog import Catalog
-from serve.errors import UnknownModel
+from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
 from serve.policy.difference import changes
 from serve.policy.live import VersionedPolicy
@@ -41,8 +41,11 @@ def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolic
 
 
 def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
-    """Write the line of a request for the scope `admin`, if it was refused."""
-    if not record.error_code or record.changed:
+    """Write the line of a request for the scope `admin`, if it was refused or cut off."""
+    error, why = record.error_code, record.why[:_MAX_WHY_CHARS]
+    if record.code == Cancelled.status and not error:
+        error, why = Cancelled.code, "the client left before there was an answer"
+    if not error or record.changed:
         return
     found = _POLICY.fullmatch(path)
     line = {
@@ -50,8 +53,8 @@ def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
         "method": record.method,
         "model": record.model,
         "status": record.code,
-        "error": record.error_code,
-        "why": "" if record.error_code in _QUOTING else record.why[:_MAX_WHY_CHARS],
+        "error": error,
+        "why": "" if error in _QUOTING else why,
     }
     if found:
         line |= _asked(record, found[1], catalog)

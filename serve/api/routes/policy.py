@@ -9,6 +9,7 @@ from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
+from serve.api.errors import expected
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
 from serve.api.replicas import Ack
@@ -79,8 +80,20 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
     replicas that apply the policy, and those that have not confirmed in time.
     """
     record.asked = body
-    # To its end, also if the client leaves: every change is logged, and goes to all replicas.
-    return await asyncio.shield(_replace(context, record, body))
+    change = asyncio.ensure_future(_replace(context, record, body))
+    try:
+        return await asyncio.shield(change)
+    except asyncio.CancelledError:
+        # To its end, also if the client leaves: every change is logged, and goes to all replicas.
+        change.add_done_callback(partial(_note_error, record))
+        await asyncio.wait([change])
+        raise
+
+
+def _note_error(record: RequestRecord, change: asyncio.Future[Reply]) -> None:
+    """Note why a change was not made whose client has left."""
+    if not change.cancelled() and (error := change.exception()):
+        expected(error, record)
 
 
 async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:

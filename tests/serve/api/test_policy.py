@@ -20,6 +20,7 @@ from tests.support.tiny import DEPTH, POLICY
 
 PATH = "/v1/models/tiny/policy"
 NEVER = {"rule": "never"}
+REFUSAL = "change of a policy refused"
 
 
 def put(server: LiveServer, policy: Any, version: int | None = None) -> Any:
@@ -327,8 +328,16 @@ def test_policy_of_an_unknown_model_is_a_404(server: LiveServer, method: str) ->
     assert Problem.of(response) == (404, "unknown_model", "no model 'nope'; served are tiny")
 
 
+@pytest.mark.parametrize(
+    ("layer", "line", "error"), [(2, "policy changed", ""), (9, REFUSAL, "invalid_rule")]
+)
 def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start_server: StartServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    layer: int,
+    line: str,
+    error: str,
 ) -> None:
     asked, left = threading.Event(), threading.Event()
     replace = LivePolicy.replace
@@ -339,13 +348,32 @@ def test_change_of_a_client_that_leaves_is_logged_and_goes_to_all_replicas(
         return replace(*arguments)
 
     monkeypatch.setattr(LivePolicy, "replace", slow)
-    server, content = start_server(), json.dumps({"policy": leave_at(2), "version": None})
-    head = f"PUT {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    request = f"{head}Content-Length: {len(content)}\r\n\r\n{content}"
+    server = start_server()
     with caplog.at_level(logging.INFO):
-        with server.half_sent(request.encode()):
+        with server.half_sent(put_request(leave_at(layer))):
             assert asked.wait(60)
-        until(lambda: server.metric("offramp_requests_total", code="499") == 1)
+        until(lambda: server.metric("offramp_connections") == 1)
         left.set()
-        until(lambda: "policy changed" in caplog.text)
-    assert exit_layer(server.answer("w1")) == 2
+        until(lambda: server.metric("offramp_requests_total", code="499") == 1)
+    [noted] = [vars(record)["fields"] for record in caplog.records if record.message == line]
+    assert noted.get("error", "") == error
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert exit_layer(server.answer("w1")) == (DEPTH if error else 2)
+
+
+def test_change_that_is_cut_off_before_it_was_read_leaves_a_line(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server()
+    with caplog.at_level(logging.INFO):
+        with server.half_sent(put_request(leave_at(2))[:-1]):
+            server.answer("w1")
+        until(lambda: server.metric("offramp_requests_total", code="499") == 1)
+    [noted] = [vars(record)["fields"] for record in caplog.records if record.message == REFUSAL]
+    assert (noted["status"], noted["error"], noted["model"]) == (499, "cancelled", "tiny")
+
+
+def put_request(policy: Any) -> bytes:
+    content = json.dumps({"policy": policy, "version": None})
+    head = f"PUT {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n{content}".encode()
