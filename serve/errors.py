@@ -189,6 +189,13 @@ class Unauthorized(OfframpError):
     code = "unauthorized"
 
 
+class SeveralKeys(OfframpError):
+    """More than one key came with the request, and what stands before may count another one."""
+
+    status = 400
+    code = "several_keys"
+
+
 class Forbidden(OfframpError):
     """The key may not do this, or a web page of another origin asks."""
 

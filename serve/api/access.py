@@ -4,16 +4,17 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from serve.access.gate import Client, Gate, Needed
+from serve.access.gate import HOW, Client, Gate, Needed
 from serve.access.origins import Origins
 from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
 from serve.api.record import RequestHeaders, RequestRecord
-from serve.errors import WrongHost
+from serve.errors import SeveralKeys, WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 ANY_HOST: Final = (ANY,)
 
+_KEY_HEADERS: Final = ("authorization", "x-api-key")
 # Names by which the server has been asked, as they were written; looked up before they are read.
 _MAX_KNOWN_HOSTS: Final = 256
 
@@ -59,6 +60,7 @@ class Guard:
 
         Raises:
             WrongHost: the Host header is not one that this server has.
+            SeveralKeys: more than one key came with it.
             Unauthorized: a key is needed, or the key is unknown.
             Forbidden: the key lacks the scope, or a web page of another origin asks without one.
         """
@@ -70,10 +72,19 @@ class Guard:
             self._check_host(headers, scope["http_version"])
         if needed is None:
             return
-        record.client = self.gate.identify(secret_of(headers), address)
+        record.client = self.identify(headers, address)
         self.gate.check(record.client, needed)
         if record.client.key is None:  # a page cannot know a key
             self._origins.check(scope["method"], headers)
+
+    def identify(self, headers: RequestHeaders, address: str) -> Client:
+        """Return who sends a request, as `Gate.identify`; no key counts where none is needed.
+
+        Raises:
+            SeveralKeys: more than one key came with it.
+            Unauthorized: there is no such key.
+        """
+        return self.gate.identify(None if self.gate.open else _secret_of(headers), address)
 
     def _check_host(self, headers: RequestHeaders, http_version: str) -> None:
         given = headers.get("host")
@@ -103,9 +114,15 @@ class Guard:
             )
 
 
-def secret_of(headers: Mapping[str, str]) -> str | None:
-    """Return the key that came with a request, from its headers by names in lower case."""
+def _secret_of(headers: RequestHeaders) -> str | None:
+    """Return the key that came with a request."""
+    if headers.repeated and not headers.repeated.isdisjoint(_KEY_HEADERS):
+        raise SeveralKeys(f"a header with a key came more than once; {HOW}")
     scheme, _, secret = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return secret.strip()
-    return headers.get("x-api-key")
+    other = headers.get("x-api-key")
+    if scheme.lower() != "bearer":
+        return other
+    secret = secret.strip()
+    if other is not None and other != secret:
+        raise SeveralKeys(f"Authorization and X-API-Key have different keys; {HOW}")
+    return secret

@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 from serve.access.gate import Client
 from serve.access.keys import Scope
 from serve.access.proxies import without_mapping
-from serve.api.access import secret_of
 from serve.api.body import give_way
 from serve.api.context import AppContext
 from serve.api.errors import expected
@@ -156,7 +155,7 @@ class Calls:
         calls, address = self._probes if scope is None else self._open, self._address(rpc)
         client = record.client = Client.at(address)
         if scope is not None:
-            client = record.client = self._guard.gate.identify(secret_of(record.headers), address)
+            client = record.client = self._guard.identify(record.headers, address)
             self._guard.gate.check(client, scope)
         calls.enter(client.identity)
         taken.callback(calls.leave, client.identity)

@@ -237,6 +237,32 @@ def test_only_a_key_that_may_gets_a_high_priority(guarded: LiveServer, keys: Key
     assert guarded.http.post("/v1/classify", json=body, headers=keys["user"]).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        (["Bearer user", "user"], 200),
+        (["Basic x", "user"], 200),
+        (["Bearer user", "Bearer ops"], 400),
+        (["Bearer user", "Bearer user"], 400),
+        (["Basic x", "Bearer user"], 400),
+        (["user", "ops"], 400),
+        (["Bearer user", "ops"], 400),
+        (["Bearer user", ""], 400),
+    ],
+)
+def test_request_has_one_key(
+    guarded: LiveServer, keys: Keys, given: list[str], status: int
+) -> None:
+    headers = []
+    for text in given:
+        scheme, _, name = text.rpartition(" ")
+        value = f"{scheme} {keys.secrets.get(name, name)}".strip()
+        headers.append(("Authorization" if scheme else "X-API-Key", value))
+    response = guarded.http.post("/v1/classify", json=ASK, headers=headers)
+    assert response.status_code == status, response.text
+    assert status == 200 or Problem.of(response).code == "several_keys"
+
+
 def test_limits_of_a_key_answer_429_with_retry_after(guarded: LiveServer, keys: Keys) -> None:
     def ask(inputs: Any) -> Any:
         return guarded.http.post("/v1/classify", json={"inputs": inputs}, headers=keys["slow"])

@@ -67,6 +67,10 @@ def test_keys_are_needed_and_have_scopes(guarded: Any, keys: Keys) -> None:
     assert code is grpc.StatusCode.PERMISSION_DENIED
     for metadata in (keys.bearer("user"), keys.api_key("user")):
         assert guarded.ModelInfer(asked(["w1"]), metadata=metadata).model_name == "tiny"
+    several = (*keys.bearer("user"), *keys.bearer("viewer"))
+    code, trailing = failure(guarded.ModelInfer, asked(["w1"]), metadata=several)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert trailing["x-offramp-error"] == "several_keys"
 
 
 def test_message_without_a_key_is_not_read(guarded: Any) -> None:
