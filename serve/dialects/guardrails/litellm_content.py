@@ -1,12 +1,12 @@
 """The content of a call to a language model, as LiteLLM's generic guardrail sends it.
 
 A gateway lets pass what its guardrail does not flag. So each field is one whose text is looked at,
-or has a value that is listed here, or is empty. What is none of these is refused, unless the
-gateway's configuration names it as something that may pass unchecked.
+or has a value that is listed here, or is empty and has a name that is known. What is none of these
+is refused, unless the gateway's configuration names it as something that may pass unchecked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from serve.dialects.guardrails.schemas import LiteLLMParameters, LiteLLMRequest
 from serve.errors import InvalidRequest
@@ -25,7 +25,30 @@ _IN_PART: Final[Mapping[str, Collection[Any]]] = {
     "type": ("text", "input_text", "output_text"),
     "cache_control": _CACHED,
 }
-_IMAGES: Final = {"image_url": "images"}
+# Where something is that may pass unchecked.
+_Place = Literal["field of a call", "field of a message", "field of a part", "type of a part"]
+_CALL: Final[_Place] = "field of a call"
+_MESSAGE: Final[_Place] = "field of a message"
+_PART: Final[_Place] = "field of a part"
+_TYPE: Final[_Place] = "type of a part"
+# Names that stand for something in these places only; others do in all.
+_PLACES: Final[Mapping[str, Collection[_Place]]] = {
+    **dict.fromkeys(("tool_call_id", "function_call", "role", "name"), (_MESSAGE,)),
+    **dict.fromkeys(("content", "type", "cache_control", "id"), (_MESSAGE, _PART)),
+    "annotations": (_MESSAGE, _PART),
+    "images": (_CALL, _MESSAGE),
+    "tools": (_CALL,),
+    "tool_calls": (_CALL, _MESSAGE),
+    "text": (_PART,),
+}
+# The type of a part that passes where images do.
+_IMAGE: Final = "image_url"
+# Names of fields that may be empty: clients send them so. Other names could be a text themselves.
+_MAY_BE_EMPTY: Final = {
+    *_PLACES,
+    *("audio", "refusal", "reasoning_content", "thinking_blocks", "provider_specific_fields"),
+    *("image_url", "input_audio", "file", "logprobs"),
+}
 # What LiteLLM says of the caller, and no model reads.
 _OF_CALLER: Final = "user_api_key_"
 _MAX_QUOTED: Final = 64
@@ -41,9 +64,9 @@ def texts_of(body: LiteLLMRequest) -> list[str]:
     texts = list(body.texts or [])
     known = set(texts)
     others = {name for name in ("images", "tools", "tool_calls") if getattr(body, name)}
-    others |= {name for name, value in (body.model_extra or {}).items() if value}
+    others |= {*(body.model_extra or ())}
     others |= {name for name in body.request_data or () if not name.startswith(_OF_CALLER)}
-    _refuse(others, asked.unchecked)
+    _refuse(others, _CALL, asked.unchecked)
     for message in body.structured_messages or ():
         for text in _of_message(message, asked.unchecked):
             if text not in known:
@@ -59,7 +82,7 @@ def _of_message(message: Any, unchecked: Collection[str]) -> Iterator[str]:
     content = others.pop("content", None)
     for part in content if isinstance(content, list) else [content]:
         yield from _of_part(part, unchecked)
-    yield from _of_fields(others, _TEXTS_OF_MESSAGE, _IN_MESSAGE, unchecked)
+    yield from _of_fields(others, _MESSAGE, unchecked)
 
 
 def _of_part(part: Any, unchecked: Collection[str]) -> Iterator[str]:
@@ -69,37 +92,49 @@ def _of_part(part: Any, unchecked: Collection[str]) -> Iterator[str]:
     elif isinstance(part, dict):
         kind = part.get("type")
         if isinstance(kind, str) and kind and kind not in _IN_PART["type"]:
-            _refuse([_IMAGES.get(kind, kind)], unchecked)
+            if kind == _IMAGE:
+                _refuse(["images"], _MESSAGE, unchecked)
+            else:
+                _refuse([kind], _TYPE, unchecked)
             part = {"text": part.get("text")}  # the rest passes unchecked with its type
-        yield from _of_fields(part, _TEXTS_OF_PART, _IN_PART, unchecked)
+        yield from _of_fields(part, _PART, unchecked)
     elif part:
-        _refuse(["content"], unchecked)
+        _refuse(["content"], _MESSAGE, unchecked)
 
 
 def _of_fields(
-    fields: Mapping[str, Any],
-    texts: Collection[str],
-    allowed: Mapping[str, Collection[Any]],
-    unchecked: Collection[str],
+    fields: Mapping[str, Any], place: _Place, unchecked: Collection[str]
 ) -> Iterator[str]:
     """Return the texts of a message or a part; its other fields hold what is allowed, or nothing.
 
     Raises:
         InvalidRequest: there is something else in it, which may not pass unchecked.
     """
+    texts, allowed = (
+        (_TEXTS_OF_MESSAGE, _IN_MESSAGE) if place == _MESSAGE else (_TEXTS_OF_PART, _IN_PART)
+    )
     others = []
     for name, value in fields.items():
         if name in texts and isinstance(value, str):
             yield value
-        elif value and value not in allowed.get(name, ()):
+        elif value not in allowed.get(name, ()) if value else name not in _MAY_BE_EMPTY:
             others.append(name)
-    _refuse(others, unchecked)
+    _refuse(others, place, unchecked)
 
 
-def _refuse(names: Collection[str], unchecked: Collection[str]) -> None:
-    for name in sorted(set(names) - set(unchecked)):
+def _refuse(names: Collection[str], place: _Place, unchecked: Collection[str]) -> None:
+    """Refuse what may not pass in its place."""
+    for name in sorted(names):
+        free = place in _PLACES.get(name, (place,))
+        if free and name in unchecked:
+            continue
         shown = name[:_MAX_QUOTED]
         raise InvalidRequest(
-            f"{shown}: this server looks at texts only; to let {shown} pass unchecked, put "
-            f'"unchecked": ["{shown}"] into {LiteLLMParameters.place}'
+            f"{shown}: this server looks at texts only; "
+            + (
+                f'to let {shown} pass unchecked, put "unchecked": ["{shown}"] into '
+                f"{LiteLLMParameters.place}"
+                if free
+                else f"leave out {shown} as {place}"
+            )
         )

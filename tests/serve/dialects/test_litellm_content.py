@@ -124,6 +124,39 @@ TEXT = {"type": "text", "text": ""}
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tools", {"content": [{"type": "tools", "x": HARMFUL}]}),
+        ("tools", {"content": [{**TEXT, "tools": HARMFUL}]}),
+        ("tools", {"tools": HARMFUL}),
+        ("images", {"content": [{"type": "images", "x": HARMFUL}]}),
+        ("tool_calls", {"content": [{"type": "tool_calls", "x": HARMFUL}]}),
+        ("tool_call_id", {"content": [{"type": "tool_call_id", "x": HARMFUL}]}),
+        ("content", {"content": [{"type": "content", "x": HARMFUL}]}),
+    ],
+)
+def test_a_listed_name_frees_only_what_it_names(name: str, message: Any) -> None:
+    call = {"texts": [], "input_type": "request", "structured_messages": [message]}
+    call[PARAMETERS] = {"unchecked": [name]}
+    with pytest.raises(InvalidRequest, match=f"^{name}: .*leave out {name} as (field|type) of"):
+        texts_of(LiteLLMRequest.model_validate(call))
+
+
+@pytest.mark.parametrize("empty", [None, "", 0, {}])
+@pytest.mark.parametrize("place", ["call", "caller", "message", "part", "cache_control"])
+def test_a_text_as_the_name_of_an_empty_field_is_refused(place: str, empty: Any) -> None:
+    places: dict[str, dict[str, Any]] = {"cache_control": {"type": "ephemeral"}, "caller": {}}
+    places["part"] = {**TEXT, "cache_control": places["cache_control"]}
+    places["message"] = {"role": "user", "content": [places["part"]], "tool_calls": empty}
+    places["call"] = {"texts": [], "input_type": "request", "request_data": places["caller"]}
+    places["call"]["structured_messages"] = [places["message"]]
+    assert texts_of(LiteLLMRequest.model_validate(places["call"])) == [""]
+    places[place][HARMFUL] = empty
+    with pytest.raises(InvalidRequest, match=f"^({HARMFUL}|cache_control): "):
+        texts_of(LiteLLMRequest.model_validate(places["call"]))
+
+
+@pytest.mark.parametrize(
     ("refused", "message"),
     [
         (
