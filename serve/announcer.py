@@ -29,8 +29,17 @@ class Announcer:
             values["example"] = example
         if self._in_log:
             log.info(message, extra=fields(**values))
+        self._print(logging.INFO, message, example, values)
+
+    def warn(self, message: str) -> None:
+        """Write a line into the log, and say it where the log lies elsewhere."""
+        log.warning("%s", message)
+        if self._in_log:
+            self._print(logging.WARNING, message, "", {})
+
+    def _print(self, level: int, message: str, example: str, values: dict[str, Any]) -> None:
         line = message + (f"; try\n  {example}" if example else "")
         if self._log_format == "json":
-            line = single_line("json", logging.INFO, message, **values)
+            line = single_line("json", level, message, **values)
         with suppress(OSError):  # a full disk, or a reader that has gone, ends no server
             print(line, file=self._stdout, flush=True)

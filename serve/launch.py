@@ -180,7 +180,7 @@ def _run_on_ray(
     from serve.cluster.local_cluster import serve_on_ray
 
     announcer.say("starting Ray Serve ...")
-    serve_on_ray(config, address_of(address), replicas, on_ready, announcer.say, output)
+    serve_on_ray(config, address_of(address), replicas, on_ready, announcer, output)
 
 
 def _announce(announcer: Announcer, bundle: Bundle, placement: Placement) -> None:

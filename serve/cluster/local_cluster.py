@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from serve.announcer import Announcer
 from serve.cluster.log_socket import collecting
 from serve.cluster.missing import MissingReplicas, last_line
 from serve.cluster.node import local_node
@@ -38,7 +39,7 @@ def serve_on_ray(
     address: tuple[str, int],
     replicas: LocalReplicas,
     on_ready: Callable[[], None],
-    say: Callable[[str], None],
+    announcer: Announcer,
     output: Output,
 ) -> None:
     """Serve until a signal to stop; then answer admitted requests and end every process.
@@ -52,7 +53,7 @@ def serve_on_ray(
         address: host and port that replicas listen on, see `take_shared_port`.
         replicas: all on this machine.
         on_ready: called once every replica is ready.
-        say: prints a line.
+        announcer: says how it goes.
         output: of the replicas' log lines.
 
     Raises:
@@ -69,9 +70,9 @@ def serve_on_ray(
                 handle = calls.call(deploy)
             if not signals.came():
                 on_ready()
-                with _watched():
+                with _watched(announcer):
                     signals.wait()
-            say("stopping: answering what is in flight ...")
+            announcer.say("stopping: answering what is in flight ...")
             if handle:
                 calls.call(partial(_stop_listening, handle), until=signals.hurry)
         except RayEnded:
@@ -80,18 +81,18 @@ def serve_on_ray(
             log.warning("Ray's processes have got the signal too, and requests in flight are lost")
     if calls.hang:
         logging.shutdown()
-        say("stopped")
+        announcer.say("stopped")
         os._exit(0)
 
 
 @contextmanager
-def _watched() -> Iterator[None]:
+def _watched(announcer: Announcer) -> Iterator[None]:
     """Say why fewer replicas run than there should be, for as long as the block takes."""
     from serve.cluster.controller import Controller
 
     ended = Event()
     details = Controller(APP_NAME, DEPLOYMENT_NAME).details
-    watch = MissingReplicas(details).watch
+    watch = MissingReplicas(details, announcer.warn).watch
     # Not waited for in the end: Ray may leave it without an answer.
     Thread(target=watch, args=(ended,), name="missing-replicas", daemon=True).start()
     try:

@@ -19,9 +19,11 @@ _OWN_ERROR: Final = re.compile(r"^serve\.errors\.\w+: ")
 class MissingReplicas:
     """Tells what Ray Serve says of replicas that do not start, once for each reason."""
 
-    def __init__(self, details: Callable[[], "DeploymentDetails"]) -> None:
-        """Take what tells the state of the deployment; it may raise anything."""
-        self._details = details
+    def __init__(
+        self, details: Callable[[], "DeploymentDetails"], warn: Callable[[str], None]
+    ) -> None:
+        """Take what tells the state of the deployment, which may raise anything, and what warns."""
+        self._details, self._warn = details, warn
         self._told = ""
 
     def watch(self, ended: threading.Event) -> None:
@@ -40,10 +42,10 @@ class MissingReplicas:
         reason = last_line(details.message)
         if running >= wanted:
             if self._told:
-                log.warning("all %d replicas run again", wanted)
+                self._warn(f"all {wanted} replicas run again")
             self._told = ""
         elif reason and reason != self._told:
-            log.warning("%d of %d replicas run: %s", running, wanted, reason)
+            self._warn(f"{running} of {wanted} replicas run: {reason}")
             self._told = reason
 
 

@@ -10,10 +10,12 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+from serve.announcer import Announcer
 from serve.bundle.loader import Bundle
 from serve.cli import app
 from serve.cluster import local_cluster, node
 from serve.cluster.local_cluster import _stop_listening
+from serve.cluster.missing import MissingReplicas
 from serve.cluster.ray_calls import RayCalls
 from serve.errors import Unavailable
 from serve.runtime import cuda_provider
@@ -51,6 +53,26 @@ def test_dead_replica_does_not_end_the_wait_for_the_others_and_a_new_handle_is_a
         _stop_listening(cast("DeploymentHandle[Any]", handle))
     assert caplog.messages == ["a replica did not stop in order: it has died"]
     assert handle.num_asked == 3
+
+
+def test_why_replicas_are_missing_is_in_the_log_and_said_where_that_lies_elsewhere(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = SimpleNamespace(state="RUNNING")
+    message = "Traceback of Ray's\nserve.errors.InvalidBundle: another bundle"
+    details = SimpleNamespace(target_num_replicas=2, replicas=[running], message=message)
+    for in_log in (False, True):
+        caplog.clear()
+        announcer = Announcer("text", in_log=in_log)
+        details.replicas = [running]
+        missing = MissingReplicas(lambda: cast("Any", details), announcer.warn)
+        missing.look()
+        missing.look()
+        details.replicas = [running, running]
+        missing.look()
+        said = ["1 of 2 replicas run: another bundle", "all 2 replicas run again"]
+        assert caplog.messages == said
+        assert capsys.readouterr().out.splitlines() == (said if in_log else [])
 
 
 def test_disk_that_fills_up_while_ray_starts_is_named_instead_of_what_ray_waits_for(
