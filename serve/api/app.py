@@ -95,6 +95,7 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
         allow_methods=["GET", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
+            *("traceparent", "tracestate"),
             *DIAL,
         ],
         expose_headers=["ETag", "X-Request-Id", "Retry-After", BUNDLE, REPLICA, *ANSWERED],

@@ -349,7 +349,7 @@ def test_page_of_a_rebound_name_may_not_change_the_policy_of_a_server_without_ke
 def test_browsers_may_ask_from_named_pages_only(guarded: LiveServer, keys: Keys) -> None:
     asking = {
         "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "x-api-key",
+        "Access-Control-Request-Headers": "x-api-key, if-match, traceparent, tracestate",
     }
     for origin, allowed in (("https://app.example.com", True), ("https://evil.example", False)):
         preflight = guarded.http.options("/v1/classify", headers={"Origin": origin, **asking})
