@@ -61,6 +61,13 @@ class HeadTooLarge(OfframpError):
     code = "head_too_large"
 
 
+class TargetTooLong(OfframpError):
+    """The target of the request, a path with its query, exceeds the limit."""
+
+    status = 414
+    code = "target_too_long"
+
+
 class InvalidRule(InvalidRequest):
     """An exit rule that contradicts itself or that the model cannot follow."""
 

@@ -18,8 +18,8 @@ _KEY_HEADERS: Final = ("authorization", "x-api-key")
 # Names by which the server has been asked, as they were written; looked up before they are read.
 _MAX_KNOWN_HOSTS: Final = 256
 
-# host:port as in RFC 3986, without user names.
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?")
+# host:port as in RFC 3986, without user names. The port may be empty. No name in DNS is longer.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{1,255}\]|[A-Za-z0-9._~-]{1,255})(:[0-9]{0,5})?")
 
 
 class Guard:

@@ -7,7 +7,7 @@ disagree on where a request ends. There is no second parser behind this one.
 import re
 from typing import Final, NamedTuple
 
-from serve.errors import BadRequest
+from serve.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 Header = tuple[bytes, bytes]
 
@@ -16,11 +16,19 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 # ends with CR LF, and neither stands alone.
 FIELDS: Final = rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+"
 _HEAD = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n(" + FIELDS + rb")\r\n")
-_HOPELESS = re.compile(rb"\A[^!-~]|(?<!\r)\n")
+_NO_BEGINNING = re.compile(rb"[^!-~]")
+# The line feed first: a search for what is in front of it would stop at every byte of a head.
+_BARE_LINE_FEED = re.compile(rb"\n(?<!\r\n)")
 # They decide where the request ends, and whom it is for.
 _SINGLE: Final = (b"host", b"content-length", b"transfer-encoding")
 # RFC 9112, section 3.2.2. User names in front of the host are refused, as is a target of no host.
 _ABSOLUTE = re.compile(rb"([Hh][Tt][Tt][Pp][Ss]?)://([^/?#@\\]++)(/[!-~]*+|\?[!-~]*+|)")
+# Elements of a list, between commas and spaces. The word first, for the reason above.
+_CLOSE = re.compile(rb"close(?<![^, \t]close)(?![^, \t])")
+_CONTINUE = re.compile(rb"100-continue(?<![^, \t]100-continue)(?![^, \t])")
+# What reads a target or the headers takes time by their size and number, also without a key.
+MAX_TARGET_BYTES: Final = 8192
+MAX_HEADERS: Final = 256
 # Fewer than 2 ** 63 bytes: the same number to programs that count in 64 bits.
 _MAX_LENGTH_DIGITS = 18
 
@@ -63,7 +71,8 @@ def check_beginning(received: bytearray, checked: int) -> None:
     Raises:
         BadRequest: nothing that might follow makes it a head.
     """
-    if _HOPELESS.search(received, checked):
+    begun_wrong = not checked and _NO_BEGINNING.match(received)
+    if begun_wrong or _BARE_LINE_FEED.search(received, checked):
         raise malformed("check the request line, and that each line ends with CR LF")
 
 
@@ -76,11 +85,14 @@ def read_head(raw: bytes, scheme: str = "http") -> Head:
 
     Raises:
         BadRequest: it is malformed, or does not tell for certain where the body ends.
+        TargetTooLong: its target has more than `MAX_TARGET_BYTES`.
+        HeadTooLarge: there are more than `MAX_HEADERS` headers.
     """
     match = _HEAD.fullmatch(raw)
     if match is None:
         raise malformed("check the request line and the headers")
     method, target, minor, lines = match.groups()
+    _check_size(target, lines)
     headers: list[Header] = []
     for line in lines.splitlines():
         name, _, value = line.partition(b":")
@@ -99,9 +111,16 @@ def read_head(raw: bytes, scheme: str = "http") -> Head:
         "1.1" if is_1_1 else "1.0",
         headers,
         _num_body_bytes(found, is_1_1),
-        is_1_1 and not (b"connection" in found and _lists(headers, b"connection", b"close")),
-        is_1_1 and b"expect" in found and _lists(headers, b"expect", b"100-continue"),
+        is_1_1 and not (b"connection" in found and _lists(headers, b"connection", _CLOSE)),
+        is_1_1 and b"expect" in found and _lists(headers, b"expect", _CONTINUE),
     )
+
+
+def _check_size(target: bytes, lines: bytes) -> None:
+    if len(target) > MAX_TARGET_BYTES:
+        raise TargetTooLong(f"the target is longer than {MAX_TARGET_BYTES} bytes; send less")
+    if lines.count(b"\n") > MAX_HEADERS:
+        raise HeadTooLarge(f"there are more than {MAX_HEADERS} headers; send fewer")
 
 
 def _origin_form(method: bytes, target: bytes, headers: list[Header], scheme: str) -> bytes:
@@ -140,7 +159,7 @@ def _num_body_bytes(found: dict[bytes, bytes], is_1_1: bool) -> int | None:
     return None
 
 
-def _lists(headers: list[Header], wanted: bytes, element: bytes) -> bool:
+def _lists(headers: list[Header], wanted: bytes, element: re.Pattern[bytes]) -> bool:
     """Tell whether one of the headers with this name, which is a list, has an element."""
     values = [value.lower() for name, value in headers if name == wanted and value != b"keep-alive"]
-    return element in [part.strip(b" \t") for value in values for part in value.split(b",")]
+    return any(element.search(value) for value in values)

@@ -140,7 +140,7 @@ def test_host_of_the_target_counts_in_the_place_of_the_header(
         request.extensions["target"] = target
         return guarded.http.send(request).status_code
 
-    for target in (b"http://localhost/v1/models", b"HTTP://API.example.com:80/v1/models"):
+    for target in (b"http://localhost:/v1/models", b"HTTP://API.example.com:80/v1/models"):
         assert status(target) == status(target, host="evil.example") == 200
     assert status(b"http://evil.example/v1/models") == 400
     assert status(b"http://localhost") == 200
@@ -282,6 +282,7 @@ def test_limits_of_a_key_answer_429_with_retry_after(guarded: LiveServer, keys: 
         ("localhost", 200),
         ("127.0.0.1:8000", 200),
         ("[::1]:8000", 200),
+        ("localhost:", 200),
         ("API.Example.com.", 200),
         ("evil.example", 400),
         ("example.com", 400),
@@ -323,6 +324,14 @@ def test_request_names_one_host_also_where_the_http_server_does_not_check_it(
     record = RequestRecord(RequestHeaders([("host", host) for host in hosts]), "GET")
     asked = {"method": "GET", "path": "/v1/models", "http_version": version}
     with nullcontext() if taken else pytest.raises(WrongHost):
+        guard.check(asked, record, "read", probe=False)
+
+
+def test_host_longer_than_any_name_is_refused_before_its_parts_are_looked_up() -> None:
+    guard = Guard(allowed_hosts=["*.example.com"])
+    record = RequestRecord(RequestHeaders([("host", "a." * 128 + "example.com")]), "GET")
+    asked = {"method": "GET", "path": "/v1/models", "http_version": "1.1"}
+    with pytest.raises(WrongHost, match="no host name with an optional port"):
         guard.check(asked, record, "read", probe=False)
 
 

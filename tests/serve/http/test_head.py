@@ -1,7 +1,10 @@
+import re
+
 import pytest
 
-from serve.errors import BadRequest
-from serve.http.head import Head, check_beginning, read_head
+import serve.http.head
+from serve.errors import BadRequest, HeadTooLarge, TargetTooLong
+from serve.http.head import MAX_HEADERS, MAX_TARGET_BYTES, Head, check_beginning, read_head
 
 LINE, HOST = b"POST /v1/classify?a=%20b HTTP/1.1\r\n", b"Host: localhost\r\n"
 TOKEN = b"!#$%&'*+.^_`|~09AZaz-"
@@ -121,6 +124,25 @@ def test_hopeless_beginning_is_refused_wherever_it_was_cut() -> None:
     for hopeless, checked in ((bare, 0), (bare, len(bare) - 1), (bytearray(b"\x16\x03\x01"), 0)):
         with pytest.raises(BadRequest):
             check_beginning(hopeless, checked)
+
+
+def test_searches_through_a_head_jump_to_a_literal() -> None:
+    """Others stop at every byte: a head of 64 KiB that never ends would cost milliseconds."""
+    patterns = vars(serve.http.head).values()
+    searched = [p for p in patterns if isinstance(p, re.Pattern) and b"(?<" in p.pattern]
+    assert searched
+    assert all(p.pattern[:1].isalnum() or p.pattern[:2] == rb"\n" for p in searched)
+
+
+def test_target_and_number_of_headers_have_a_bound() -> None:
+    most = b"/".ljust(MAX_TARGET_BYTES, b"a")
+    assert read(first=b"GET " + most + b" HTTP/1.1\r\n" + HOST).target == most
+    for longer in (most + b"a", b"http://a" + most, b"/?" + most):
+        with pytest.raises(TargetTooLong, match="longer than 8192 bytes"):
+            read(first=b"GET " + longer + b" HTTP/1.1\r\n" + HOST)
+    assert len(read(*[b"a:b"] * (MAX_HEADERS - 1)).headers) == MAX_HEADERS
+    with pytest.raises(HeadTooLarge, match="more than 256 headers"):
+        read(*[b"a:b"] * MAX_HEADERS)
 
 
 @pytest.mark.parametrize(

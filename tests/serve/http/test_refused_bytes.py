@@ -50,13 +50,13 @@ def test_head_that_is_too_large_is_refused_also_where_it_comes_at_once(
 def test_head_in_many_small_pieces_stalls_no_other_request(start_limited: StartLimited) -> None:
     served = start_limited()
     client = served.connect()
-    client.send(LIVE[:-2])
+    client.send(LIVE[:-2] + b"X: ")
     client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for number in range(12_000):
-        client.send(b"a:b\r\n")
+        client.send(b"a:b, ")
         if number % 1000 == 0:
             assert served.live.answer("w1")
-    client.send(b"\r\n")
+    client.send(b"\r\n\r\n")
     assert client.answer().startswith(b"HTTP/1.1 200")
 
 
