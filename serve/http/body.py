@@ -15,6 +15,8 @@ _MAX_SIZE_BYTES: Final = len(b"\r\n123456789abcdef\r\n")
 # body of 2 MiB in chunks of one byte would take seconds.
 MAX_SMALL_CHUNKS: Final = 8192
 _MIN_CHUNK_BYTES: Final = 64
+# So many chunks are taken at a time, in about 1 ms.
+MAX_CHUNKS_AT_ONCE: Final = 512
 
 
 class SizedBody:
@@ -22,7 +24,10 @@ class SizedBody:
 
     Attributes:
         ended: whether nothing of it is still to come.
+        behind: whether more of what was received may belong to it.
     """
+
+    behind = False
 
     def __init__(self, num_bytes: int) -> None:
         self._left = num_bytes
@@ -42,11 +47,12 @@ class ChunkedBody:
 
     Attributes:
         ended: whether nothing of it is still to come.
+        behind: whether more of what was received may belong to it.
     """
 
     def __init__(self, max_dropped_bytes: int) -> None:
         """Take the most bytes that extensions and trailers may have together."""
-        self.ended = False
+        self.ended = self.behind = False
         self._left = 0  # of the content of a chunk
         self._expected = _FIRST  # behind it
         self._num_chunks = self._num_bytes = 0
@@ -55,12 +61,15 @@ class ChunkedBody:
     def take(self, received: bytearray) -> bytearray:
         """Take what belongs to the body out of what was received; return its content.
 
+        After `MAX_CHUNKS_AT_ONCE` the rest is left to the next call.
+
         Raises:
             BadRequest: the chunks are malformed.
             HeadTooLarge: there is too much around the content.
         """
         content, at = bytearray(), 0
-        while not self.ended:
+        most = self._num_chunks + MAX_CHUNKS_AT_ONCE
+        while not (self.ended or self._num_chunks >= most):
             part = received[at : at + self._left]
             content += part
             at += len(part)
@@ -72,6 +81,7 @@ class ChunkedBody:
                 break
             at = match.end()
             self._expect_next(match)
+        self.behind = not self.ended and self._num_chunks >= most
         del received[:at]
         return content
 

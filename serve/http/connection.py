@@ -7,7 +7,8 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp
 
-from serve.errors import HeadTooLarge, OfframpError, RequestTimeout
+from serve.api.limits import MAX_DISCARDED_BYTES
+from serve.errors import BodyTooLarge, HeadTooLarge, OfframpError, RequestTimeout
 from serve.http.answer import error_answer
 from serve.http.body import Body, body_of
 from serve.http.exchange import MAX_HELD_BYTES, MAX_UNSENT_BYTES, Channel, Exchange
@@ -51,7 +52,7 @@ class GuardedConnection(asyncio.Protocol):
         self._num_checked = 0  # bytes of a head that is not complete
         self._exchange: Exchange | None = None  # the last one
         self._incoming: tuple[Exchange, Body] | None = None  # while its body is
-        self._num_bytes = 0
+        self._num_bytes = self._num_dropped = 0
         self._seen: tuple[_Phase, Exchange | None, int] | None = None
         self._since_s = 0.0  # when the phase was first seen
         self._bytes_then = self._bytes_swept = 0
@@ -91,7 +92,8 @@ class GuardedConnection(asyncio.Protocol):
         if not self._ignores_rest:
             self._num_bytes += len(data)
             self._received += data
-            self._read()
+            if not self._channel.behind:
+                self._read()
 
     def shutdown(self) -> None:
         """Close the connection, after the request that it has or is being sent."""
@@ -171,10 +173,16 @@ class GuardedConnection(asyncio.Protocol):
         self._exchange = Exchange(head, scope, self._channel, self._answered)
         self._exchange.start(self._app, self._running)
         self._incoming = self._exchange, body_of(head, self._guard.limits.max_head_bytes)
+        self._num_dropped = 0
         return self._read_body(*self._incoming)
 
     def _read_body(self, exchange: Exchange, body: Body) -> bool:
+        num_received = len(self._received)
         exchange.feed(body.take(self._received), body.ended)
+        num_dropped = num_received - len(self._received) if exchange.over else 0
+        self._drop(num_dropped)
+        if body.behind or (num_dropped and not body.ended):
+            self._read_on_later()
         if body.ended:
             self._incoming = None
             if not exchange.keep_alive:  # nothing may follow (RFC 9112, section 9.6)
@@ -182,10 +190,29 @@ class GuardedConnection(asyncio.Protocol):
                 self._received.clear()
         return body.ended
 
+    def _drop(self, num_bytes: int) -> None:
+        """Count what has come of a body after the answer; the client may read that only then."""
+        self._num_dropped += num_bytes
+        if self._num_dropped > MAX_DISCARDED_BYTES:
+            self._ignores_rest = True
+            self._received.clear()
+            raise BodyTooLarge("the body goes on after its answer")
+
+    def _read_on_later(self) -> None:
+        """Let other connections have their turn first."""
+        if not self._channel.behind:
+            self._channel.fall_behind()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._channel.transport.is_closing():
+            self._channel.catch_up()
+            self._read()
+
     def _answered(self) -> None:
         if not self._channel.transport.is_closing():
             self._channel.resume()
-            if self._received:
+            if self._received and not self._channel.behind:
                 self._read()
             else:
                 self._note()

@@ -29,7 +29,8 @@ class Channel:
         state: of the server.
         news: set when more of a body has come, or an exchange is over.
         writable: set unless the client has to take its answer first.
-        paused: whether nothing is read.
+        paused: whether nothing is read, because what came waits for the app.
+        behind: whether nothing is read, because what came is still to be looked at.
         num_writes: how often something was written.
     """
 
@@ -37,7 +38,7 @@ class Channel:
         self.transport, self.state = transport, state
         self.news, self.writable = asyncio.Event(), asyncio.Event()
         self.writable.set()
-        self.paused = False
+        self.paused = self.behind = False
         self.num_writes = 0
 
     async def write(self, data: bytes) -> None:
@@ -57,6 +58,20 @@ class Channel:
         """Read again."""
         if self.paused:
             self.paused = False
+            self._read_again()
+
+    def fall_behind(self) -> None:
+        """Read nothing until `catch_up`."""
+        self.behind = True
+        self.transport.pause_reading()
+
+    def catch_up(self) -> None:
+        """Read again, unless paused."""
+        self.behind = False
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if not (self.paused or self.behind):
             self.transport.resume_reading()
 
 
@@ -194,6 +209,7 @@ class Exchange:
 
     def _complete(self) -> None:
         self.over = True
+        self._body.clear()
         self._channel.news.set()
         if not self.keep_alive:
             self._channel.transport.close()

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest, HeadTooLarge
-from serve.http.body import MAX_SMALL_CHUNKS, Body, ChunkedBody, SizedBody
+from serve.http.body import MAX_CHUNKS_AT_ONCE, MAX_SMALL_CHUNKS, Body, ChunkedBody, SizedBody
 
 BEHIND = b"GET /"
 CHUNKS = b'5\r\nhello\r\n006;a="b;c"\r\n\r\n0\r\n\x00\r\n1;\r\n!\r\n0;x\r\nX: y\r\nHost: z\r\n\r\n'
@@ -15,8 +15,10 @@ def taken(body: Body, pieces: list[bytes]) -> tuple[bytes, bytes]:
     content, received = b"", bytearray()
     for piece in pieces:
         received += piece
-        if not body.ended:
+        while not body.ended:
             content += body.take(received)
+            if not body.behind:
+                break
     return content, bytes(received)
 
 
@@ -85,3 +87,13 @@ def test_a_body_may_not_come_in_any_number_of_small_chunks() -> None:
         taken(ChunkedBody(100), [few * 2])
     large = b"40\r\n" + b"x" * 64 + b"\r\n"
     assert len(taken(ChunkedBody(100), [large * 3 * MAX_SMALL_CHUNKS])[0]) == 192 * MAX_SMALL_CHUNKS
+
+
+def test_so_many_chunks_are_taken_at_a_time() -> None:
+    body, received = ChunkedBody(100), bytearray(b"1\r\nx\r\n" * (2 * MAX_CHUNKS_AT_ONCE))
+    for _ in range(2):
+        assert not body.ended
+        assert 0 < len(body.take(received)) <= MAX_CHUNKS_AT_ONCE
+        assert body.behind
+    body.take(received)
+    assert not body.behind

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import serve.http.connection
 from serve.config import ConnectionLimits
+from serve.http.body import MAX_CHUNKS_AT_ONCE
 from serve.http.connection import GuardedConnection
 from serve.http.exchange import MAX_HELD_BYTES
 from serve.http.guard import ConnectionGuard
@@ -167,6 +169,49 @@ def test_chunks_that_turn_out_malformed_after_the_answer_end_the_connection() ->
     head = GET.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
     _, body, closed = told(answering(b"hello", headers=length(5)), head, b"x\r\n")
     assert (body, closed) == (b"hello", True)
+
+
+CHUNKED = GET.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (CHUNKED, b"40\r\n" + b"x" * 64 + b"\r\n"),
+        (CHUNKED, b"2710\r\n" + b"x" * 10_000 + b"\r\n"),
+        (POST % 10**9, b"x" * 10_000),
+    ],
+)
+def test_body_that_goes_on_after_its_answer_ends_the_connection(
+    head: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.http.connection, "MAX_DISCARDED_BYTES", 100 * len(piece))
+
+    async def scenario() -> None:
+        there = Talk(answering(b"hello", headers=length(5)))
+        await there.send(head, piece * 99)
+        assert not there.transport.closed, "some clients send all before they read the answer"
+        await there.send(piece, piece)
+        assert there.transport.closed
+        assert (await there.send(piece)).endswith(b"hello")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_connection_with_many_chunks_lets_others_have_their_turn(answered: bool) -> None:
+    async def scenario(app: Reader, there: Talk) -> None:
+        if answered:
+            app.answer.set()
+        await there.send(CHUNKED)
+        there.connection.data_received(b"1\r\nx\r\n" * (MAX_CHUNKS_AT_ONCE + 1))
+        assert there.transport.paused
+        await there.send()
+        assert not there.transport.paused
+        assert (await there.send(b"0\r\n\r\n" + GET)).count(b"200 OK") == 2 * answered
+        there.connection.connection_lost(None)
+
+    reading(scenario)
 
 
 def test_nothing_is_read_behind_the_last_answer() -> None:
