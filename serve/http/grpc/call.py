@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
@@ -24,29 +24,23 @@ from serve.api.unsent import UnsentAnswers
 from serve.config import ConnectionLimits
 from serve.errors import (
     STOPS,
-    BodyTooLarge,
     Cancelled,
     OfframpError,
     Overloaded,
-    RequestTimeout,
 )
 from serve.http.grpc.bounds import Bounds
 from serve.http.grpc.messages import types_of
 from serve.http.grpc.open_calls import OpenCalls
+from serve.http.grpc.reading import Reader
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
 
 _OK: Final = 200
-# Calls that need no key, of all connections: probes, whose message must come at once, and streams
-# of health and reflection, which may last.
+# Calls that need no key, of all connections: probes, and streams of health and reflection, which
+# may last.
 _MAX_PROBES: Final = 512
-_PROBE_TIMEOUT_S: Final = 1.0
 _MAX_OPEN_STREAMS: Final = 256
 # A smaller message has too few elements to matter.
 _FEW_BYTES: Final = 1024
-
-
-def _not_noted(end: asyncio.Timeout) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +66,7 @@ class Calls:
 
     Attributes:
         num_running: calls that have no answer yet.
+        reader: reads their messages.
     """
 
     def __init__(self, context: AppContext, limits: ConnectionLimits) -> None:
@@ -84,9 +79,8 @@ class Calls:
         self._unsent = UnsentAnswers(bounds.max_buffered_bytes, context.connections)
         self._guard, self._proxies = context.guard, context.proxies
         self._recorder = Recorder(context.metrics, context.access_log)
-        self._max_bytes = bounds.max_body_bytes
+        self.reader = Reader(bounds, limits)
         self._bodies = BodyBudget(max(bounds.max_buffered_bytes, bounds.max_body_bytes))
-        self._limits = limits
         replica = context.replicas.own_id
         self._replica: Metadata = [(REPLICA, replica)] if replica else []
 
@@ -162,7 +156,8 @@ class Calls:
         answered.enter_context(client.in_flight())
         self._unsent.check(client.identity)
         client.check_body(0)
-        return await self.read(rpc, scope is None, partial(calls.waiting, client.identity))
+        waiting = partial(calls.waiting, client.identity)
+        return await self.reader.read(rpc, client.identity, scope is None, waiting)
 
     def _address(self, rpc: Any) -> str:
         """Return the client's address, as far as trusted proxies tell it."""
@@ -172,48 +167,24 @@ class Calls:
         return self._proxies.client(peer, ",".join(map(str, hops))) if hops else peer
 
     @asynccontextmanager
-    async def stream(self, rpc: Any) -> AsyncIterator[None]:
-        """Count a stream that needs no key; end it if too many others come."""
+    async def stream(self, rpc: Any) -> AsyncIterator[str]:
+        """Count a stream that needs no key; end it if too many others come.
+
+        The client's identity is given to the block.
+        """
         client = Client.at(self._address(rpc)).identity
         try:
             self._streams.enter(client)
             try:
                 async with asyncio.timeout(None) as end:
                     with self._streams.waiting(client, end):
-                        yield
+                        yield client
             except TimeoutError:
                 raise Overloaded("the stream has made room for another", RETRY_AFTER_S) from None
             finally:
                 self._streams.leave(client)
         except OfframpError as error:
             await rpc.abort(*status_of(error), error_metadata(error))
-
-    async def read(
-        self,
-        rpc: Any,
-        probe: bool,
-        waiting: Callable[[asyncio.Timeout], AbstractContextManager[None]] = _not_noted,
-    ) -> bytes:
-        """Return the next message of a call, which of a probe must come at once.
-
-        While it is to come, the end of the wait is given to `waiting`.
-
-        Raises:
-            OfframpError: it comes too slowly, is none or is too large.
-        """
-        limit_s = self._limits.body_timeout_s
-        try:
-            limit_s = min(_PROBE_TIMEOUT_S, limit_s) if probe else limit_s
-            async with asyncio.timeout(limit_s) as end:
-                with waiting(end):
-                    data = await rpc.read()
-        except TimeoutError:
-            raise RequestTimeout("the message came too slowly") from None
-        if not isinstance(data, bytes):
-            raise MalformedMessage("the call has no message")
-        if len(data) > self._max_bytes:
-            raise BodyTooLarge(f"the message is larger than {self._max_bytes} bytes; send less")
-        return data
 
     def _hold(self, data: bytes) -> int:
         """Count a message among those that are held, and return what is counted of it."""

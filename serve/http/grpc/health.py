@@ -44,8 +44,8 @@ class Health:
 
         async def watch(messages: Any, rpc: Any) -> None:
             told = ""
-            async with calls.stream(rpc):
-                request = parse(request_type, await calls.read(rpc, probe=True))
+            async with calls.stream(rpc) as client:
+                request = parse(request_type, await calls.reader.read(rpc, client, probe=True))
                 while True:
                     now = self._name(request.service)
                     if now != told:

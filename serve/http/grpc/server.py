@@ -1,19 +1,18 @@
 """The gRPC server of one process: grpc.aio on the running event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc
-from grpc_reflection.v1alpha import _async as reflection_aio
-from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from serve.api.context import AppContext
 from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.grpc.call import Calls
 from serve.http.grpc.credentials import server_credentials
 from serve.http.grpc.health import Health
-from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
+from serve.http.grpc.messages import HEALTH, INFERENCE, REFLECTION
+from serve.http.grpc.reading import WINDOW_BYTES
+from serve.http.grpc.reflection import reflection_handlers
 from serve.http.grpc.service import methods_of
 from serve.http.guard import connections_that_fit
 from serve.http.listener import PortTaken, in_url
@@ -111,27 +110,11 @@ class GrpcServer:
             "Check": handler(HEALTH, "Check", health.check),
             "Watch": health.watch_handler(self._calls),
         }
-        for service, handlers in ((INFERENCE, inference), (HEALTH, checks)):
+        reflection = reflection_handlers(self._calls)
+        services = ((INFERENCE, inference), (HEALTH, checks), (REFLECTION, reflection))
+        for service, handlers in services:
             generic = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((generic,))
-        reflection = _Reflection(self._calls)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection, server)
-
-
-class _Reflection(reflection_aio.ReflectionServicer):  # type: ignore[misc]
-    """Reflection whose streams are counted."""
-
-    def __init__(self, calls: Calls) -> None:
-        super().__init__((INFERENCE, HEALTH, REFLECTION), POOL)
-        self._calls = calls
-
-    async def ServerReflectionInfo(
-        self, request_iterator: AsyncIterator[Any], context: Any
-    ) -> AsyncIterator[Any]:
-        """Tell what services there are."""
-        async with self._calls.stream(context):
-            async for answer in super().ServerReflectionInfo(request_iterator, context):
-                yield answer
 
 
 def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, int]]:
@@ -144,6 +127,9 @@ def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, i
         ("grpc.max_concurrent_streams", _MAX_STREAMS),
         ("grpc.max_receive_message_length", max_body_bytes),
         ("grpc.max_send_message_length", -1),
+        # Without a probe of the line, which would widen it to several MB.
+        ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_metadata_size", limits.max_head_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
         ("grpc.server_handshake_timeout_ms", head_ms),

@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import serve.api.unsent
-import serve.http.grpc.call
+import serve.http.grpc.reading
 from serve.access.keys import Key, KeyLimits, new_key
 from serve.config import ConnectionLimits
 from serve.errors import Overloaded
@@ -28,7 +28,7 @@ REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 def test_calls_whose_message_does_not_come_shut_no_other_out(
     server: LiveServer, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve.http.grpc.call, "_PROBE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(serve.http.grpc.reading, "_PROBE_TIMEOUT_S", 60.0)
     with ExitStack() as stack:
         for _ in range(3):
             client = stack.enter_context(raw_http2(server.grpc_address))

@@ -1,0 +1,99 @@
+"""Bounds the messages that arrive at once: the library holds what has come of each."""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from serve.runtime.process_memory import give_back_memory
+
+# Memory goes back to the system so long after a message was given up.
+_TRIM_AFTER_S: Final = 1.0
+
+
+class Arrivals:
+    """Lets messages arrive in turns. For one event loop.
+
+    A message may arrive once it has a turn. Before that the library holds no more of it than the
+    window that every call has. A client has at most half of the turns, and clients that wait get
+    theirs one after the other. Where one must wait, turns that are in its way end after a while.
+    """
+
+    def __init__(self, most: int, grace_s: float) -> None:
+        """Take how many messages arrive at once, and how long each may take if others wait."""
+        self._most, self._share, self._grace_s = most, max(1, most // 2), grace_s
+        self._turns: dict[asyncio.Timeout, tuple[str, float]] = {}  # with client and begin
+        self._of_clients: Counter[str] = Counter()  # with those that are about to begin
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._trimming = False
+
+    @asynccontextmanager
+    async def turn(self, client: str, end: asyncio.Timeout) -> AsyncIterator[None]:
+        """Wait for a turn, and have it until the block is left.
+
+        Args:
+            client: the identity of `Client`.
+            end: of the block; it is moved if others wait.
+        """
+        if self._may_begin(client) and client not in self._queues:
+            self._of_clients[client] += 1
+        else:
+            await self._wait(client)
+        self._turns[end] = client, asyncio.get_running_loop().time()
+        if self._queues:
+            self._hurry()
+        try:
+            yield
+        except BaseException:
+            self._trim_soon()
+            raise
+        finally:
+            del self._turns[end]
+            self._end(client)
+
+    def _may_begin(self, client: str) -> bool:
+        return self._of_clients.total() < self._most and self._of_clients[client] < self._share
+
+    async def _wait(self, client: str) -> None:
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(client, deque()).append(begun)
+        self._hurry()
+        try:
+            await begun
+        except BaseException:
+            if begun.done() and not begun.cancelled():
+                self._end(client)
+            raise
+
+    def _end(self, client: str) -> None:
+        """Count a turn out, and let others begin."""
+        self._of_clients[client] -= 1
+        if not self._of_clients[client]:
+            del self._of_clients[client]
+        while (following := next(filter(self._may_begin, self._queues), None)) is not None:
+            queue = self._queues.pop(following)
+            begun = queue.popleft()
+            if queue:
+                self._queues[following] = queue  # behind the others
+            if not begun.done():
+                self._of_clients[following] += 1
+                begun.set_result(None)
+
+    def _hurry(self) -> None:
+        """Give an end to the turns for which others wait."""
+        is_full = self._of_clients.total() >= self._most
+        for end, (client, began_s) in self._turns.items():
+            if (is_full or client in self._queues) and not end.expired():
+                end_s, planned_s = began_s + self._grace_s, end.when()
+                if planned_s is None or end_s < planned_s:
+                    end.reschedule(end_s)
+
+    def _trim_soon(self) -> None:
+        if not self._trimming:
+            self._trimming = True
+            asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = False
+        give_back_memory()
