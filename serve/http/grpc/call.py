@@ -114,7 +114,8 @@ class Calls:
                 record.code = _OK
                 rpc.set_trailing_metadata(self._trailing(record))
                 return encoded
-            except STOPS:  # the client has left, or the deadline has passed
+            # The client has left, or the deadline has passed.
+            except (*STOPS, grpc.aio.InternalError):
                 record.code = Cancelled.status
                 raise
             except BaseException as error:

@@ -1,9 +1,11 @@
 """The gRPC server of one process: grpc.aio on the running event loop."""
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import grpc
+from grpc._cython import cygrpc
 
 from serve.api.context import AppContext
 from serve.config import DRAIN_S, ConnectionLimits
@@ -29,6 +31,18 @@ _SEND_S: Final = 1.0
 # Clients may look so often whether the connection still stands.
 _MIN_PING_INTERVAL_S: Final = 10
 _POLL_EVERY_S: Final = 0.01
+
+
+class _ClientsLeft(logging.Filter):
+    """Drops what the library logs of clients that have left before the end of their calls."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the line is about something else."""
+        error = record.exc_info and record.exc_info[1]
+        return not isinstance(error, grpc.aio.InternalError)
+
+
+_CLIENTS_LEFT: Final = _ClientsLeft()
 
 
 class GrpcServer:
@@ -62,6 +76,7 @@ class GrpcServer:
             options=_options(self._limits, self._context.limits.max_body_bytes)
         )
         self._add_services(server)
+        logging.getLogger(cygrpc.__name__).addFilter(_CLIENTS_LEFT)
         address = f"{in_url(host)}:{port}"
         try:
             if self._credentials:
