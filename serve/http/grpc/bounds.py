@@ -4,12 +4,14 @@ from typing import Any, Final, NamedTuple, Self
 
 from google.protobuf.descriptor import Descriptor
 
-from serve.api.json_decoding import MAX_ELEMENTS, MAX_FIELDS
+from serve.api.json_decoding import MAX_FIELDS
 from serve.api.schemas.inputs import MAX_LIST
 from serve.dialects.oip.schemas import MAX_AXES, MAX_OUTPUTS
 from serve.dialects.oip.signature import INPUTS
 from serve.errors import InvalidTensor
 
+# Of one tensor: as many tokens as a full queue takes.
+MAX_NUMBERS: Final = 131_072
 # By the name of the field, as many as in JSON; other fields hold numbers.
 _MOST: Final = {
     "parameters": MAX_FIELDS,
@@ -35,7 +37,7 @@ class Bounds(NamedTuple):
             inner = cls.of(field.message_type) if field.message_type else None
             of_elements = inner if inner and any(inner) else None
             if field.is_repeated:
-                most = _MOST.get(field.name, MAX_ELEMENTS)
+                most = _MOST.get(field.name, MAX_NUMBERS)
                 bounds.repeated.append((field.name, most, of_elements))
             elif of_elements:
                 bounds.single.append((field.name, of_elements))

@@ -1,9 +1,13 @@
 """ModelInfer: classifies the rows of tensors."""
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import numpy as np
+
+from serve.api.body import give_way
 from serve.api.classification import (
     MAX_INLINE_LOGITS,
     Classification,
@@ -13,6 +17,7 @@ from serve.api.classification import (
 )
 from serve.api.context import AppContext
 from serve.api.schemas.request import ClassifyRequest
+from serve.bundle.manifest import ATTENTION_MASK
 from serve.dialects.oip.inputs import inputs_of
 from serve.dialects.oip.models import find_model
 from serve.dialects.oip.outputs import Wanted, check_wanted, output_tensors
@@ -20,7 +25,8 @@ from serve.dialects.oip.parameters import NAMES, answer_parameters, dial_of
 from serve.dialects.oip.request import check_known, class_count
 from serve.dialects.oip.signature import VERSION, default_outputs
 from serve.dialects.oip.tensors import Tensor, quoted, read_tensor, to_bytes
-from serve.errors import InvalidTensor
+from serve.errors import InvalidTensor, TextTooLong, TooManyInputs
+from serve.http.grpc.bounds import MAX_NUMBERS
 from serve.http.grpc.call import Call
 from serve.http.grpc.messages import message_class
 
@@ -50,9 +56,14 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
     classifier = find_model(context, request.model_name, request.model_version or VERSION)
     wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
     check_wanted(classifier, wanted)
+    tensors = _tensors(request, context.limits.max_inputs)
+    _check_tokens(tensors, classifier.bundle.manifest.max_tokens)
+    await give_way(call.record.num_bytes)
+    inputs = inputs_of(tensors)
+    await give_way(call.record.num_bytes)
     fields = {
         "model": classifier.name,
-        "inputs": inputs_of(_tensors(request)),
+        "inputs": inputs,
         **dial_of(_values(request.parameters)),
     }
     body = _in_time(read_fields(fields, call.record.headers, NAMES), call.rpc.time_remaining())
@@ -74,7 +85,9 @@ def _in_time(body: ClassifyRequest, remaining_s: float | None) -> ClassifyReques
     return body.model_copy(update={"timeout_ms": left_ms})
 
 
-def _tensors(request: Any) -> list[Tensor]:
+def _tensors(request: Any, max_inputs: int) -> list[Tensor]:
+    for given in request.inputs:
+        _check_size(given, max_inputs)
     raw = request.raw_input_contents
     if raw and len(raw) != len(request.inputs):
         raise InvalidTensor(
@@ -84,6 +97,31 @@ def _tensors(request: Any) -> list[Tensor]:
     return [
         _tensor(given, raw[place] if raw else None) for place, given in enumerate(request.inputs)
     ]
+
+
+def _check_size(given: Any, max_inputs: int) -> None:
+    """Refuse a tensor by its shape, before any of its elements is looked at."""
+    if given.shape and given.shape[0] > max_inputs:
+        raise TooManyInputs(f"inputs: {given.shape[0]} texts, at most {max_inputs} per request")
+    if (number := math.prod(given.shape)) > MAX_NUMBERS:
+        raise InvalidTensor(
+            f"{quoted(given.name)}: the shape {list(given.shape)} has {str(number)[:64]} elements, "
+            f"a tensor at most {MAX_NUMBERS}"
+        )
+
+
+def _check_tokens(tensors: list[Tensor], max_tokens: int) -> None:
+    """Refuse rows of token ids that are too long, before they become lists of objects."""
+    arrays = {each.name: each.values for each in tensors if isinstance(each.values, np.ndarray)}
+    lengths = [array.shape[1] for array in arrays.values()]
+    if ATTENTION_MASK in arrays:
+        lengths = (arrays[ATTENTION_MASK] == 1).sum(axis=1).tolist()
+    longest = max(lengths, default=0)
+    if longest > max_tokens:
+        raise TextTooLong(
+            f"inputs[{lengths.index(longest)}] has {longest} tokens, the model takes {max_tokens}; "
+            "shorten it: token ids are not cut here"
+        )
 
 
 def _tensor(given: Any, raw: bytes | None) -> Tensor:
@@ -101,11 +139,18 @@ def _tensor(given: Any, raw: bytes | None) -> Tensor:
         name = _FIELDS.get(given.datatype, "bytes_contents")
         if any(field.name != name for field, _ in given.contents.ListFields()):
             raise InvalidTensor(f"{quoted(given.name)}: its elements must be in {name} alone")
-        data: Any = getattr(given.contents, name)
-        return read_tensor(given.name, given.datatype, given.shape, list(data))
+        return read_tensor(given.name, given.datatype, given.shape, _data(given, name))
     if given.HasField("contents"):
         raise InvalidTensor(f"{quoted(given.name)}: is in contents and in raw_input_contents")
     return read_tensor(given.name, given.datatype, given.shape, raw)
+
+
+def _data(given: Any, name: str) -> bytes | list[Any]:
+    """Return the typed contents of a tensor; integers that fit its shape as bytes, not objects."""
+    contents = getattr(given.contents, name)
+    if name == "int64_contents" and len(contents) == math.prod(given.shape):
+        return np.fromiter(contents, "<i8", len(contents)).tobytes()
+    return list(contents)
 
 
 def _wanted(outputs: Iterable[Any]) -> list[Wanted]:

@@ -1,6 +1,7 @@
 """Triton's own gRPC client against a running server."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput, service_pb2
 from tritonclient.utils import InferenceServerException
 
+import serve.http.grpc.inference
 from serve.api.json_encoding import short
 from serve.bundle.loader import MANIFEST, sha256_of
 from tests.serve.http.grpc.conftest import asked, failure, stub, texts
@@ -150,6 +152,38 @@ def test_tensors_that_contradict_themselves_are_refused(server: LiveServer) -> N
             code, found = failure(typed.ModelInfer, request)
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert found["message"].startswith(said)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((9, 4), "inputs: 9 texts, at most 8 per request"),
+        ((8, 20_000), "'input_ids': the shape [8, 20000] has 160000 elements, a tensor at most"),
+        ((8, 400), "inputs[0] has 400 tokens, the model takes "),
+    ],
+)
+def test_ids_that_no_model_takes_are_refused_before_they_become_lists(
+    server: LiveServer,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, int],
+    said: str,
+    typed: bool,
+) -> None:
+    monkeypatch.setattr(serve.http.grpc.inference, "inputs_of", lambda tensors: 1 / 0)
+    number = math.prod(shape)
+    request = service_pb2.ModelInferRequest(model_name="tiny")
+    tensor = request.inputs.add(name="input_ids", datatype="INT64", shape=shape)
+    if typed:
+        tensor.contents.int64_contents.extend([1] * number)
+    else:
+        request.raw_input_contents.append(bytes(8 * number))
+    with stub(server.grpc_address) as calls:
+        code, found = failure(calls.ModelInfer, request)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    if number > 131_072 and typed:
+        said = "int64_contents: must have at most 131072 entries, not 160000"
+    assert found["message"].startswith(said)
 
 
 def test_deadline_of_the_call_is_that_of_the_request(
