@@ -118,6 +118,7 @@ async def classify(
         context.metrics.disconnected(classifier.name)
         raise
     finally:
+        record.queued = model_request.queued
         if context.tracing:
             context.tracing.record(model_request, classifier.traits.exits)
     exits = classified.exit_indices

@@ -79,6 +79,7 @@ class RequestRecord:
         changed: whether the change was made.
         model: the name of the model that it is for, once that is known.
         bundle: the version of the bundle that classifies, once that is known.
+        queued: whether a model has taken its rows.
         rows: that were answered.
         layers: that were run for them.
         code: the status of the answer.
@@ -104,6 +105,7 @@ class RequestRecord:
     changed: bool = False
     model: str = ""
     bundle: str = ""
+    queued: bool = False
     rows: int = 0
     layers: int = 0
     code: int = HTTPStatus.INTERNAL_SERVER_ERROR.value
@@ -164,7 +166,8 @@ class Recorder(NamedTuple):
         duration_s = ended_s - record.arrived_s
         body = record.body
         num_bytes = min(body.num_bytes, body.max_bytes) if body else record.num_bytes
-        record.client.refuse(record.code, num_bytes)
+        if not record.queued:  # else its rows are paid for, though no answer may be taken
+            record.client.refuse(record.code, num_bytes)
         self.metrics.request(record.model, record.route, record.code, _served_s(record, ended_s))
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)

@@ -177,6 +177,7 @@ class Classifier:
         rows = _rows(request, rule, tokens, lengths)
         request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
+        request.queued = True
         answers = await request.answers()
         if windowed:
             return windowed.answered(answers)

@@ -38,6 +38,7 @@ class ModelRequest:
             as `take_tokens`.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
+        queued: whether the engine has taken its rows.
         loop: where its rows' outcomes are settled; set with them.
     """
 
@@ -57,6 +58,7 @@ class ModelRequest:
     take_rows: Callable[[int], None] | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
+    queued: bool = field(default=False, init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
     _answers: list[Answer | None] = field(init=False)
     _future: "asyncio.Future[None]" = field(init=False)

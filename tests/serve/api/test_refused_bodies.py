@@ -1,10 +1,17 @@
 """What is refused is counted like what is answered, so that it cannot be sent for ever."""
 
+import asyncio
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
+from serve.api.app import build_http_app
+from serve.config import ServerConfig
+from serve.http.standalone import standalone_context
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer, Problem
 from tests.serve.support.openapi_fuzz import make_key
@@ -52,3 +59,43 @@ def test_a_client_without_a_rate_may_send_so_much_that_is_refused(
     assert 429 in [send(server, bad).status_code for _ in range(12)]
     late = Problem.of(send(server, good))
     assert (late.status, late.code) == (429, "rate_limited")
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_body_whose_client_leaves_is_refused_unless_its_rows_were_queued(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch, queued: bool
+) -> None:
+    context = standalone_context(ServerConfig(bundles=[str(bundle_folder)], max_body_bytes=2**22))
+    app, engine = build_http_app(context), context.catalog.pick(None).engine
+    # Nothing answers the rows.
+    monkeypatch.setattr(engine, "submit", lambda rows: None)
+    monkeypatch.setattr(engine, "check_room", lambda *counts, **client: None)
+    body = b'{"inputs": "w1"' + b" " * 2**21 + b"}"
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/classify",
+        "query_string": b"",
+        "headers": [(b"host", b"x"), (b"content-type", b"application/json")],
+    }
+
+    async def statuses_of_leavers() -> set[int]:
+        statuses = set[int]()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            statuses.update([message["status"]] if "status" in message else [])
+
+        for _ in range(12):
+            task = asyncio.ensure_future(app(scope, receive, send))
+            for _ in range(1000 if queued else 1):  # it waits once it is read
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        return statuses
+
+    assert asyncio.run(statuses_of_leavers()) == (set() if queued else {429})
