@@ -94,9 +94,17 @@ class OverrideForbidden(OfframpError):
 
 
 class TextTooLong(InvalidRequest):
-    """The text has more tokens than the model takes."""
+    """The text has more tokens than the model takes.
+
+    Attributes:
+        num_tokens: that were made of it and of texts beside it; 0 if it was refused before.
+    """
 
     code = "text_too_long"
+
+    def __init__(self, message: str, num_tokens: int = 0) -> None:
+        super().__init__(message)
+        self.num_tokens = num_tokens
 
 
 class TooManyInputs(InvalidRequest):

@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_network
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from serve.access.keys import InvalidKeys, Key, Scope, Unit, hash_of, read_keys
-from serve.access.usage import BODY_BYTES, Usage
+from serve.access.usage import BODY_BYTES, REFUSED_TOKEN_BYTES, Usage
 from serve.engine.row import Priority
-from serve.errors import Forbidden, Unauthorized
+from serve.errors import Forbidden, RateLimited, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class Client:
     usage: Usage | None = None
     address: str = field(default="", compare=False)
     _taken: dict[Unit, int] = field(default_factory=dict)  # by this request
+    _unqueued: int = 0  # tokens of this request
 
     @classmethod
     def at(cls, address: str, usage: Usage | None = None) -> "Client":
@@ -131,8 +132,15 @@ class Client:
         """Count the tokens of a request, as `Usage.take`."""
         self._take("tokens", num_tokens)
 
+    def take_unqueued(self, num_tokens: int) -> None:
+        """Count tokens that were made of texts in vain: `refuse` counts them too."""
+        self._unqueued = num_tokens
+        with suppress(RateLimited):  # the request has got an error already
+            self.take_tokens(num_tokens)
+
     def refuse(self, status: int, num_bytes: int) -> None:
         """Count a body whose request has got this status, if that says that it was no good."""
+        num_bytes = max(num_bytes, self._unqueued * REFUSED_TOKEN_BYTES)
         if num_bytes and status in REFUSALS and self.usage is not None:
             self.usage.refuse(self.identity, num_bytes)
 

@@ -23,6 +23,8 @@ BODY_BYTES: Final[dict[Unit, int]] = {"texts": 8192, "tokens": 64}
 # Of refused bodies, for every client, with a key or without.
 REFUSED_BYTES_PER_S: Final = 2**20
 REFUSED_BURST_BYTES: Final = 2**24
+# To tokenize a text in vain counts like so many bytes for each token.
+REFUSED_TOKEN_BYTES: Final = 16
 _MAX_REFUSED_CLIENTS: Final = 4096
 
 

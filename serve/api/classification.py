@@ -119,6 +119,8 @@ async def classify(
         raise
     finally:
         record.queued = model_request.queued
+        if not record.queued:
+            record.client.take_unqueued(model_request.num_tokens)
         if context.tracing:
             context.tracing.record(model_request, classifier.traits.exits)
     exits = classified.exit_indices

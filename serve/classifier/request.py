@@ -12,7 +12,7 @@ from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
-from serve.tokenization.inputs import Input, size_of
+from serve.tokenization.inputs import Input
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +38,8 @@ class ModelRequest:
             as `take_tokens`.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
+        num_tokens: that have been made of its texts, as far as they were tokenized on threads or
+            refused for their length.
         queued: whether the engine has taken its rows.
         loop: where its rows' outcomes are settled; set with them.
     """
@@ -58,17 +60,13 @@ class ModelRequest:
     take_rows: Callable[[int], None] | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
+    num_tokens: int = field(default=0, init=False)
     queued: bool = field(default=False, init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
     _answers: list[Answer | None] = field(init=False)
     _future: "asyncio.Future[None]" = field(init=False)
     _race: Race | None = field(default=None, init=False)
     _num_open: int = field(default=0, init=False)
-
-    @property
-    def size(self) -> int:
-        """The characters and token ids of all inputs."""
-        return sum(map(size_of, self.inputs))
 
     def count(self, num_rows: int, num_tokens: int) -> None:
         """Count what the client takes, windows beyond one per input included.

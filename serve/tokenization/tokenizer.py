@@ -87,7 +87,8 @@ class TextEncoder:
             if len(encoding) > self.max_tokens:
                 raise TextTooLong(
                     f"inputs[{place}] has {len(encoding)} tokens, the model takes "
-                    f'{self.max_tokens}; shorten it or send "truncate": true'
+                    f'{self.max_tokens}; shorten it or send "truncate": true',
+                    sum(map(len, encodings.values())),
                 )
         return encodings
 

@@ -100,13 +100,14 @@ class WindowBounds:
             TextTooLong: there would be too many; the message names its place in the request.
         """
         if num_own > self.max_tokens:
-            raise self._too_long(place, f"{num_own} tokens")
+            raise self._too_long(place, f"{num_own} tokens", num_own)
         return range(0, max(1, num_own - self.own + self.step), self.step)
 
-    def _too_long(self, place: int, found: str) -> TextTooLong:
+    def _too_long(self, place: int, found: str, num_tokens: int = 0) -> TextTooLong:
         return TextTooLong(
             f"inputs[{place}] has {found}; {MAX_WINDOWS} windows, the most of one text, take "
-            f"{self.max_tokens} tokens and {self.max_chars} characters: send it in parts"
+            f"{self.max_tokens} tokens and {self.max_chars} characters: send it in parts",
+            num_tokens,
         )
 
 

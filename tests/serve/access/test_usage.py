@@ -124,6 +124,17 @@ def test_clients_whose_bodies_are_refused_again_and_again_wait(clock: list[float
     bad.check_body(0)
 
 
+def test_tokens_made_in_vain_are_taken_and_refused(clock: list[float]) -> None:
+    usage, limited = Usage(), key(tokens_per_s=100)
+    client = Client("key:web", limited, usage)
+    client.take_unqueued(2**20)
+    client.refuse(422, 1000)
+    with pytest.raises(RateLimited, match="were refused"):
+        usage.check_refused("key:web")
+    with pytest.raises(RateLimited, match="100 tokens a second"):
+        usage.take(limited, "tokens", 1)
+
+
 def test_requests_in_flight_are_bounded_and_counted_out_after_an_error() -> None:
     usage, limited = Usage(), key(in_flight=2)
     one, two = usage.in_flight(limited), usage.in_flight(limited)

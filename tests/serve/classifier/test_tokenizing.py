@@ -18,7 +18,7 @@ from serve.classifier.request import ModelRequest
 from serve.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
-from serve.tokenization.inputs import Input
+from serve.tokenization.inputs import Ids, Input
 from serve.tokenization.length_bounds import PIECE_CHARS, Text
 from serve.tokenization.tokenizer import Tokens
 
@@ -36,10 +36,12 @@ class Gate:
         self.open = threading.Event()
         self.entered = threading.Semaphore(0)
         self.sizes: list[int] = []
+        self.threads: list[int] = []
         self.now = self.most = 0
 
     def __call__(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
         with self._lock:
+            self.threads.append(threading.get_ident())
             self.sizes.append(sum(len(text.text) for text in inputs if isinstance(text, Text)))
             self.now += 1
             self.most = max(self.most, self.now)
@@ -87,6 +89,34 @@ def test_few_pieces_are_tokenized_at_once_however_many_requests_come(
     assert gate.most <= THREADS + 1  # the short one is tokenized by the event loop
     assert len(gate.sizes) == 2 * 4 + 1
     assert max(gate.sizes) <= PIECE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("inputs", "inline"),
+    [
+        ([Text("w1 " * 33)] * 5, True),
+        ([Text("w1 " * 33)] * 6, False),
+        ([Text("w1", "w1 " * 60), *[Text("w1 " * 33)] * 4], False),
+        ([Ids([1] * 64)] * 20, True),
+    ],
+)
+def test_only_short_texts_and_ids_are_tokenized_by_the_event_loop(
+    classifier: Classifier, gate: Gate, inputs: Sequence[Input], inline: bool
+) -> None:
+    gate.open.set()
+    asyncio.run(classifier.classify(ModelRequest(inputs)))
+    assert (gate.threads == [threading.get_ident()]) == inline
+
+
+@pytest.mark.parametrize("inputs", [[Text("." * 600)], [Text("w1 " * 60)] * 2000])
+def test_tokens_that_were_made_in_vain_are_told(
+    classifier: Classifier, inputs: Sequence[Input]
+) -> None:
+    request = ModelRequest(inputs)
+    with pytest.raises(InvalidRequest):
+        asyncio.run(classifier.classify(request))
+    assert not request.queued
+    assert request.num_tokens >= 600
 
 
 def test_as_many_threads_tokenize_as_the_options_say(
@@ -155,7 +185,7 @@ def test_a_request_of_more_tokens_than_the_queue_takes_is_not_tokenized_to_its_e
     too_much = ModelRequest([Text("w1 " * 60)] * 2000)
     with pytest.raises(InvalidRequest, match="more than the queue takes at all"):
         asyncio.run(classifier.classify(too_much))
-    assert sum(gate.sizes) < too_much.size / 2
+    assert sum(gate.sizes) < 180 * 2000 / 2
 
 
 def test_requests_that_are_tokenized_at_once_share_the_room_in_the_queue(
