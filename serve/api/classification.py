@@ -129,6 +129,16 @@ async def classify(
     return Classification(classifier, request, classified, time.monotonic() - record.arrived_s)
 
 
+def check_inputs(number: int, max_inputs: int) -> None:
+    """Refuse a request of more inputs than one may have.
+
+    Raises:
+        TooManyInputs: it has more.
+    """
+    if number > max_inputs:
+        raise TooManyInputs(f"inputs: {number} texts, at most {max_inputs} per request")
+
+
 def num_logits(classified: Classified) -> int:
     """Return the number of logits in the answers, those of the exits on the way included."""
     answers = classified.answers
@@ -143,8 +153,7 @@ def _model_request(
     asked = Priority[request.priority.upper()] if "priority" in request.model_fields_set else None
     priority = client.priority(asked)
     inputs = request.read_inputs()
-    if len(inputs) > max_inputs:
-        raise TooManyInputs(f"inputs: {len(inputs)} texts, at most {max_inputs} per request")
+    check_inputs(len(inputs), max_inputs)
     deadline_s = float("inf")
     if request.timeout_ms is not None:
         deadline_s = record.arrived_s + request.timeout_ms / 1000

@@ -19,8 +19,14 @@ MAX_FIELDS: Final = 128
 MAX_PARTS: Final = 6 * MAX_LIST
 # Numbers with a fraction or an exponent, which rules and flags have.
 MAX_FRACTIONS: Final = 10_000
-# Elements of lists beyond the first of each: four numbers for each token of a full queue.
-MAX_ELEMENTS: Final = 4 * 131_072
+# Elements of one tensor: the tokens of a full queue.
+MAX_ELEMENTS: Final = 131_072
+# Elements of lists beyond the first of each: an id and a type for each token of a full queue.
+MAX_LISTED: Final = 2 * MAX_ELEMENTS
+# Digits of a number in a row; the time to read them grows by their square.
+MAX_DIGITS: Final = 20
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_TOO_MANY_ZEROS: Final = b"0" * (MAX_DIGITS + 1)
 # A smaller text cannot hold enough to matter.
 _SMALL_BYTES: Final = 16 * 1024
 
@@ -28,8 +34,12 @@ _PARTS: Final = b"[{:"
 _ELEMENTS: Final = b","
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes, max_listed: int = MAX_LISTED) -> Any:
     """Return parsed JSON; encodings and repeated fields on which parsers differ are refused.
+
+    Args:
+        body: the text.
+        max_listed: elements of lists beyond the first of each.
 
     Raises:
         MalformedBody: it is no such JSON, or holds more than any request needs.
@@ -37,7 +47,7 @@ def parse_json(body: bytes) -> Any:
     try:
         if len(body) <= _SMALL_BYTES:
             return _DECODER.decode(body.decode())
-        _check_size(body)
+        _check_size(body, max_listed)
         return _decoder(_Fractions().read).decode(body.decode())
     except json.JSONDecodeError as error:
         reason = error.msg.removesuffix(" at").rstrip(" :")
@@ -50,22 +60,25 @@ def parse_json(body: bytes) -> Any:
         raise MalformedBody("the body has a number with too many digits") from None
 
 
-def _check_size(body: bytes) -> None:
+def _check_size(body: bytes, max_listed: int) -> None:
     """Refuse a text that holds more than any request needs, before objects are made of it."""
-    if _fits(_count(body, _PARTS), _count(body, _ELEMENTS)):
+    fits = _count(body, _PARTS) <= MAX_PARTS and _count(body, _ELEMENTS) <= max_listed
+    if fits and not _has_long_number(body):
         return
-    # Texts may hold any number of commas and brackets.
+    # Texts may hold any number of commas, brackets and digits.
     outside = _outside_texts(body)
     parts, elements = _count(outside, _PARTS), _count(outside, _ELEMENTS)
-    if not _fits(parts, elements):
+    if parts > MAX_PARTS or elements > max_listed:
         raise MalformedBody(
             f"the body has {parts} objects, lists and fields, and {elements} commas between "
-            f"elements; no request needs more than {MAX_PARTS} and {MAX_ELEMENTS}"
+            f"elements; no request needs more than {MAX_PARTS} and {max_listed}"
         )
+    if _has_long_number(outside):
+        raise MalformedBody(f"the body has a number with more than {MAX_DIGITS} digits in a row")
 
 
-def _fits(parts: int, elements: int) -> bool:
-    return parts <= MAX_PARTS and elements <= MAX_ELEMENTS
+def _has_long_number(body: bytes) -> bool:
+    return _TOO_MANY_ZEROS in body.translate(_AS_ZEROS)
 
 
 def _count(body: bytes, characters: bytes) -> int:

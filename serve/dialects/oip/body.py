@@ -13,7 +13,7 @@ from serve.api.body import (
     not_json,
     read_bytes,
 )
-from serve.api.json_decoding import parse_json
+from serve.api.json_decoding import MAX_ELEMENTS, parse_json
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.dialects.oip.compression import unpack
 from serve.dialects.oip.schemas import InferRequest
@@ -24,6 +24,8 @@ from serve.validation import explain
 # In requests and answers: the length of the JSON, where bytes of tensors follow it.
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
+# Elements of all inputs, of which ids have three, and some to spare.
+_MAX_LISTED: Final = 4 * MAX_ELEMENTS
 # Browsers send these unasked to any site, and other types, or that header, only with leave. No type
 # at all they send unasked too, and so do the clients; `Origins` tells the two apart.
 _OF_FORMS: Final = (CURLS_FORM, "multipart/form-data", "text/plain")
@@ -86,7 +88,7 @@ async def _validated(body: bytes, model: type[Body], hint: str) -> Body:
     if not body.strip() and issubclass(model, InferRequest):
         raise MalformedBody("the body is empty; send a JSON object")
     try:
-        document = parse_json(body) if body.strip() else {}
+        document = parse_json(body, _MAX_LISTED) if body.strip() else {}
     except MalformedBody as error:
         raise MalformedBody(f"{error} ({hint})") from None
     await give_way(len(body))

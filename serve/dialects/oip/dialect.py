@@ -36,7 +36,8 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
     wanted = wanted_outputs(body, classifier)
     parameters = dict(body.parameters or {})
     parameters.pop("binary_data_output", None)
-    fields = {"model": model, "inputs": inputs_of(tensors_in(body)), **dial_of(parameters)}
+    tensors = tensors_in(body, context.limits.max_inputs)
+    fields = {"model": model, "inputs": inputs_of(tensors), **dial_of(parameters)}
     accepted = record.headers.get("accept-encoding", "")
     request = read_fields(fields, record.headers, NAMES)
     return Asked(request, partial(write, wanted, body.id, accepted))

@@ -4,22 +4,28 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from serve.api.classification import check_inputs
 from serve.classifier.classifier import Classifier
 from serve.dialects.oip.outputs import Wanted, check_wanted
 from serve.dialects.oip.schemas import InferInput, InferOutput, InferRequest
-from serve.dialects.oip.signature import default_outputs
-from serve.dialects.oip.tensors import Tensor, quoted, read_tensor
+from serve.dialects.oip.signature import INPUTS, default_outputs
+from serve.dialects.oip.tensors import Tensor, check_shape, quoted, read_tensor
 from serve.errors import InvalidTensor
 
 
-def tensors_in(body: InferRequest) -> list[Tensor]:
-    """Return the inputs of a request.
+def tensors_in(body: InferRequest, max_inputs: int) -> list[Tensor]:
+    """Return the inputs of a request, which may have so many rows.
 
     Raises:
+        TooManyInputs: it has more.
         InvalidTensor: one is not as its declaration says, or bytes are missing or left over.
     """
     tensors, place, binary = [], 0, body.binary
     for given in body.inputs:
+        spec = INPUTS.get(given.name)
+        if spec and spec.datatype == given.datatype:  # before the elements are looked at
+            check_shape(spec, given.shape)
+            check_inputs(given.shape[0], max_inputs)
         size = _binary_size(given)
         if size is None:
             data: Any = _flat(given)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.api.json_decoding import MAX_ELEMENTS
 from serve.api.schemas.inputs import MAX_LIST
 from serve.dialects.oip.elements import LENGTH_BYTES, split
 from serve.dialects.oip.signature import BYTES, INPUTS, TensorSpec
@@ -48,7 +49,7 @@ def read_tensor(
         raise InvalidTensor(f"inputs: there is no {quoted(name)}; there are {', '.join(INPUTS)}")
     if datatype != spec.datatype:
         raise InvalidTensor(f"{name}: the datatype must be {spec.datatype}, not {quoted(datatype)}")
-    _check_shape(spec, shape)
+    check_shape(spec, shape)
     if not isinstance(data, bytes):
         _check_number(name, len(data), shape)
     if spec.datatype == BYTES:
@@ -75,7 +76,12 @@ def quoted(name: str) -> str:
     return repr(name[:_MAX_QUOTED])
 
 
-def _check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
+def check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
+    """Check what a shape says, before any element is looked at.
+
+    Raises:
+        InvalidTensor: no input is of this shape.
+    """
     if shape and max(shape) > _MAX_SIZE:
         raise InvalidTensor(f"{spec.name}: the shape must not have a size above {_MAX_SIZE}")
     wanted, rank = spec.shape, len(shape)
@@ -88,6 +94,10 @@ def _check_shape(spec: TensorSpec, shape: Sequence[int]) -> None:
         raise InvalidTensor(f"{spec.name}: must have 1 to {MAX_LIST} rows, not {_listed(shape)}")
     if rank == 2 and shape[1] < 1:
         raise InvalidTensor(f"{spec.name}: a row must not be empty; the shape is {_listed(shape)}")
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise InvalidTensor(
+            f"{spec.name}: must have at most {MAX_ELEMENTS} elements, not {_size(shape)}"
+        )
 
 
 def _check_number(name: str, number: int, shape: Sequence[int]) -> None:

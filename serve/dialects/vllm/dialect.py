@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from serve.api.classification import Asked, Classification, Reply, read_fields
+from serve.api.classification import Asked, Classification, Reply, check_inputs, read_fields
 from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.documented import classify_errors
@@ -29,7 +29,7 @@ def classify_as_vllm(context: AppContext, record: RequestRecord, body: VllmReque
     check_labels_texts(classifier)
     fields = {
         "model": body.model,
-        "inputs": _inputs(body.input),
+        "inputs": _inputs(body.input, context.limits.max_inputs),
         "truncate": _truncates(body, classifier.bundle.manifest.max_tokens),
         "priority": _priority(body.priority),
         "exit": body.exit,
@@ -39,12 +39,18 @@ def classify_as_vllm(context: AppContext, record: RequestRecord, body: VllmReque
     return Asked(read_fields(fields, record.headers, _NAMES), write)
 
 
-def _inputs(given: Any) -> Any:
-    """Return the inputs in our own form; what is neither is refused later."""
+def _inputs(given: Any, max_inputs: int) -> Any:
+    """Return the inputs in our own form; what is neither is refused later.
+
+    Raises:
+        TooManyInputs: there are more.
+    """
     if not isinstance(given, list):
         return given
     if given and type(given[0]) is int:
         return {"input_ids": given}
+    if len(given) <= MAX_LIST:  # of more, the error comes with their place
+        check_inputs(len(given), max_inputs)
     # One more than may be, so that more are refused.
     return [{"input_ids": x} if isinstance(x, list) else x for x in given[: MAX_LIST + 1]]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serve.api.app import build_http_app
-from serve.api.json_decoding import MAX_ELEMENTS, MAX_FRACTIONS, MAX_PARTS, parse_json
+from serve.api.json_decoding import MAX_FRACTIONS, MAX_LISTED, MAX_PARTS, parse_json
 from serve.api.schemas.inputs import MAX_LIST
 from serve.api.schemas.policy import PolicyUpdate
 from serve.config import ServerConfig
@@ -117,7 +117,7 @@ def test_a_field_that_fills_the_body_is_not_worked_through(
         ("[]", MAX_PARTS - 1),
         ("{}", MAX_PARTS - 1),
         ('{"a":0}', (MAX_PARTS - 1) // 2),
-        ("0", MAX_ELEMENTS + 1),
+        ("0", MAX_LISTED + 1),
         ("1.5", MAX_FRACTIONS),
         ("1e9", MAX_FRACTIONS),
         ('"[[,{:\\\\\\",,"', 200_000),
@@ -126,7 +126,7 @@ def test_a_field_that_fills_the_body_is_not_worked_through(
 def test_json_holds_so_much_and_no_more(element: str, most: int) -> None:
     assert len(parse_json(f"[{','.join([element] * most)}]".encode())) == most
     with pytest.raises(MalformedBody, match=r"no request needs (as many|more than)"):
-        parse_json(f"[{','.join([element] * most)},{','.join([element] * MAX_ELEMENTS)}]".encode())
+        parse_json(f"[{','.join([element] * most)},{','.join([element] * MAX_LISTED)}]".encode())
 
 
 @pytest.mark.parametrize(
