@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from serve.config import DRAIN_S, ConnectionLimits
 from serve.http.connection import GuardedConnection
 from serve.http.guard import ConnectionGuard
+from serve.http.listener import BACKLOG
 from serve.http.tls import RenewedTls, TlsFiles
 from serve.metrics.connections import Closed, ConnectionState
 
@@ -21,6 +22,9 @@ FIRST_REQUEST_S: Final = 0.1
 _POLL_EVERY_S = 0.01
 # What is cancelled at the end has this long to answer so.
 _CANCEL_S: Final = 0.1
+# So many connections are accepted in a row. They come as fast as they are accepted, and others
+# have to be answered too.
+ACCEPTS_AT_ONCE: Final = 16
 # Wait after a failed accept, until a file descriptor or memory may be free again.
 _ACCEPT_RETRY_S = 0.05
 
@@ -78,7 +82,7 @@ class HttpServer:
         if self._listening:
             await asyncio.sleep(grace_s)
             asyncio.get_running_loop().remove_reader(self._listening)
-            self._accept_all(self._listening)
+            self._accept(self._listening, BACKLOG + 1)  # the most that wait
             self._listening.close()
             self._listening = None
         if self._opening:
@@ -109,12 +113,12 @@ class HttpServer:
     def _accept_when_ready(self) -> None:
         if self._listening:
             loop = asyncio.get_running_loop()
-            loop.add_reader(self._listening, self._accept_all, self._listening)
+            loop.add_reader(self._listening, self._accept, self._listening)
 
-    def _accept_all(self, listening: socket.socket) -> None:
-        """Accept every connection that waits; after an error, try again later."""
+    def _accept(self, listening: socket.socket, at_most: int = ACCEPTS_AT_ONCE) -> None:
+        """Accept connections that wait; after an error, try again later."""
         try:
-            while True:
+            for _ in range(at_most):
                 connection, _ = listening.accept()
                 if self._guard.admits_one():
                     self._open(connection)

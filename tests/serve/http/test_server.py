@@ -15,8 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import serve.http.server
 from serve.config import ConnectionLimits
-from serve.http.listener import listen_shared, take_shared_port
-from serve.http.server import HttpServer
+from serve.http.listener import listen, listen_shared, take_port, take_shared_port
+from serve.http.server import ACCEPTS_AT_ONCE, HttpServer
+from serve.metrics.connections import ConnectionState
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -194,6 +195,27 @@ def test_caller_that_gives_up_waiting_for_the_end_ends_it_for_no_other() -> None
             await patient
 
     serving(app, scenario)
+
+
+def test_connections_that_come_without_end_leave_others_their_turn() -> None:
+    async def scenario() -> None:
+        state, num_clients = ConnectionState(), 3 * ACCEPTS_AT_ONCE
+        server = HttpServer(App(), state=state)
+        with take_port("127.0.0.1", 0) as address:
+            listen(address)
+            port = address.getsockname()[1]
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(num_clients)]
+            await server.start(address)
+            while not state.num_open:
+                await asyncio.sleep(0)
+            assert state.num_open <= ACCEPTS_AT_ONCE
+            while state.num_open < num_clients:
+                await asyncio.sleep(0)
+            for client in clients:
+                client.close()
+            await server.stop(grace_s=0)
+
+    asyncio.run(asyncio.wait_for(scenario(), timeout=60))
 
 
 def test_accept_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
