@@ -117,8 +117,9 @@ def _check_moved(moved: list[Moved], version: int) -> None:
 
 def _show_exits(client: Client, console: Console, num_answers: int) -> None:
     page = client.metrics()
-    lines = [line for line in page.splitlines() if line.startswith("offramp_exit_layer_")]
-    console.print("From /metrics, answers by exit layer (cumulative) and reason:")
+    found = [line for line in page.splitlines() if line.startswith("offramp_exit_layer_")]
+    lines = [line for line in found if not line.endswith(" 0.0")]
+    console.print("From /metrics, answers by exit layer (cumulative) and reason, without zeros:")
     print_text(console, "\n".join(lines))
     counted = MetricsPage.of(page).exits().total()
     if counted != num_answers:
