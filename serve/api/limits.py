@@ -119,7 +119,9 @@ class BodyLimit:
         """
         self.num_bytes = max(self.num_bytes, num_bytes)
         if num_bytes > self.max_bytes:
-            raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
+            raise BodyTooLarge(
+                f"the body is larger than {self.max_bytes} bytes when unpacked; send less"
+            )
         if not self._hold():
             raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
 

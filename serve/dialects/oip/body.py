@@ -1,5 +1,6 @@
 """Bodies of inference requests: JSON, and bytes of tensors behind it."""
 
+import asyncio
 from typing import Final
 
 from pydantic import ValidationError
@@ -65,10 +66,13 @@ async def _read_unpacked(record: RequestRecord) -> bytes:
     )
     if encoding is None or limit is None:
         return body
-    unpacked = unpack(body, encoding, limit.max_bytes)
-    limit.hold_unpacked(len(unpacked))
-    record.client.take_body(len(unpacked))
-    return unpacked
+    sizes = list[int]()
+    try:
+        return await asyncio.to_thread(unpack, body, encoding, limit.max_bytes, sizes.append)
+    finally:  # refused bodies are paid for by what was unpacked of them, too
+        for num_bytes in sizes:
+            record.client.take_body(num_bytes)
+            limit.hold_unpacked(num_bytes)
 
 
 def _header_length(headers: RequestHeaders, num_bytes: int) -> int | None:

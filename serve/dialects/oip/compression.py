@@ -1,6 +1,7 @@
 """Compressed bodies: those of requests within a bound, those of answers where that is worth it."""
 
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from serve.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
@@ -9,14 +10,21 @@ from serve.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 _WINDOW_BITS: Final = {"gzip": 31, "deflate": 15}
 IDENTITY = "identity"
 
+# One byte stands for so many at most.
+_MOST_RATIO: Final = 1032
+
 # Shorter answers fit a packet as they are.
 MIN_BYTES: Final = 1024
 # More effort gains a few percent in size and takes three times as long.
 _LEVEL = 1
 
 
-def unpack(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Return a body without its Content-Encoding; at most `max_bytes` are ever unpacked.
+def unpack(
+    body: bytes, encoding: str, max_bytes: int, count: Callable[[int], object] = int
+) -> bytes:
+    """Return a body without its Content-Encoding; at most one more than `max_bytes` are unpacked.
+
+    `count` is called with the bytes that were unpacked, or may have been, whatever comes of them.
 
     Raises:
         UnsupportedMediaType: the encoding is unknown.
@@ -34,7 +42,9 @@ def unpack(body: bytes, encoding: str, max_bytes: int) -> bytes:
     try:
         unpacked = unpacker.decompress(body, max_bytes + 1)
     except zlib.error:
+        count(min(len(body) * _MOST_RATIO, max_bytes))
         raise MalformedBody(f"the body is not {encoding}, as its Content-Encoding says") from None
+    count(len(unpacked))
     if len(unpacked) > max_bytes:
         raise BodyTooLarge(f"the body is larger than {max_bytes} bytes when unpacked; send less")
     if not unpacker.eof or unpacker.unused_data:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,23 @@ def test_a_key_with_a_rate_is_held_to_it_by_bodies_that_are_refused(
     # A text for each 8 KiB that the server has taken of it, of which one was there.
     num_bytes = len(body) if len(body) <= MAX_BODY_BYTES else 0
     assert int(late.headers["Retry-After"]) >= num_bytes // 8192 - 5
+
+
+@pytest.mark.parametrize(
+    ("spaces", "cut", "status"), [(2**20 + 10, None, 413), (2**20 - 10, -4, 400), (2**20, 500, 400)]
+)
+def test_bodies_that_cannot_be_unpacked_are_paid_for_by_what_was_unpacked(
+    start_server: StartServer, tmp_path: Path, spaces: int, cut: int | None, status: int
+) -> None:
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json", max_body_bytes=MAX_BODY_BYTES)
+    body = gzip.compress(b" " * spaces, 9)[:cut]
+    headers = {"X-API-Key": secret, "Content-Encoding": "gzip"}
+    first, late = (
+        server.http.post("/v2/models/tiny/infer", content=body, headers=headers) for _ in range(2)
+    )
+    assert (first.status_code, late.status_code) == (status, 429)
+    assert int(late.headers["Retry-After"]) >= 50
 
 
 def test_a_client_without_a_rate_may_send_so_much_that_is_refused(
