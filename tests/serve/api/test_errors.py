@@ -20,7 +20,7 @@ UNKNOWN_PATHS = """
 """
 
 
-@pytest.mark.parametrize("path", [*UNKNOWN_PATHS.split(), "/" + "x" * 10_000])
+@pytest.mark.parametrize("path", [*UNKNOWN_PATHS.split(), "/" + "x" * 8_000])
 def test_unknown_path_is_a_404_in_json(server: LiveServer, path: str) -> None:
     problem = Problem.of(server.http.get(path))
     assert (problem.status, problem.code) == (404, "not_found")

@@ -30,8 +30,7 @@ def start(
     patch.setattr(module, "place", lambda *_: placement)
     patch.setattr(module, "build_runner", lambda *_: chain)
     patch.setattr(module, "measure", lambda *_: LAUNCHES_ARE_DEAR)
-    with ThreadPoolExecutor(1) as pool:
-        classifier = Classifier(bundle, options, MemoryStore(), observer, pool)
+    classifier = Classifier(bundle, options, MemoryStore(), observer, ThreadPoolExecutor(1))
     classifier.policy.set_baseline(bundle.manifest.policy, "bundle")
     classifier.start()
     return classifier, observer
