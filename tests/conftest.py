@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from serve.access import usage
 from serve.bundle.loader import Bundle, load_bundle
 
 # A busy machine takes longer over an example than any deadline allows for.
@@ -103,3 +104,9 @@ def half_bundle(export_once: Export) -> Bundle:
 def shared_bundle(export_once: Export) -> Bundle:
     """Return a bundle of a random ALBERT: exits 1 to 4, three labels, fp32 and int8."""
     return load_bundle(export_once("shared", family="albert"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a soak's refused requests go on without end: their answers are what it looks at."""
+    if config.getoption("--hypothesis-profile") == "soak":
+        setattr(usage, "REFUSED_BURST_BYTES", 2**60)  # noqa: B010
