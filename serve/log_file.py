@@ -81,7 +81,7 @@ def log_output(path: Path | None, replica: str = "") -> Write:
 
 
 def _open(path: Path) -> int:
-    # A named pipe that nobody reads would hold up the start for ever.
+    # To open a named pipe without a reader would hold up the start for ever.
     file = os.open(path, _FLAGS | os.O_NONBLOCK, _MODE)
     os.set_blocking(file, True)
     return file

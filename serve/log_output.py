@@ -76,7 +76,7 @@ class BatchedHandler(logging.Handler):
     """Passes lines on in batches: after an error at once, after other lines in `FLUSH_EVERY_S`.
 
     Its own thread formats and writes. So a log line costs the caller little, and an output that
-    takes no more, such as a pipe that nobody reads, holds up no request.
+    takes no more, such as a pipe without a reader, holds up no request.
     """
 
     def __init__(self, output: Output, always: Mapping[str, Any] | None = None) -> None:

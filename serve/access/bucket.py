@@ -3,15 +3,15 @@
 import math
 from typing import Final
 
-# Who has taken nothing for so long may take so much at once, beyond the rate.
+# A client that has taken nothing for this long may take what the rate brings in it at once.
 BURST_S: Final = 1.0
 
 
 class Bucket:
     """What one client may still take of one thing. It begins full.
 
-    Whoever finds something in it may take more than that: so a request that is larger than the
-    bucket passes, and the next ones wait until the debt is paid.
+    A request passes while anything is left, even if it takes more than that. So a request that is
+    larger than the bucket passes, and the next ones wait until the debt is paid.
     """
 
     __slots__ = ("_at_s", "_left")

@@ -51,7 +51,7 @@ class Client:
     identity: str
     key: Key | None = None
     usage: Usage | None = None
-    address: str = field(default="", compare=False)
+    address: str = ""
     _taken: dict[Unit, int] = field(default_factory=dict)  # by this request
     _unqueued: int = 0  # tokens of this request
 

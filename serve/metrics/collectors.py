@@ -57,7 +57,7 @@ class Metrics:
         )
         self._request_seconds = self._histogram(
             "request_duration_seconds",
-            "From a request's arrival, its body included, to its answer; without refusals.",
+            "From the end of a request's body to its answer; without refusals (4xx).",
             ["model", "route"],
             REQUEST_SECONDS,
         )
