@@ -35,8 +35,8 @@ _UNTIL_IDLE_TIMEOUT: Final = {
 
 
 def _client(peer: Any) -> tuple[str, int] | None:
-    """Return a client's address; where IPv6 and IPv4 share a socket, an IPv4 client's own."""
-    return (peer[0].removeprefix("::ffff:"), peer[1]) if isinstance(peer, tuple) else None
+    """Return a client's address and port, as ASGI has them; of IPv6 there are two numbers more."""
+    return peer[:2] if isinstance(peer, tuple) else None
 
 
 class GuardedConnection(asyncio.Protocol):
