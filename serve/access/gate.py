@@ -28,9 +28,10 @@ _RELOAD_EVERY_S = 1.0
 MAX_KEY_CHARS = 512
 
 _NOT_COUNTED: Final = nullcontext()
-# A body that gets one of these was read for nothing, and the client could have known. It may leave
-# (499) or set a deadline that cannot be met (504), as long as its rows have not been queued.
-REFUSALS: Final = frozenset({400, 403, 404, 409, 412, 413, 415, 422, 428, 499, 504})
+# A body that gets one of these was read for nothing, and the client could have known. It may be too
+# slow (408), leave (499) or set a deadline that cannot be met (504), as long as its rows have not
+# been queued.
+REFUSALS: Final = frozenset({400, 403, 404, 408, 409, 412, 413, 415, 422, 428, 499, 504})
 
 HOW = "send the header `Authorization: Bearer KEY` or `X-API-Key: KEY`"
 

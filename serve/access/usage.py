@@ -115,8 +115,8 @@ class Usage:
         left = bucket.left(time.monotonic(), REFUSED_BYTES_PER_S, REFUSED_BURST_BYTES)
         if left <= 0:
             raise RateLimited(
-                f"more than {REFUSED_BYTES_PER_S} bytes a second of your requests were refused; "
-                "the messages of their errors say why",
+                f"more than {REFUSED_BYTES_PER_S} bytes a second of your requests were refused, "
+                "left or over their time; the messages of their errors say why",
                 retry_after_s=_until_paid(left, REFUSED_BYTES_PER_S),
             )
 

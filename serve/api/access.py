@@ -120,9 +120,9 @@ def _secret_of(headers: RequestHeaders) -> str | None:
         raise SeveralKeys(f"a header with a key came more than once; {HOW}")
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     other = headers.get("x-api-key")
-    if scheme.lower() != "bearer":
-        return other
     secret = secret.strip()
-    if other is not None and other != secret:
+    if scheme.lower() != "bearer" or not secret:
+        return other
+    if other and other != secret:
         raise SeveralKeys(f"Authorization and X-API-Key have different keys; {HOW}")
     return secret

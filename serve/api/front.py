@@ -76,6 +76,7 @@ class Front:
         answer = SentAnswer(record, self._unsent, self._own_headers, send)
         try:
             self._guard.check(scope, record, target.scope, target.probe)
+            body.client = record.client.identity
             with record.client.in_flight():
                 self._unsent.check(record.client.identity)
                 await target.app(scope, body.receive, answer.send)

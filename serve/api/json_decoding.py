@@ -12,9 +12,9 @@ import numpy as np
 from serve.api.schemas.inputs import MAX_LIST
 from serve.errors import MalformedBody
 
-# No schema has as many. Naming each of 200,000 unknown fields would block the event loop for
+# A flag may name 1,000 labels. Naming each of 200,000 unknown fields would block the event loop for
 # seconds.
-MAX_FIELDS: Final = 128
+MAX_FIELDS: Final = 1024
 # Objects, lists and fields of objects: six for each row of the longest list.
 MAX_PARTS: Final = 6 * MAX_LIST
 # Numbers with a fraction or an exponent, which rules and flags have.

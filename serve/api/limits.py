@@ -1,6 +1,7 @@
 """Bounds the body of one request, and the bodies that are held at once."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -26,25 +27,43 @@ TRIM_BYTES = 16 * 1024 * 1024
 
 
 class BodyBudget:
-    """Counts the bytes of all bodies that a process holds. For one event loop."""
+    """Counts the bytes of all bodies that a process holds. For one event loop.
+
+    A client that is named has half of it, or one body that is larger.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         """Take the most bytes that are held at once."""
         self._max_bytes = max_bytes
         self._held = 0
+        self._of_clients: Counter[str] = Counter()
         self._most = 0  # since memory was given back
 
-    def take(self, num_bytes: int) -> bool:
-        """Count bytes in, unless they would be too many."""
-        if self._held + num_bytes > self._max_bytes:
+    def take(self, num_bytes: int, client: str = "", before: int = 0) -> bool:
+        """Count bytes in, unless they would be too many.
+
+        Args:
+            num_bytes: to be counted in.
+            client: the identity of `Client`; empty to count for none.
+            before: what is counted of the same body already.
+        """
+        of_client = self._of_clients[client] if client else 0
+        greedy = of_client > before and of_client + num_bytes > self._max_bytes // 2
+        if greedy or self._held + num_bytes > self._max_bytes:
             return False
+        if client:
+            self._of_clients[client] += num_bytes
         self._held += num_bytes
         self._most = max(self._most, self._held)
         return True
 
-    def release(self, num_bytes: int) -> None:
+    def release(self, num_bytes: int, client: str = "") -> None:
         """Count bytes out."""
         self._held -= num_bytes
+        if client and num_bytes:
+            self._of_clients[client] -= num_bytes
+            if not self._of_clients[client]:
+                del self._of_clients[client]
         if not self._held and self._most >= TRIM_BYTES:
             self._most = 0
             give_back_memory()
@@ -56,6 +75,7 @@ class BodyLimit:
     Attributes:
         refused: whether the body is refused: it is larger than allowed, by its declared size or
             by its bytes, or too many bodies are held.
+        client: the identity of who sends it, once that is known.
         max_bytes: size of the largest body that is taken.
         declared: its size as far as it was declared, or 0.
         num_bytes: what has been read of it.
@@ -73,7 +93,7 @@ class BodyLimit:
         self.declared = 0 if self.refused else int(declared)
         self._receive = receive
         self.max_bytes = max_bytes
-        self._budget, self._held = budget, 0
+        self._budget, self._held, self.client = budget, 0, ""
         self.num_bytes = 0
         self._more_body = True
 
@@ -127,7 +147,7 @@ class BodyLimit:
 
     def release(self) -> None:
         """Count the body out of those that are held; to be called when the request has ended."""
-        self._budget.release(self._held)
+        self._budget.release(self._held, self.client)
         self._held = 0
 
     async def discard(self) -> None:
@@ -142,7 +162,7 @@ class BodyLimit:
         # Room for the whole declared body is taken at once. If bodies that arrive together took
         # it bit by bit, none of them might find enough.
         grown = max(0, max(self.num_bytes, self.declared) - FREE_BYTES) - self._held
-        if grown and not self._budget.take(grown):
+        if grown and not self._budget.take(grown, self.client, self._held):
             return False
         self._held += grown
         return True

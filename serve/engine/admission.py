@@ -111,8 +111,8 @@ class Admission:
         free = rows - self.rows - num_rows, tokens - self.tokens - num_tokens - coming
         if min(free) < 0:
             self._refuse(
-                f"the queue is full: {self.rows} rows ({self.tokens} tokens) are waiting, "
-                f"at most {rows} ({tokens}) may"
+                f"the queue is full: {self.rows} rows ({self.tokens + coming} tokens, those of "
+                f"texts being tokenized included) are waiting, at most {rows} ({tokens}) may"
             )
         if client and self.rows:
             held = self._clients.get(client, _Held())

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Final
 
 from serve.runtime.process_memory import give_back_memory
@@ -17,7 +18,9 @@ class Arrivals:
 
     A message may arrive once it has a turn. Before that the library holds no more of it than the
     window that every call has. A client has at most half of the turns, and clients that wait get
-    theirs one after the other. Where one must wait, turns that are in its way end after a while.
+    theirs one after the other. Half as many turns again are for clients that have none. Where a
+    client waits for the turns of others, the oldest turns of the client with the most of them end
+    after a while, one for each client that waits.
     """
 
     def __init__(self, most: int, grace_s: float) -> None:
@@ -53,7 +56,8 @@ class Arrivals:
             self._end(client)
 
     def _may_begin(self, client: str) -> bool:
-        return self._of_clients.total() < self._most and self._of_clients[client] < self._share
+        held, total = self._of_clients[client], self._of_clients.total()
+        return held < self._share and total < self._most + (0 if held else self._share)
 
     async def _wait(self, client: str) -> None:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,13 +85,20 @@ class Arrivals:
                 begun.set_result(None)
 
     def _hurry(self) -> None:
-        """Give an end to the turns for which others wait."""
-        is_full = self._of_clients.total() >= self._most
-        for end, (client, began_s) in self._turns.items():
-            if (is_full or client in self._queues) and not end.expired():
-                end_s, planned_s = began_s + self._grace_s, end.when()
-                if planned_s is None or end_s < planned_s:
-                    end.reschedule(end_s)
+        """Give an end to turns that are in the way of other clients."""
+        [(greedy, most)] = self._of_clients.most_common(1) or [("", 0)]
+        waiting = [
+            client for client in self._queues if client != greedy and self._lacks(client, most)
+        ]
+        oldest = (turn for turn in self._turns.items() if turn[1][0] == greedy)
+        for end, (_, began_s) in islice(oldest, len(waiting)):
+            end_s, planned_s = began_s + self._grace_s, end.when()
+            if not end.expired() and (planned_s is None or end_s < planned_s):
+                end.reschedule(end_s)
+
+    def _lacks(self, client: str, most: int) -> bool:
+        held = self._of_clients[client]
+        return not held or held + 1 < most
 
     def _trim_soon(self) -> None:
         if not self._trimming:

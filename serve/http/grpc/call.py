@@ -31,7 +31,7 @@ from serve.errors import (
 from serve.http.grpc.bounds import Bounds
 from serve.http.grpc.messages import types_of
 from serve.http.grpc.open_calls import OpenCalls
-from serve.http.grpc.reading import Reader
+from serve.http.grpc.reading import WINDOW_BYTES, Reader
 from serve.http.grpc.status import MalformedMessage, error_metadata, status_of
 
 _OK: Final = 200
@@ -158,6 +158,7 @@ class Calls:
         self._unsent.check(client.identity)
         client.check_body(0)
         waiting = partial(calls.waiting, client.identity)
+        record.num_bytes = WINDOW_BYTES  # what has come of a message that is given up is not known
         return await self.reader.read(rpc, client.identity, scope is None, waiting)
 
     def _address(self, rpc: Any) -> str:

@@ -50,6 +50,26 @@ def test_bodies_that_arrive_together_do_not_take_the_room_from_each_other() -> N
     receive(first)
 
 
+def test_a_client_has_half_of_the_room_or_one_larger_body() -> None:
+    budget = BodyBudget(100 * KIB)
+    mine = [body_of(60 * KIB, budget=budget) for _ in range(3)]
+    other = body_of(20 * KIB, 35 * KIB, budget=budget)
+    larger = body_of(20 * KIB, 80 * KIB, budget=budget)
+    for body, client in (*((body, "mine") for body in mine), (other, "other"), (larger, "mine")):
+        body.client = client
+    receive(mine[0])
+    with pytest.raises(Overloaded):
+        receive(mine[1])
+    receive(other)
+    receive(other)
+    mine[0].release()
+    receive(mine[2])
+    for body in (mine[2], other):
+        body.release()
+    receive(larger)
+    receive(larger)
+
+
 @pytest.mark.parametrize(("declared", "exceeds"), [("9" * 5000, True), ("0" * 5000 + "9", False)])
 def test_declared_sizes_may_have_more_digits_than_python_reads(
     declared: str, exceeds: bool

@@ -231,6 +231,7 @@ def test_store_takes_nothing_later_that_it_did_not_take_in_time(store: RayStore)
     [head] = [p for p in psutil.Process().children() if "gcs_server" in p.name()]
     head.suspend()
     try:
+        until(lambda: head.status() == psutil.STATUS_STOPPED)
         calls = (
             lambda: store.append("late", entry(2)),
             lambda: store.latest("late"),

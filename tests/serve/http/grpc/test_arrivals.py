@@ -15,41 +15,56 @@ REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 CHECK = "/grpc.health.v1.Health/Check"
 
 
-def test_a_client_has_half_of_the_turns_and_those_that_never_end_make_room() -> None:
+class Turns:
+    """Messages that arrive until they are let go."""
+
+    def __init__(self, most: int) -> None:
+        self.arrivals, self.open = Arrivals(most, grace_s=0.0), list[str]()
+        self._let_go = asyncio.Event()
+
+    def begin(self, *clients: str) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._arrive(client)) for client in clients]
+
+    async def end(self, *tasks: asyncio.Task[None]) -> None:
+        self._let_go.set()
+        await asyncio.gather(*tasks)
+        assert not self.open
+
+    async def _arrive(self, client: str) -> None:
+        async with asyncio.timeout(None) as end, self.arrivals.turn(client, end):
+            self.open.append(client)
+            try:
+                await self._let_go.wait()
+            finally:
+                self.open.remove(client)
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_turns_of_a_client_end_for_other_clients_and_not_for_its_own_messages() -> None:
     async def scenario() -> None:
-        arrivals, open_turns = Arrivals(4, grace_s=0.0), list[str]()
-        never = asyncio.Event()
-
-        async def arrive(client: str) -> None:
-            async with asyncio.timeout(None) as end, arrivals.turn(client, end):
-                open_turns.append(client)
-                try:
-                    await never.wait()
-                finally:
-                    open_turns.remove(client)
-
-        async with asyncio.TaskGroup() as group:
-            slow = [group.create_task(refused(arrive("a"))) for _ in range(2)]
-            await asyncio.sleep(0)
-            assert open_turns == ["a", "a"]
-            others = [group.create_task(arrive("b"))]
-            await asyncio.sleep(0)
-            assert open_turns == ["a", "a", "b"]
-            assert not any(task.done() for task in slow)
-            third = group.create_task(arrive("a"))
-            await asyncio.wait(slow)
-            never.set()
-            await asyncio.wait([third, *others])
-        assert not open_turns
-        async with asyncio.timeout(None) as end, arrivals.turn("a", end):
-            assert end.when() is None
+        turns = Turns(4)
+        mine = turns.begin(*"aaa")
+        await settled()
+        assert turns.open == ["a", "a"]  # half of the turns
+        turns.begin("b", "b")
+        newcomers = turns.begin("c", "d")
+        await settled()
+        assert turns.open == [*"aabbcd"]  # two more for clients that have none
+        assert not any(task.done() for task in mine)
+        late = turns.begin("e")
+        await asyncio.wait(mine[:1])
+        with pytest.raises(TimeoutError):
+            await mine[0]
+        await settled()
+        assert "e" in turns.open
+        assert not mine[1].done()  # one turn for the one client that waits
+        await turns.end(*mine[1:], *newcomers, *late)
 
     asyncio.run(scenario())
-
-
-async def refused(arriving: "asyncio._CoroutineLike[None]") -> None:
-    with pytest.raises(TimeoutError):
-        await arriving
 
 
 def test_clients_that_leave_are_not_logged_as_faults(
