@@ -192,9 +192,13 @@ class AnswersWait(Overloaded):
 
 
 class RateLimited(Overloaded):
-    """The key has taken its share; a client should try again after `retry_after_s`."""
+    """The client has taken its share; it should try again after `retry_after_s`."""
 
     code = "rate_limited"
+
+
+class OwnAnswersWait(AnswersWait, RateLimited):
+    """This client has too many answers to take already; the connection is closed."""
 
 
 class Unauthorized(OfframpError):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from serve.access.gate import HOW, Client, Gate, Needed
@@ -9,7 +10,7 @@ from serve.access.origins import Origins
 from serve.access.proxies import without_mapping
 from serve.access.web_names import ANY, allowed_host
 from serve.api.record import RequestHeaders, RequestRecord
-from serve.errors import SeveralKeys, WrongHost
+from serve.errors import SeveralKeys, Unauthorized, WrongHost
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 ANY_HOST: Final = (ANY,)
@@ -69,7 +70,13 @@ class Guard:
         record.client = Client.at(address)
         # Probes name the address that they ask; what they learn is no secret.
         if not (probe and needed is None):
-            self._check_host(headers, scope["http_version"])
+            try:
+                self._check_host(headers, scope["http_version"])
+            except WrongHost:
+                if needed:  # the trail names who was refused
+                    with suppress(SeveralKeys, Unauthorized):
+                        record.client = self.identify(headers, address)
+                raise
         if needed is None:
             return
         record.client = self.identify(headers, address)

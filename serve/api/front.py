@@ -10,7 +10,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serve.access.gate import Needed
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
-from serve.api.endpoint import Endpoint
 from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import Recorder, RequestHeaders, RequestRecord
@@ -28,7 +27,7 @@ class _Target(NamedTuple):
         scope: that a key needs, or `any`; None where no key is needed.
         probe: whether health probes ask it.
         app: answers it.
-        endpoint: whose app it is; None where FastAPI finds the route.
+        route: the path that the app has for it, as far as that was looked up.
         params: names of the endpoint's path and their values.
     """
 
@@ -36,7 +35,7 @@ class _Target(NamedTuple):
     scope: Needed | None
     probe: bool
     app: ASGIApp
-    endpoint: Endpoint | None = None
+    route: str = ""
     params: Mapping[str, str] = MappingProxyType({})
 
 
@@ -92,7 +91,7 @@ class Front:
             self._publish(record, target, scope)
 
     def _publish(self, record: RequestRecord, target: _Target, scope: Scope) -> None:
-        record.route = _route(target, scope) or record.route
+        record.route = target.route or _route_of(scope) or record.route
         if target.scope == "admin":
             note_refusal(record, route_path(scope), self._catalog)
         self._recorder.publish(record)
@@ -101,10 +100,14 @@ class Front:
         needed: Needed | None = required_scope(
             scope["method"], path, self._guard.open_metrics, self._dialects
         )
-        if needed and not any(each.matches(scope)[0] is Match.FULL for each in self._routes):
-            needed = "any"  # so that the answer, 404 or 405, tells strangers nothing
+        route = ""
+        if needed:
+            found = (each for each in self._routes if each.matches(scope)[0] is Match.FULL)
+            route = getattr(next(found, None), "path", "")
+            if not route:
+                needed = "any"  # so that the answer, 404 or 405, tells strangers nothing
         dialect = dialect_of(path, self._dialects)
-        return _Target(dialect, needed, is_probe(path, self._dialects), self._app)
+        return _Target(dialect, needed, is_probe(path, self._dialects), self._app, route)
 
 
 def _targets(context: AppContext) -> dict[tuple[str, str], _Target]:
@@ -116,7 +119,7 @@ def _targets(context: AppContext) -> dict[tuple[str, str], _Target]:
             for classifier in context.catalog if set(endpoint.names) <= {"model"} else ():
                 params = dict.fromkeys(endpoint.names, classifier.name)
                 key = endpoint.method, endpoint.path.format(**params)
-                found[key] = _Target(dialect, endpoint.scope, False, app, endpoint, params)
+                found[key] = _Target(dialect, endpoint.scope, False, app, endpoint.path, params)
     return found
 
 
@@ -129,6 +132,6 @@ def route_path(scope: Scope) -> str:
     return path
 
 
-def _route(target: _Target, scope: Scope) -> str | None:
-    """Return the path of a route, with names in the place of values; None if there is none."""
-    return target.endpoint.path if target.endpoint else getattr(scope.get("route"), "path", None)
+def _route_of(scope: Scope) -> str | None:
+    """Return the path of FastAPI's route, with names in the place of values."""
+    return getattr(scope.get("route"), "path", None)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.types import Message, Receive
 
-from serve.errors import BodyTooLarge, Cancelled, Overloaded
+from serve.errors import BodyTooLarge, Cancelled, Overloaded, RateLimited
 from serve.runtime.process_memory import give_back_memory
 
 # Clients such as urllib read the answer only after they have sent the whole body. Closing the
@@ -39,23 +39,37 @@ class BodyBudget:
         self._of_clients: Counter[str] = Counter()
         self._most = 0  # since memory was given back
 
-    def take(self, num_bytes: int, client: str = "", before: int = 0) -> bool:
-        """Count bytes in, unless they would be too many.
+    def fits(self, num_bytes: int) -> bool:
+        """Tell whether there is room for so many bytes."""
+        return self._held + num_bytes <= self._max_bytes
+
+    def take(self, num_bytes: int, client: str = "", before: int = 0) -> None:
+        """Count bytes in.
 
         Args:
             num_bytes: to be counted in.
             client: the identity of `Client`; empty to count for none.
             before: what is counted of the same body already.
+
+        Raises:
+            RateLimited: they are too many for this client.
+            Overloaded: they are too many for all.
         """
+        if not num_bytes:
+            return
         of_client = self._of_clients[client] if client else 0
-        greedy = of_client > before and of_client + num_bytes > self._max_bytes // 2
-        if greedy or self._held + num_bytes > self._max_bytes:
-            return False
+        if of_client > before and of_client + num_bytes > self._max_bytes // 2:
+            raise RateLimited(
+                f"the server holds {of_client} bytes of your other requests, and a client has half "
+                "of the room; wait for their answers",
+                RETRY_AFTER_S,
+            )
+        if not self.fits(num_bytes):
+            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
         if client:
             self._of_clients[client] += num_bytes
         self._held += num_bytes
         self._most = max(self._most, self._held)
-        return True
 
     def release(self, num_bytes: int, client: str = "") -> None:
         """Count bytes out."""
@@ -102,17 +116,19 @@ class BodyLimit:
 
         Raises:
             BodyTooLarge: the body is too large.
-            Overloaded: too many bodies are held.
+            Overloaded: too many bodies are held, of all or of this client.
         """
         if not self.refused:
             message = await self._next()
             self.refused = self.num_bytes > self.max_bytes
         if self.refused:
             raise BodyTooLarge(f"the body is larger than {self.max_bytes} bytes; send less")
-        if not self._hold():
+        try:
+            self._hold()
+        except Overloaded:
             self.refused = True
             self.release()
-            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
+            raise
         return message
 
     async def read(self) -> bytes:
@@ -142,8 +158,7 @@ class BodyLimit:
             raise BodyTooLarge(
                 f"the body is larger than {self.max_bytes} bytes when unpacked; send less"
             )
-        if not self._hold():
-            raise Overloaded("the server holds as many large bodies as it may", RETRY_AFTER_S)
+        self._hold()
 
     def release(self) -> None:
         """Count the body out of those that are held; to be called when the request has ended."""
@@ -158,14 +173,12 @@ class BodyLimit:
                 while self._more_body and self.num_bytes < end:
                     await self._next()
 
-    def _hold(self) -> bool:
+    def _hold(self) -> None:
         # Room for the whole declared body is taken at once. If bodies that arrive together took
         # it bit by bit, none of them might find enough.
         grown = max(0, max(self.num_bytes, self.declared) - FREE_BYTES) - self._held
-        if grown and not self._budget.take(grown, self.client, self._held):
-            return False
+        self._budget.take(grown, self.client, self._held)
         self._held += grown
-        return True
 
     async def _next(self) -> Message:
         message = await self._receive()

@@ -9,7 +9,7 @@ from starlette.types import Message, Send
 
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
 from serve.config import WebLimits
-from serve.errors import AnswersWait
+from serve.errors import AnswersWait, OwnAnswersWait
 from serve.metrics.connections import Closed, ConnectionState
 
 # An answer is sent in pieces of this size; each goes once the client has taken the one before.
@@ -84,8 +84,9 @@ class UnsentAnswers:
             raise self._too_many(client)
         num_bytes = min(num_bytes, self._max_bytes)  # the only answer may be larger
         now_s = asyncio.get_running_loop().time()
-        while not self._budget.take(num_bytes):
+        while not self._budget.fits(num_bytes):
             self._make_room(now_s)
+        self._budget.take(num_bytes)
         held = UnsentAnswer(client, num_bytes, task, now_s)
         self._of_clients[client] += num_bytes
         self._waiting[held] = None
@@ -126,8 +127,8 @@ class UnsentAnswers:
         longest.task.cancel()
         self.release(longest)
 
-    def _too_many(self, client: str) -> AnswersWait:
-        return AnswersWait(
+    def _too_many(self, client: str) -> OwnAnswersWait:
+        return OwnAnswersWait(
             f"{self._of_clients[client]} bytes of answers wait for this client; take them before "
             "you ask for more",
             RETRY_AFTER_S,

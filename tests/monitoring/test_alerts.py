@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from serve.api.app import build_http_app
+from serve.config import ServerConfig
 from serve.dialects.registry import ALL, choose_dialects
+from serve.http.grpc.messages import HEALTH, INFERENCE, POOL, REFLECTION
+from serve.http.standalone import standalone_context
 from tests.monitoring.conftest import Promtool
 from tests.monitoring.promql import ALERTS, ROOT, alerts
 
@@ -70,13 +74,16 @@ def test_every_sum_keeps_servers_apart() -> None:
             assert grouping.startswith("namespace, job"), rule["alert"]
 
 
-def test_requests_that_classify_count_for_the_objectives_and_operators_do_not() -> None:
+def test_requests_that_classify_count_for_the_objectives_and_no_others(bundle_folder: Path) -> None:
     queries = (ALERTS.read_text(), (ALERTS.parent / "dashboard.json").read_text().replace("\\", ""))
-    left_out = {pattern for text in queries for pattern in re.findall(r'route!~"([^"]+)"', text)}
-    assert left_out
+    [counted] = {p for text in queries for p in re.findall(r'route=~"(/[^"]+)"', text)}
     dialects = choose_dialects([ALL])
     classify = {each.path for d in dialects for each in d.endpoints if each.scope == "classify"}
-    operate = {"/v1/models", "/v1/models/{model}", "/v1/models/{model}/policy", "/metrics"}
-    for pattern in left_out:
-        assert not {path for path in classify if re.fullmatch(pattern, path)}
-        assert all(re.fullmatch(pattern, path) for path in operate)
+    services = [POOL.FindServiceByName(name) for name in (INFERENCE, HEALTH, REFLECTION)]
+    calls = {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
+    app = build_http_app(standalone_context(ServerConfig(bundles=[str(bundle_folder)])))
+    routes = {getattr(route, "path", "") for route in app.routes} | calls | {"other"}
+    infer = f"/{INFERENCE}/ModelInfer"
+    assert classify < routes
+    assert infer in routes
+    assert {route for route in routes if re.fullmatch(counted, route)} == {*classify, infer}

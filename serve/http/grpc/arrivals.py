@@ -20,12 +20,20 @@ class Arrivals:
     window that every call has. A client has at most half of the turns, and clients that wait get
     theirs one after the other. Half as many turns again are for clients that have none. Where a
     client waits for the turns of others, the oldest turns of the client with the most of them end
-    after a while, one for each client that waits.
+    after a while, one for each client that waits. Where it waits for its own turns, as many of
+    these end, after a longer while.
     """
 
-    def __init__(self, most: int, grace_s: float) -> None:
-        """Take how many messages arrive at once, and how long each may take if others wait."""
-        self._most, self._share, self._grace_s = most, max(1, most // 2), grace_s
+    def __init__(self, most: int, grace_s: float, own_grace_s: float) -> None:
+        """Take how many messages arrive at once, and how long each may take if others wait.
+
+        Args:
+            most: messages that arrive at once.
+            grace_s: what each may take while other clients wait.
+            own_grace_s: what each may take while others of the same client wait.
+        """
+        self._most, self._share = most, max(1, most // 2)
+        self._grace_s, self._own_grace_s = grace_s, own_grace_s
         self._turns: dict[asyncio.Timeout, tuple[str, float]] = {}  # with client and begin
         self._of_clients: Counter[str] = Counter()  # with those that are about to begin
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -45,7 +53,7 @@ class Arrivals:
             await self._wait(client)
         self._turns[end] = client, asyncio.get_running_loop().time()
         if self._queues:
-            self._hurry()
+            self._hurry(client)
         try:
             yield
         except BaseException:
@@ -62,7 +70,7 @@ class Arrivals:
     async def _wait(self, client: str) -> None:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(client, deque()).append(begun)
-        self._hurry()
+        self._hurry(client)
         try:
             await begun
         except BaseException:
@@ -84,15 +92,18 @@ class Arrivals:
                 self._of_clients[following] += 1
                 begun.set_result(None)
 
-    def _hurry(self) -> None:
-        """Give an end to turns that are in the way of other clients."""
+    def _hurry(self, client: str) -> None:
+        """Give an end to turns that are in the way of other clients, or of this client's own."""
         [(greedy, most)] = self._of_clients.most_common(1) or [("", 0)]
-        waiting = [
-            client for client in self._queues if client != greedy and self._lacks(client, most)
-        ]
-        oldest = (turn for turn in self._turns.items() if turn[1][0] == greedy)
-        for end, (_, began_s) in islice(oldest, len(waiting)):
-            end_s, planned_s = began_s + self._grace_s, end.when()
+        lacking = sum(other != greedy and self._lacks(other, most) for other in self._queues)
+        self._limit(greedy, lacking, self._grace_s)
+        self._limit(client, len(self._queues.get(client, ())), self._own_grace_s)
+
+    def _limit(self, client: str, number: int, grace_s: float) -> None:
+        """Give an end to so many of the oldest turns of a client."""
+        oldest = (turn for turn in self._turns.items() if turn[1][0] == client)
+        for end, (_, began_s) in islice(oldest, number):
+            end_s, planned_s = began_s + grace_s, end.when()
             if not end.expired() and (planned_s is None or end_s < planned_s):
                 end.reschedule(end_s)
 

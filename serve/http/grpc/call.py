@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
@@ -103,11 +103,11 @@ class Calls:
                 with ExitStack() as answered:
                     data = await self._admit(rpc, record, scope, (taken, answered))
                     record.read_s = time.monotonic()
-                    answered.callback(self._bodies.release, self._hold(data))
-                    made = await answer(
-                        Call(record, rpc), await _message(request_type, data, record)
-                    )
-                    encoded: bytes = made.SerializeToString()
+                    with self._held(data, record.client.identity):
+                        made = await answer(
+                            Call(record, rpc), await _message(request_type, data, record)
+                        )
+                        encoded: bytes = made.SerializeToString()
                     if unsent := self._unsent.hold(record.client.identity, len(encoded)):
                         taken.callback(self._unsent.release, unsent)
                         taken.callback(answered.pop_all().close)
@@ -188,12 +188,15 @@ class Calls:
         except OfframpError as error:
             await rpc.abort(*status_of(error), error_metadata(error))
 
-    def _hold(self, data: bytes) -> int:
-        """Count a message among those that are held, and return what is counted of it."""
+    @contextmanager
+    def _held(self, data: bytes, client: str) -> Iterator[None]:
+        """Count a message among those that are held, until it is answered."""
         counted = max(0, len(data) - FREE_BYTES)
-        if not self._bodies.take(counted):
-            raise Overloaded("the server holds as many large messages as it may", RETRY_AFTER_S)
-        return counted
+        self._bodies.take(counted, client)
+        try:
+            yield
+        finally:
+            self._bodies.release(counted, client)
 
 
 async def _message(request_type: Any, data: bytes, record: RequestRecord) -> Any:

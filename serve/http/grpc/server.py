@@ -21,8 +21,9 @@ from serve.http.listener import PortTaken, in_url
 from serve.http.server import STOP_GRACE_S
 from serve.http.tls import TlsFiles
 
-# Calls of one connection at once; clients keep further ones back.
-_MAX_STREAMS: Final = 256
+# Calls of one connection at once; clients keep further ones back. Far more than clients have: near
+# the bound the library ends calls that a client may begin, as it counts ended ones for a while.
+_MAX_STREAMS: Final = 4096
 # After this time a connection is ended as soon as its calls are, and clients open another one. A
 # client that takes no answers keeps their calls open, and the library ends no single call.
 _MAX_AGE_S: Final = 600

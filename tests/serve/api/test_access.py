@@ -409,6 +409,7 @@ def test_every_request_has_a_line_that_holds_neither_text_nor_key(
         "layers": 4,
     }
     assert (refused["key"], refused["status"], refused["error"]) == ("", 401, "unauthorized")
+    assert refused["route"] == "/v1/classify"
     everything = json.dumps([{k: str(v) for k, v in vars(r).items()} for r in caplog.records])
     assert "secretword" not in everything
     assert keys.secrets["user"] not in everything
@@ -488,10 +489,20 @@ def test_line_of_a_refusal_names_what_was_asked_but_no_path_that_a_client_made_u
             "/v1/models/s3cret/policy", json={"policy": policy, "version": None}, headers=unknown
         )
         made_up = until(lambda: refusal_of(caplog, "unknown"))
+        elsewhere = {**keys["ops"], "X-Request-Id": "elsewhere", "Host": "s3cret.example"}
+        guarded.http.put(POLICY, json={"policy": policy, "version": None}, headers=elsewhere)
+        wrong_host = until(lambda: refusal_of(caplog, "elsewhere"))
     assert asked["changes"]["limits.overrides"][1] == "none"
     assert asked["from_version"] == 9999
     assert made_up["error"] == "unknown_model"
-    assert "s3cret" not in json.dumps(made_up)
+    assert (wrong_host["error"], wrong_host["key"]) == ("wrong_host", "ops")
+    assert "s3cret" not in json.dumps([made_up, wrong_host])
+
+
+def route_of(caplog: pytest.LogCaptureFixture, request_id: str) -> Iterator[str]:
+    """Yield the routes of the lines about a request in the access log."""
+    lines = (vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG)
+    yield from (line["route"] for line in lines if line["id"] == request_id)
 
 
 def test_key_with_the_wrong_scope_has_its_name_in_the_access_log(
@@ -501,7 +512,10 @@ def test_key_with_the_wrong_scope_has_its_name_in_the_access_log(
         for name in keys.secrets:
             headers = {**keys[name], "X-Request-Id": f"scope {name}"}
             guarded.http.delete("/v1/models/tiny", headers=headers)
+        guarded.http.put(POLICY, headers={**keys["viewer"], "X-Request-Id": "read only"})
         until(lambda: sum(r.name == ACCESS_LOG for r in caplog.records) >= len(keys.secrets))
+        until(lambda: any(route_of(caplog, "read only")))
+    assert [*route_of(caplog, "read only")] == ["/v1/models/{model}/policy"]
     lines = [vars(r)["fields"] for r in caplog.records if r.name == ACCESS_LOG]
     assert {line["id"]: line["key"] for line in lines if line["id"].startswith("scope ")} == {
         f"scope {name}": name for name in keys.secrets

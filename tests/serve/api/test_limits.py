@@ -4,7 +4,7 @@ import pytest
 from starlette.types import Message
 
 from serve.api.limits import FREE_BYTES, BodyBudget, BodyLimit
-from serve.errors import Overloaded
+from serve.errors import Overloaded, RateLimited
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import Problem
 
@@ -58,7 +58,7 @@ def test_a_client_has_half_of_the_room_or_one_larger_body() -> None:
     for body, client in (*((body, "mine") for body in mine), (other, "other"), (larger, "mine")):
         body.client = client
     receive(mine[0])
-    with pytest.raises(Overloaded):
+    with pytest.raises(RateLimited, match="bytes of your other requests"):
         receive(mine[1])
     receive(other)
     receive(other)
@@ -93,7 +93,7 @@ def test_a_server_full_of_bodies_answers_429_to_large_ones_and_still_classifies(
         # Both have arrived when a request that came later is answered.
         server.answer("w1")
         response = server.post(b" " * 150_000)
-        assert Problem.of(response)[:2] == (429, "overloaded")
+        assert Problem.of(response)[:2] == (429, "rate_limited")
         assert int(response.headers["Retry-After"]) >= 1
         server.answer("w1")
     server.answer(["w1 w2"] * 20)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -18,8 +20,8 @@ CHECK = "/grpc.health.v1.Health/Check"
 class Turns:
     """Messages that arrive until they are let go."""
 
-    def __init__(self, most: int) -> None:
-        self.arrivals, self.open = Arrivals(most, grace_s=0.0), list[str]()
+    def __init__(self, most: int, own_grace_s: float = 3600) -> None:
+        self.arrivals, self.open = Arrivals(most, grace_s=0.0, own_grace_s=own_grace_s), list[str]()
         self._let_go = asyncio.Event()
 
     def begin(self, *clients: str) -> list[asyncio.Task[None]]:
@@ -44,7 +46,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_turns_of_a_client_end_for_other_clients_and_not_for_its_own_messages() -> None:
+def test_turns_of_a_client_end_for_other_clients_before_they_end_for_its_own_messages() -> None:
     async def scenario() -> None:
         turns = Turns(4)
         mine = turns.begin(*"aaa")
@@ -65,6 +67,41 @@ def test_turns_of_a_client_end_for_other_clients_and_not_for_its_own_messages() 
         await turns.end(*mine[1:], *newcomers, *late)
 
     asyncio.run(scenario())
+
+
+def test_turns_of_a_client_end_for_its_own_messages_in_the_end() -> None:
+    async def scenario() -> None:
+        turns = Turns(4, own_grace_s=0.0)
+        mine = turns.begin(*"aa")
+        await settled()
+        third = turns.begin("a")
+        await asyncio.wait(mine[:1])
+        with pytest.raises(TimeoutError):
+            await mine[0]
+        await settled()
+        assert turns.open == ["a", "a"]
+        await turns.end(mine[1], *third)
+
+    asyncio.run(scenario())
+
+
+def test_streams_of_reflection_that_say_nothing_keep_no_probe_out(server: LiveServer) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        silent, end = threading.Event(), list[grpc.Call]()
+
+        def nothing() -> Iterator[bytes]:
+            silent.wait()
+            yield from ()
+
+        for _ in range(40):
+            end.append(channel.stream_stream(REFLECT)(nothing()))
+        try:
+            check = channel.unary_unary(CHECK)
+            assert all(check(b"", timeout=30, wait_for_ready=True) for _ in range(5))
+        finally:
+            for call in end:
+                call.cancel()
+            silent.set()
 
 
 def test_clients_that_leave_are_not_logged_as_faults(

@@ -1,5 +1,6 @@
 """Keys, bounds, cancelling, metrics and log lines of calls."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,9 @@ import grpc
 import pytest
 
 from serve.access.keys import Key, KeyLimits, Scope, new_key
+from serve.config import ServerConfig
+from serve.http.grpc.call import Calls
+from serve.http.standalone import standalone_context
 from serve.logs import ACCESS_LOG
 from tests.serve.http.grpc.conftest import asked, failure, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc
@@ -152,6 +156,78 @@ def test_bytes_that_are_no_message_are_refused(server: LiveServer) -> None:
         grpc.StatusCode.INVALID_ARGUMENT,
         "malformed_body",
     )
+
+
+def test_one_channel_has_hundreds_of_calls_at_once(server: LiveServer) -> None:
+    with stub(server.grpc_address) as calls:
+        calls.ModelInfer(asked(["w1"]))
+        futures = [calls.ModelInfer.future(asked(["w1"])) for _ in range(600)]
+        assert not [error for future in futures if (error := future.exception())]
+
+
+class Rpc:
+    """A call of grpc.aio whose client takes no answer."""
+
+    def __init__(self, message: bytes, address: str) -> None:
+        self._message, self._address = message, address
+        self.error: Any = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def peer(self) -> str:
+        return f"ipv4:{self._address}:9"
+
+    def add_done_callback(self, callback: Any) -> None:
+        """Never call it."""
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        """Send none."""
+
+    async def read(self) -> bytes:
+        return self._message
+
+    async def abort(self, code: grpc.StatusCode, message: str, metadata: Any) -> None:
+        self.error = code, dict(metadata)["x-offramp-error"]
+        raise grpc.aio.AbortError
+
+
+class Made:
+    """A large answer."""
+
+    def SerializeToString(self) -> bytes:
+        return bytes(20_000)
+
+
+def test_a_client_has_half_of_the_held_messages_and_answered_ones_are_not_held(
+    bundle_folder: Path,
+) -> None:
+    config = ServerConfig(
+        bundles=[str(bundle_folder)], max_body_bytes=200_000, max_buffered_bytes=400_000
+    )
+    message = asked(["w" * 190_000]).SerializeToString()
+
+    async def scenario() -> None:
+        free = asyncio.Event()
+
+        async def answer(call: Any, request: Any) -> Any:
+            await free.wait()
+            return Made()
+
+        calls = Calls(standalone_context(config), config.connections)
+        handle = calls.handler(*INFER[1:].split("/"), answer, "classify").stream_unary
+        rpcs = [Rpc(message, address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2")]
+        ends = [asyncio.create_task(handle(None, rpc)) for rpc in rpcs]
+        await asyncio.wait(ends[1:2])
+        assert rpcs[1].error == (grpc.StatusCode.RESOURCE_EXHAUSTED, "rate_limited")
+        free.set()
+        await asyncio.gather(*ends, return_exceptions=True)
+        later = [Rpc(message, f"10.0.0.{number}") for number in range(3, 7)]
+        for rpc in later:
+            await handle(None, rpc)
+        assert [rpc.error for rpc in (rpcs[0], rpcs[2], *later)] == [None] * 6
+
+    asyncio.run(scenario())
 
 
 def test_full_queue_is_said_with_a_time_to_wait(bundle_folder: Path) -> None:
