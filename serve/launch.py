@@ -1,11 +1,12 @@
 """`offramp serve`: checks what is asked for, announces the models, and serves until a signal."""
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import socket
 
 from serve.access.keys import read_keys
@@ -67,6 +68,7 @@ def launch(wanted: Launch, standalone: bool) -> None:
             "--gpus-per-replica, or --standalone"
         )
     config = wanted.config
+    _check_host(wanted.host)
     _check_access(wanted)
     output = Output(log_output(config.log_file), config.log_format)
     announcer = Announcer(config.log_format, in_log=config.log_file is not None)
@@ -134,6 +136,20 @@ def _configure(
     )
 
 
+def _check_host(host: str) -> None:
+    """Refuse what is neither an address nor a name.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if re.fullmatch(r"[\w.-]+", host) or _ip_of(host):
+        return
+    raise InvalidRequest(
+        f"--host {host!r} is neither an address nor a name of this machine; give one such as "
+        "127.0.0.1, 0.0.0.0, :: or localhost, without scheme and port"
+    )
+
+
 def _check_access(wanted: Launch) -> None:
     """Refuse to serve strangers by mistake, and keys that cannot be used.
 
@@ -154,13 +170,16 @@ def _check_access(wanted: Launch) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _ip_of(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(without_brackets(host)).is_loopback
+        return ip_address(without_brackets(host))
     except ValueError:
-        return False
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _ip_of(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _run_standalone(config: ServerConfig, address: socket, on_ready: Callable[[], None]) -> None:

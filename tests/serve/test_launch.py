@@ -177,3 +177,11 @@ def test_host_is_shown_as_urls_have_it_and_known_as_loopback(
 ) -> None:
     assert serve.launch._reachable(host) == in_url
     assert serve.launch._is_loopback(host) is loopback
+    serve.launch._check_host(host)
+
+
+@pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8000", "*", "a/b"])
+def test_host_that_is_no_address_is_said_to_be_none(tmp_path: Path, host: str) -> None:
+    wanted = Launch(ServerConfig(bundles=[str(tmp_path)]), host, 0)
+    with pytest.raises(InvalidRequest, match="neither an address nor a name"):
+        serve.launch.launch(wanted, standalone=True)
