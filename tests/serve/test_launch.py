@@ -48,7 +48,7 @@ def changed(wanted: Launch, **fields: Any) -> Launch:
         ({}, "cannot listen on 127.0.0.1:[0-9]+: Address already in use; choose another"),
         ({"host": "192.0.2.1"}, "cannot listen on 192.0.2.1:[0-9]+: .*; choose another"),
         ({"host": "no.such.host.invalid"}, "cannot listen on no.such.host.invalid:[0-9]+: "),
-        ({"host": "127.0.0.1:80"}, "cannot listen on 127.0.0.1:80:[0-9]+: "),
+        ({"host": "127.0.0.1:80"}, "is neither an address nor a name of this machine; give one"),
         ({"precision": "fp16"}, "has no fp16 variant; it has fp32, int8"),
         ({"active_exits": ""}, "--active-exits '': must be auto or layers"),
         ({"device": "cpu", "gpus_per_replica": 1}, "--gpus-per-replica"),
