@@ -141,6 +141,9 @@ def _options(limits: ConnectionLimits, max_body_bytes: int) -> list[tuple[str, i
         ("grpc.so_reuseport", 1),
         ("grpc.max_allowed_incoming_connections", num_connections),
         ("grpc.max_concurrent_streams", _MAX_STREAMS),
+        # Above the first, calls that have not reached us are cancelled at random, without a word.
+        ("grpc.server.max_pending_requests", _MAX_STREAMS),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_STREAMS),
         ("grpc.max_receive_message_length", max_body_bytes),
         ("grpc.max_send_message_length", -1),
         # Without a probe of the line, which would widen it to several MB.
