@@ -11,7 +11,6 @@ from export.chain.gpu_segments import names
 from export.errors import ExportFailed
 from export.files import hashes, head_path, joined_path, segment_path, weights_path
 from export.plan import Export
-from models.checkpoints.token_limit import max_tokens
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 from serve.bundle.manifest import (
     FOR_GPUS,
@@ -56,7 +55,7 @@ def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -
         learned=model.traits.learned,
         exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
         width=model.config.hidden_size,
-        max_tokens=max_tokens(export.folder, model),
+        max_tokens=export.max_tokens,
         pad_id=model.config.pad_token_id or 0,
         token_types=model.backbone.has_token_types,
         vocab_size=model.config.vocab_size,

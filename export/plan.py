@@ -27,6 +27,7 @@ class Export:
         calibration: the part of the model's figures that holds for these exits and precisions.
         trained_for: the rule that the checkpoint was trained for.
         tokenizer: content of `tokenizer.json`.
+        max_tokens: longest input.
         whole: whether no layers are cut off; recorded logits hold for the whole model only.
         notes: remarks for the user, such as dropped parts of the policy.
     """
@@ -39,6 +40,7 @@ class Export:
     calibration: Calibration
     trained_for: TrainedFor
     tokenizer: str
+    max_tokens: int
     whole: bool
     notes: tuple[str, ...]
 
@@ -95,6 +97,7 @@ def plan(
         calibration,
         loaded.trained_for,
         loaded.tokenizer,
+        loaded.max_tokens,
         layers is None,
         (*loaded.info.notes, *lost, *unmeasured),
     )

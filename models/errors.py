@@ -21,6 +21,6 @@ class UnusableCheckpoint(OfframpError):
     code = "unusable_checkpoint"
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return what another library's error says."""
     return " ".join(str(error).split()) or type(error).__name__

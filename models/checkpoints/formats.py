@@ -18,7 +18,8 @@ from models.checkpoints import (
 from models.checkpoints.build_model import build_model
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
-from models.checkpoints.tokenizer_files import tokenizer_json
+from models.checkpoints.token_limit import max_tokens
+from models.checkpoints.tokenizer_files import ReadTokenizer, read_tokenizer
 from models.errors import UnusableCheckpoint
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import TrainedFor
@@ -63,12 +64,14 @@ class LoadedCheckpoint:
         info: description of the checkpoint.
         tokenizer: content of a `tokenizer.json`.
         tokenizer_files: names of the files that the tokenizer was made from.
+        max_tokens: longest input that the model and the tokenizer's settings allow.
     """
 
     model: MultiExitModel
     info: CheckpointInfo
     tokenizer: str
     tokenizer_files: str
+    max_tokens: int
 
     @property
     def trained_for(self) -> TrainedFor:
@@ -104,19 +107,34 @@ def load(
     parsed = replace(parsed, info=replace(parsed.info, dropped=tuple(raw.weights.dropped)))
     if layers is not None:
         parsed = parsed.cut(layers)
-    tokenizer, files = tokenizer_json(folder, parsed.info.format)
-    _check_ids(tokenizer, parsed.config.vocab_size, f"{folder}: the tokenizer in {files}")
-    return LoadedCheckpoint(build_model(parsed), parsed.info, tokenizer, files)
+    tokenizer = read_tokenizer(folder, parsed.info.format, parsed.info.family)
+    _check_ids(tokenizer, parsed, folder)
+    info = replace(parsed.info, notes=(*parsed.info.notes, *tokenizer.notes))
+    model = build_model(parsed)
+    limit = max_tokens(folder, model, Tokenizer.from_str(tokenizer.content))
+    return LoadedCheckpoint(model, info, tokenizer.content, tokenizer.files, limit)
 
 
-def _check_ids(tokenizer: str, vocab_size: int, where: str) -> None:
+def _check_ids(tokenizer: ReadTokenizer, parsed: ParsedCheckpoint, folder: Path) -> None:
+    """Refuse tokens that have no embedding, by the name of the first."""
+    where, rows = f"{folder}: the tokenizer in {tokenizer.files}", parsed.config.vocab_size
     try:
-        largest = max(Tokenizer.from_str(tokenizer).get_vocab().values(), default=0)
+        vocabulary = Tokenizer.from_str(tokenizer.content).get_vocab()
     except Exception as error:  # the library raises no narrower type
         raise UnusableCheckpoint(f"{where} cannot be read: {error}") from error
-    if largest >= vocab_size:
+    padding = parsed.config.pad_token_id
+    if padding is not None and padding >= rows:
         raise UnusableCheckpoint(
-            f"{where} has ids up to {largest}, and the model's vocab_size is {vocab_size}"
+            f"{folder}/config.json: pad_token_id is {padding}, and the model has embeddings for "
+            f"ids up to {rows - 1} only"
+        )
+    beyond = sorted((i, token) for token, i in vocabulary.items() if i >= rows)
+    if beyond:
+        more = f" (and {len(beyond) - 1} more beyond it)" if beyond[1:] else ""
+        raise UnusableCheckpoint(
+            f"{where} has the token {beyond[0][1]!r} with id {beyond[0][0]}{more}, and the model "
+            f"has embeddings for ids up to {rows - 1} only. Enlarge them with "
+            "resize_token_embeddings, or take the token out of the tokenizer's files"
         )
 
 

@@ -39,7 +39,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "asked_for": info.rule_hint,
         "settings": dict(info.settings),
         "tokenizer": loaded.tokenizer_files,
-        "max_tokens": loaded.model.backbone.max_tokens,
+        "max_tokens": loaded.max_tokens,
         "parameters": sum(p.numel() for p in loaded.model.parameters()),
         "dropped": [{"keys": d.keys, "why": d.why} for d in info.dropped],
         "agreement": _agreement(report),

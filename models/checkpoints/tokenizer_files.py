@@ -1,99 +1,131 @@
-"""A checkpoint's tokenizer, from any kind of files, as `tokenizer.json`."""
+"""A checkpoint's tokenizer, from any kind of files, as `tokenizer.json`.
 
-import logging
-from collections.abc import Callable
+Its ids are those of transformers' `AutoTokenizer`, which reads the settings beside the files too.
+"""
+
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import processors
+from transformers import BertTokenizer, TokenizersBackend
+from transformers.utils.import_utils import is_sentencepiece_available
 
+from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, load_auto_tokenizer
+from models.checkpoints.tokenizer_checks import check_kind, check_settings, compare_ids
 from models.errors import UnusableCheckpoint
 from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
 
-_VOCABULARY, _BPE, _MERGES = "vocab.txt", "vocab.json", "merges.txt"
+_VOCABULARY = "vocab.txt"
 _SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
-_BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_EXPECTED = (
+    f"{TOKENIZER}, {_VOCABULARY}, vocab.json with merges.txt, or {' or '.join(_SENTENCEPIECE)}"
+)
 # UER's code uses these fixed ids.
 _UER_IDS = {"[UNK]": 100, "[CLS]": 101, "[SEP]": 102}
 
 
-class _Source(NamedTuple):
-    """Files that a tokenizer can be made from.
+class ReadTokenizer(NamedTuple):
+    """A checkpoint's tokenizer.
 
     Attributes:
-        files: file names; all of them must exist.
-        name: name for the user.
-        build: converts a folder's files into the `tokenizers` library's JSON.
+        content: the `tokenizers` library's JSON.
+        files: names of the files that it was made from.
+        notes: remarks for the user.
     """
 
-    files: tuple[str, ...]
-    name: str
-    build: Callable[[Path], str]
+    content: str
+    files: str
+    notes: tuple[str, ...] = ()
 
 
-def tokenizer_json(folder: Path, checkpoint_format: str) -> tuple[str, str]:
-    """Return the `tokenizers` library's JSON, and the name of the files it was made from.
+def read_tokenizer(folder: Path, checkpoint_format: str, family: str) -> ReadTokenizer:
+    """Return the tokenizer whose ids are those of `AutoTokenizer`, or of the format's own code.
 
     Raises:
-        UnusableCheckpoint: there is no tokenizer, or it cannot be converted.
+        UnusableCheckpoint: there is no tokenizer, or no `tokenizer.json` gives the same ids.
     """
-    sources = (_FASTBERT, *_SOURCES) if checkpoint_format == "FastBERT" else _SOURCES
-    for source in sources:
-        if all((folder / name).is_file() for name in source.files):
-            try:
-                return source.build(folder), source.name
-            except UnusableCheckpoint:
-                raise
-            except Exception as error:  # the libraries raise no more specific type
-                raise UnusableCheckpoint(
-                    f"{folder}: the tokenizer in {source.name} cannot be read: {error}"
-                ) from error
-    raise UnusableCheckpoint(
-        f"{folder} holds no tokenizer: expected {TOKENIZER}, {_VOCABULARY}, {_BPE} with {_MERGES}, "
-        f"or {' or '.join(_SENTENCEPIECE)}"
-    )
+    if checkpoint_format == "FastBERT":
+        return ReadTokenizer(_fastbert(folder), "vocab.txt, as FastBERT encodes")
+    own = folder / TOKENIZER
+    if checkpoint_format == "Offramp" and own.is_file():
+        return ReadTokenizer(own.read_text("utf-8"), TOKENIZER)  # what its training used
+    _check_present(folder)
+    stated = read_json(folder, TOKENIZER)
+    tokenizer = load_auto_tokenizer(folder, family)
+    files = _files(folder, tokenizer)
+    served = _served(tokenizer)
+    check_settings(folder, tokenizer)
+    check_kind(folder, tokenizer, stated, served)
+    notes = compare_ids(folder, tokenizer, stated, served)
+    return ReadTokenizer(json.dumps(served, ensure_ascii=False), " and ".join(files), notes)
 
 
-def _ready(folder: Path) -> str:
-    return (folder / TOKENIZER).read_text("utf-8")
+def _check_present(folder: Path) -> None:
+    """Refuse a folder of which transformers would make a tokenizer without a vocabulary."""
+    known = (TOKENIZER, _VOCABULARY, "vocab.json", "tokenizer.model", *_SENTENCEPIECE)
+    found = [name for name in known if (folder / name).is_file()]
+    if not found:
+        raise UnusableCheckpoint(f"{folder} holds no tokenizer: expected {_EXPECTED}")
+    if found[0] in _SENTENCEPIECE and not is_sentencepiece_available():
+        raise UnusableCheckpoint(
+            f"{folder}: transformers converts {found[0]} only where sentencepiece is installed. "
+            f"Install sentencepiece and protobuf, or save {TOKENIZER} with transformers elsewhere"
+        )
 
 
-def _from_vocabulary(folder: Path) -> str:
-    return _wordpiece(folder).to_str()
+def _files(folder: Path, tokenizer: TokenizersBackend) -> list[str]:
+    """Return the names of the files that transformers read the vocabulary from."""
+    if (folder / TOKENIZER).is_file():
+        return [TOKENIZER]
+    kind = type(tokenizer)
+    names = [name for name in kind.vocab_files_names.values() if name != TOKENIZER]
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        needed = " and ".join(names)
+        raise UnusableCheckpoint(
+            f"{folder} holds no tokenizer: a {kind.__name__} needs {TOKENIZER} or {needed}, and "
+            f"{missing[0]} is missing. If the files are another class's, such as {_VOCABULARY} of "
+            f"BertTokenizer, name it as tokenizer_class in {TOKENIZER_CONFIG}"
+        )
+    return names
 
 
-def _wordpiece(folder: Path) -> Tokenizer:
-    """Return BERT's tokenizer, or MPNet's, which writes a pair `<s> a </s></s> b </s>`.
+def _served(tokenizer: TokenizersBackend) -> dict[str, Any]:
+    """Return transformers' tokenizer as JSON, with the types that its model gets."""
+    document: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    document |= {"truncation": None, "padding": None}
+    if "token_type_ids" not in tokenizer.model_input_names:
+        document["post_processor"] = _without_types(document["post_processor"])
+    return document
 
-    Settings that the folder lacks are guessed from the vocabulary.
-    """
-    settings = _settings(folder)
-    vocabulary = models.WordPiece.read_file(str(folder / _VOCABULARY))
-    cased = any(word != word.lower() for word in vocabulary if word not in _BERT_SPECIAL)
-    special = {name: settings.get(f"{name[1:-1].lower()}_token", name) for name in _BERT_SPECIAL}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=_text(special["[UNK]"])))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),
-        lowercase=settings.get("do_lower_case", not cased),
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    known = [_text(token) for token in special.values() if _text(token) in vocabulary]
-    tokenizer.add_special_tokens(known)
-    first, last = _text(special["[CLS]"]), _text(special["[SEP]"])
-    ends = (last, vocabulary[last]), (first, vocabulary[first])
-    mpnet = first == "<s>"
-    tokenizer.post_processor = (
-        processors.RobertaProcessing(*ends) if mpnet else processors.BertProcessing(*ends)
-    )
-    return tokenizer
+
+def _without_types(part: Any) -> Any:
+    """Return a part of a post-processor with all types 0."""
+    if isinstance(part, list):
+        return [_without_types(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "BertProcessing":
+        ends = (part["cls"][0], part["sep"][0])
+        template = "{0}:0 $A:0 {1}:0", "{0}:0 $A:0 {1}:0 $B:0 {1}:0"
+        made = processors.TemplateProcessing(
+            single=template[0].format(*ends),
+            pair=template[1].format(*ends),
+            special_tokens=[tuple(part["cls"]), tuple(part["sep"])],
+        )
+        return json.loads(made.__getstate__())
+    return {k: 0 if k == "type_id" else _without_types(v) for k, v in part.items()}
 
 
 def _fastbert(folder: Path) -> str:
     """Return FastBERT's tokenizer: `[CLS] a` in segment 1; `[CLS] a [SEP] b [SEP]` in 1 and 2."""
-    tokenizer = _wordpiece(folder)
+    path = folder / _VOCABULARY
+    if not path.is_file():
+        raise UnusableCheckpoint(f"{folder} holds no tokenizer: expected {_VOCABULARY}")
+    lowercase = bool(read_json(folder, TOKENIZER_CONFIG).get("do_lower_case", True))
+    tokenizer = BertTokenizer(vocab=str(path), do_lower_case=lowercase).backend_tokenizer
     vocabulary = tokenizer.get_vocab()
     wrong = [name for name, i in _UER_IDS.items() if vocabulary.get(name) != i]
     if wrong:
@@ -106,61 +138,4 @@ def _fastbert(folder: Path) -> str:
         pair="[CLS]:1 $A:1 [SEP]:1 $B:2 [SEP]:2",
         special_tokens=[(name, _UER_IDS[name]) for name in ("[CLS]", "[SEP]")],
     )
-    return tokenizer.to_str()
-
-
-def _byte_pairs(folder: Path) -> str:
-    """Return RoBERTa's tokenizer."""
-    space = bool(_settings(folder).get("add_prefix_space", False))
-    tokenizer = Tokenizer(models.BPE.from_file(str(folder / _BPE), str(folder / _MERGES)))
-    vocabulary = tokenizer.get_vocab()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
-    special = [name for name in ("<s>", "<pad>", "</s>", "<unk>") if name in vocabulary]
-    tokenizer.add_special_tokens(special)
-    tokenizer.post_processor = processors.RobertaProcessing(
-        ("</s>", vocabulary["</s>"]), ("<s>", vocabulary["<s>"]), True, space
-    )
-    return tokenizer.to_str()
-
-
-def _by_transformers(folder: Path) -> str:
-    """Convert a SentencePiece model with transformers, which needs the package sentencepiece."""
-    from transformers import AutoTokenizer
-
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        fast = AutoTokenizer.from_pretrained(
-            folder, use_fast=True, trust_remote_code=False, local_files_only=True
-        )
-        return fast.backend_tokenizer.to_str()
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise UnusableCheckpoint(
-            f"{folder}: its SentencePiece model could not be converted: {reason}. Install "
-            "sentencepiece and protobuf, or save tokenizer.json with transformers elsewhere"
-        ) from error
-    finally:
-        logging.disable(disabled)
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    """Return `tokenizer_config.json` over `special_tokens_map.json`."""
-    settings: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= read_json(folder, name)
-    return settings
-
-
-def _text(token: Any) -> str:
-    """Return a special token's text; in some files it is an object."""
-    return str(token["content"] if isinstance(token, dict) else token)
-
-
-_FASTBERT = _Source((_VOCABULARY,), "vocab.txt, as FastBERT encodes", _fastbert)
-_SOURCES = (
-    _Source((TOKENIZER,), "tokenizer.json", _ready),
-    _Source((_VOCABULARY,), "vocab.txt", _from_vocabulary),
-    _Source((_BPE, _MERGES), "vocab.json and merges.txt", _byte_pairs),
-    *(_Source((name,), name, _by_transformers) for name in _SENTENCEPIECE),
-)
+    return str(tokenizer.to_str())

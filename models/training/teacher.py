@@ -132,7 +132,7 @@ class Teacher:
         examples = read_dataset(job.train, model.exit_config.task, self._labels).examples
         with TemporaryDirectory() as folder:
             (Path(folder) / TOKENIZER).write_text(self._loaded.tokenizer, "utf-8")
-            max_tokens = min(job.choice.max_tokens, model.backbone.max_tokens)
+            max_tokens = min(job.choice.max_tokens, self._loaded.max_tokens)
             return encode(Path(folder), examples, max_tokens)
 
 

@@ -13,6 +13,7 @@ from export import bundle as bundles
 from export.cli import export
 from serve.bundle.loader import load_bundle
 from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 TAGS = {0: "O", 1: "B-X", 2: "I-X"}
 
@@ -32,7 +33,7 @@ def tagger(tmp_path: Path) -> Path:
     )
     folder = tmp_path / "tagger"
     DistilBertTagger(config).save_pretrained(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     return folder
 
 
@@ -64,7 +65,7 @@ def test_a_regression_keeps_the_name_of_its_value_and_counts_no_labels(tmp_path:
     )
     folder, out = tmp_path / "model", tmp_path / "bundle"
     BertForSequenceClassification(config).save_pretrained(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     app = typer.Typer()
     app.command()(export)
     arguments = [str(folder), "--out", str(out), "--precision", "fp32"]

@@ -1,6 +1,8 @@
 """WordPiece tokenizers over a few words."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
@@ -20,6 +22,16 @@ def mpnet_wordpiece(words: Sequence[str]) -> Tokenizer:
     tokenizer = _without_special((*MPNET_SPECIAL, *words))
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a tokenizer that transformers takes as it is, whatever the family of the model."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def _without_special(vocabulary: Sequence[str]) -> Tokenizer:

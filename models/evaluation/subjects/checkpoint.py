@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from models.checkpoints import LoadedCheckpoint, load
-from models.checkpoints.token_limit import max_tokens
 from models.data.encoding import encode
 from models.data.examples import Example
 from models.errors import TrainingFailed
@@ -73,8 +72,7 @@ class Checkpoint:
         """Run texts through all exits; long texts are cut."""
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / TOKENIZER).write_text(self.loaded.tokenizer, "utf-8")
-            limit = max_tokens(self._folder, self.loaded.model)
-            rows = encode(Path(folder), examples, limit)
+            rows = encode(Path(folder), examples, self.loaded.max_tokens)
         num_tokens = np.array([len(row.ids) for row in rows], np.intp)
         return Pass(predict(self.loaded.model, rows, advance), num_tokens)
 

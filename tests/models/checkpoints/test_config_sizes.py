@@ -148,4 +148,4 @@ def test_longest_input_is_a_number(
 ) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
     with pytest.raises(UnusableCheckpoint, match="expected a number of tokens"):
-        max_tokens(tmp_path, make_model())
+        max_tokens(tmp_path, make_model(), tiny_tokenizer())

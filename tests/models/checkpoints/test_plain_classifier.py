@@ -16,6 +16,7 @@ from transformers import (
 from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
 from models.encoders.families import FAMILIES
 from tests.models.conftest import tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 SIZES: dict[str, Any] = {
     "vocab_size": 14,
@@ -58,7 +59,7 @@ def make(family: str, kind: str = "texts", **config: Any) -> PreTrainedModel:
 
 def save(model: PreTrainedModel, folder: Path) -> Path:
     model.save_pretrained(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     return folder
 
 

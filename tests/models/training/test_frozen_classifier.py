@@ -10,6 +10,7 @@ from typer.testing import Result
 
 from models.multi_exit import MultiExitModel
 from tests.models.conftest import DEPTH, offramp, refusal, tiny_config, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 Train = Callable[..., Result]
 Write = Callable[..., Path]
@@ -23,7 +24,7 @@ def classifier(tmp_path: Path) -> Path:
     config = tiny_config(["LABEL_0", "LABEL_1"])
     folder = tmp_path / "classifier"
     BertForSequenceClassification(config).save_pretrained(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     return folder
 
 
@@ -87,5 +88,5 @@ def test_a_model_that_has_exits_already_is_refused(
 ) -> None:
     folder = tmp_path / "exits"
     make_model().save(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     assert "has exits at 1, 2, 3 already" in refusal(train(encoder=folder))

@@ -224,6 +224,11 @@ class AlbertBackbone(System):
         self.draw.linear(self.MAPPING, width, WIDTH)
         self.draw_layer(self.layer_name(0), ALBERT)
 
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write BERT's tokenizer, as the models of Chinese have it."""
+        super().save_tokenizer(folder)
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+
     def layer_name(self, index: int) -> str:
         return "albert.encoder.albert_layer_groups.0.albert_layers.0"
 

@@ -1,0 +1,106 @@
+"""Whether a served tokenizer gives the ids of transformers' own, and where the folder disagrees."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers import TokenizersBackend
+
+from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, TokenIds, reference_ids
+from models.checkpoints.sample_texts import MIXED_TEXTS
+from models.errors import UnusableCheckpoint
+from models.model_files import read_json
+from serve.bundle.loader import TOKENIZER
+from serve.tokenization.length_bounds import Text
+
+# What of a tokenizer.json decides on ids.
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens", "model")
+# Of a tokenizer with thousands of them, so many are compared.
+_MOST_ADDED = 512
+
+
+def check_settings(folder: Path, tokenizer: TokenizersBackend) -> None:
+    """Refuse settings that no bundle can hold.
+
+    Raises:
+        UnusableCheckpoint: the message names setting and file.
+    """
+    if tokenizer.truncation_side != "right":
+        stated = "truncation_side" in read_json(folder, TOKENIZER_CONFIG)
+        where = f"{TOKENIZER_CONFIG}: truncation_side" if stated else f"{TOKENIZER}: truncation"
+        raise UnusableCheckpoint(
+            f"{folder}/{where} is {tokenizer.truncation_side}, and texts that are too long are cut "
+            "at their end only. Set it to right if the model may see their beginning instead"
+        )
+    if tokenizer.split_special_tokens:
+        raise UnusableCheckpoint(
+            f"{folder}/{TOKENIZER_CONFIG}: split_special_tokens is true, which no {TOKENIZER} can "
+            "hold. Set it to false if a special token's name in a text may become that token"
+        )
+
+
+def check_kind(
+    folder: Path, tokenizer: TokenizersBackend, stated: dict[str, Any], served: dict[str, Any]
+) -> None:
+    """Refuse a folder's own `tokenizer.json` of which transformers makes another kind.
+
+    Raises:
+        UnusableCheckpoint: it does, because it goes by the family or by a wrong class name.
+    """
+    found, made = (each.get("model", {}).get("type") for each in (stated, served))
+    if found not in (None, made):
+        raise UnusableCheckpoint(
+            f"{folder}/{TOKENIZER} is a {found} tokenizer, and transformers makes a {made} of it, "
+            f'as {type(tokenizer).__name__}. Write "tokenizer_class": "PreTrainedTokenizerFast" '
+            f"into {TOKENIZER_CONFIG} if {TOKENIZER} is right"
+        )
+
+
+def compare_ids(
+    folder: Path, tokenizer: TokenizersBackend, stated: dict[str, Any], served: dict[str, Any]
+) -> tuple[str, ...]:
+    """Compare ids and types of sample texts; return remarks for the user.
+
+    Args:
+        folder: for messages.
+        tokenizer: transformers' tokenizer.
+        stated: the folder's own `tokenizer.json`; empty if there is none.
+        served: the one that is to be served.
+
+    Raises:
+        UnusableCheckpoint: the served one gives other ids than transformers.
+    """
+    inputs = sample_inputs(tokenizer)
+    found = _encode(served, inputs)
+    reference = reference_ids(tokenizer, inputs)
+    for given, expected, ids in zip(inputs, reference, found, strict=True):
+        if ids != expected:
+            raise UnusableCheckpoint(
+                f"{folder}: transformers' {type(tokenizer).__name__} gives {tuple(given)!r} the "
+                f"ids {expected.ids} and types {expected.types}, and its {TOKENIZER} {ids.ids} and "
+                f"{ids.types}: it cannot be served"
+            )
+    if not stated or _encode(stated, inputs) == found:
+        return ()
+    parts = ", ".join(part for part in _PARTS if stated.get(part) != served.get(part))
+    return (
+        f"{TOKENIZER} alone gives other ids than transformers' {type(tokenizer).__name__}, which "
+        f"takes {parts} from {TOKENIZER_CONFIG} or its defaults. Those of transformers are served",
+    )
+
+
+def sample_inputs(tokenizer: TokenizersBackend) -> list[Text]:
+    """Return texts and pairs in which everything occurs that settings may change."""
+    added = [token.content for token in tokenizer.added_tokens_decoder.values()][:_MOST_ADDED]
+    written = [f"It {token}was {token.lower()} {token}." for token in added]
+    pairs = [Text(text, MIXED_TEXTS[0]) for text in MIXED_TEXTS]
+    return [*map(Text, MIXED_TEXTS), *map(Text, written), *pairs]
+
+
+def _encode(document: Mapping[str, Any], inputs: Sequence[Text]) -> list[TokenIds]:
+    plain = {**document, "truncation": None, "padding": None}
+    tokenizer = Tokenizer.from_str(json.dumps(plain))
+    pairs = [each.text if each.text_pair is None else tuple(each) for each in inputs]
+    return [TokenIds(each.ids, each.type_ids) for each in tokenizer.encode_batch(pairs)]
