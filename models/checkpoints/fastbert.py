@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 from transformers import BertConfig
 
+from models.checkpoints.label_names import numbered
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint, stated_rule
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.weights import Weights
@@ -64,7 +65,7 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     layers = [i + 1 for i in weights.indices(_HEAD)]
     narrow = weights.peek("classifiers.0.output_layer_0.weight")
     num_labels = len(weights.peek("classifiers.0.output_layer_2.bias"))
-    labels = raw.labels if len(raw.labels) == num_labels else _numbered(num_labels)
+    labels = raw.labels if raw.config.get("id2label") else numbered(num_labels)
     encoder = _encoder(weights, prefix)
     depth = int(raw.config["layers_num"])
     heads = tuple(
@@ -89,7 +90,7 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
         rule_hint='{"rule": "normalized_entropy", "threshold": SPEED}: its speed 0 is never',
         settings=raw.settings("pooling", "speed"),
         notes=()
-        if len(raw.labels) == num_labels and raw.config.get("id2label")
+        if raw.config.get("id2label")
         else ("FastBERT's files name no labels: add id2label to config.json",),
     )
     return ParsedCheckpoint(info, _config(raw, encoder, labels), encoder, heads)
@@ -149,7 +150,3 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     raise UnusableCheckpoint(f"{name} is no weight of a UER transformer that is supported")
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(f"LABEL_{i}" for i in range(count))

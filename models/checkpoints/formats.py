@@ -107,12 +107,29 @@ def load(
     parsed = replace(parsed, info=replace(parsed.info, dropped=tuple(raw.weights.dropped)))
     if layers is not None:
         parsed = parsed.cut(layers)
+    _check_labels(parsed, folder)
     tokenizer = read_tokenizer(folder, parsed.info.format, parsed.info.family)
     _check_ids(tokenizer, parsed, folder)
     info = replace(parsed.info, notes=(*parsed.info.notes, *tokenizer.notes))
     model = build_model(parsed)
     limit = max_tokens(folder, model, Tokenizer.from_str(tokenizer.content))
     return LoadedCheckpoint(model, info, tokenizer.content, tokenizer.files, limit)
+
+
+def _check_labels(parsed: ParsedCheckpoint, folder: Path) -> None:
+    """Refuse labels that are not as many as the classifier's, or too few for the task."""
+    labels, task = parsed.info.labels, parsed.info.exits.task
+    for head in parsed.heads:
+        found = head["classifier.weight"]
+        if found.ndim and len(found) != len(labels):
+            raise UnusableCheckpoint(
+                f"{folder}/config.json has {len(labels)} labels ({', '.join(labels)[:80]}), and "
+                f"the classifier {len(found)}; write an id2label with a name for each"
+            )
+    if task != "regression" and len(labels) < 2:
+        raise UnusableCheckpoint(
+            f"{folder}/config.json has one label, {labels[0]!r}, and task {task} needs at least two"
+        )
 
 
 def _check_ids(tokenizer: ReadTokenizer, parsed: ParsedCheckpoint, folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
+from models.checkpoints.label_names import label_names
 from models.checkpoints.weights import Weights
 from models.encoders.config_sizes import check_sizes
 from models.encoders.families import FAMILIES
@@ -24,6 +25,7 @@ class RawCheckpoint:
         folder: the folder.
         last_ramp: whether DeeBERT's last ramp is to become an exit.
         config: content of `config.json`.
+        labels: label names by id.
         weights: all weights that no format has taken yet.
     """
 
@@ -36,6 +38,7 @@ class RawCheckpoint:
         self.folder = folder
         self.last_ramp = last_ramp
         self.config = _read_config(folder)
+        self.labels = label_names(self.config, folder)
         self.weights = Weights(read_weights(folder))
 
     @property
@@ -49,15 +52,6 @@ class RawCheckpoint:
         if self.config.get("problem_type") == "multi_label_classification":
             return "multi_label"
         return "regression" if len(self.labels) == 1 else "single_label"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Label names by id from the config; LABEL_0, LABEL_1, ... if it has none."""
-        named = self.config.get("id2label") or {}
-        count = self.config.get("num_labels") or len(named) or 2
-        if len(named) == count:
-            return tuple(str(named[key]) for key in sorted(named, key=int))
-        return tuple(f"LABEL_{i}" for i in range(count))
 
     def settings(self, *keys: str) -> dict[str, Any]:
         """Return those of these keys that the config has a value for."""

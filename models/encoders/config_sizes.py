@@ -41,8 +41,14 @@ def check_sizes(config: Mapping[str, Any], path: Path) -> None:
     for key, most in _MOST.items():
         _size(config, key, most, path)
     names = config.get("id2label")
-    if names is not None and not (isinstance(names, dict) and all(map(str.isdecimal, names))):
-        raise UnusableCheckpoint(f"{path}: id2label must name a label for every id")
+    if names is not None and not isinstance(names, dict):
+        raise UnusableCheckpoint(f"{path}: id2label must be an object with a name for every id")
+    wrong = next((key for key in names or () if not key.isdecimal()), None)
+    if wrong is not None:
+        raise UnusableCheckpoint(
+            f"{path}: id2label has the key {wrong[:80]!r}; expected the ids 0, 1, ... as keys and "
+            "the labels' names as values"
+        )
     if names and len(names) > MOST_LABELS:
         raise UnusableCheckpoint(f"{path}: id2label names more than {MOST_LABELS} labels")
 

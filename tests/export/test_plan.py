@@ -56,9 +56,9 @@ def promise_a_recording(folder: Path) -> None:
     ("damage", "message"),
     [
         (config(pad_token_id=-1), "pad_id: must be greater than or equal to 0, not -1"),
-        (config(id2label={"0": "a", "1": "a", "2": "b"}), "labels must be distinct"),
+        (config(id2label={"0": "a", "1": "a", "2": "b"}), "id2label names 'a' for the labels 0, 1"),
         (config(id2label={"0": "\ud800", "1": "a", "2": "b"}), "surrogates not allowed"),
-        (enlarge_tokenizer, "has ids up to 5000, and the model's vocab_size is"),
+        (enlarge_tokenizer, "has the token 'surplus' with id 5000, and the model has"),
         (promise_a_recording, "recording.npy is no array"),
     ],
 )

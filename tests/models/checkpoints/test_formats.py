@@ -240,19 +240,6 @@ def test_sledgehammer_is_recognised_and_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "labels"),
-    [
-        ({"0": "sad", "1": "so-so", "2": "glad"}, ["sad", "so-so", "glad"]),
-        ({"0": "no", "1": "yes"}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
-    ],
-)
-def test_labels_come_from_the_config_if_their_number_fits(
-    stated: dict[str, str], labels: list[str], tmp_path: Path
-) -> None:
-    assert load(DeeBert(id2label=stated).save(tmp_path)).model.labels == labels
-
-
-@pytest.mark.parametrize(
     ("make", "message"),
     [
         (partial(FastBert, pooling="mean"), "not supported"),
