@@ -119,7 +119,8 @@ class InputReader:
                 many windows; the message names its place.
             InvalidRequest: as in `read`, or the windows would share all of their tokens.
         """
-        bounds = WindowBounds(self._texts.max_tokens, self._num_special, stride)
+        texts = self._texts
+        bounds = WindowBounds(texts.max_tokens, self._num_special, stride, texts.words_per_token)
         singles = {}
         for place, given in enumerate(inputs, first):
             if isinstance(given, Text) and given.text_pair is None:

@@ -5,6 +5,7 @@ cut off afterwards. So texts that are surely too long are refused or cut first.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
@@ -18,9 +19,9 @@ CHARS_PER_TOKEN = 64
 # As much is tokenized at once. A thread takes some ten milliseconds for it, and some ten MB.
 PIECE_CHARS = 65_536
 
-# Each of these has a token at least: tokenizers may drop spaces, control characters and accents
-# that stand alone, but neither letters nor digits.
-WORD = re.compile(r"\w[^ \t\n\r]*")
+# Each of these has a token at least, its own or one for several (`words_per_token`): tokenizers
+# may drop spaces, control characters and accents that stand alone, but neither letters nor digits.
+WORD = re.compile(r"[^\W\u1cf2\u1cf3][^ \t\n\r]*")
 
 Item = TypeVar("Item")
 
@@ -35,9 +36,13 @@ class Text(NamedTuple):
 class LengthBounds:
     """Bounds that follow from the most tokens that a model takes, special tokens included."""
 
-    def __init__(self, max_tokens: int) -> None:
+    def __init__(self, max_tokens: int, words_per_token: int | None = 1) -> None:
+        """Work out the bounds; without `words_per_token` there is none on words."""
         self._max_tokens = max_tokens
         self._max_chars = CHARS_PER_TOKEN * max_tokens
+        self._max_words = max_words(max_tokens, words_per_token)
+        # A token that reaches beyond the end of a cut text must not be among those that are kept.
+        self._kept_words = self._max_words + (words_per_token or 1) - 1
 
     def check(self, place: int, text: Text) -> None:
         """Refuse an input that has too many characters, or more words than tokens are taken.
@@ -48,11 +53,11 @@ class LengthBounds:
         num_chars = sum(len(part) for part in text if part)
         if num_chars > self._max_chars:
             self._refuse(place, f"{num_chars} characters", f" and {self._max_chars} characters")
-        if num_chars <= self._max_tokens:
+        if num_chars <= self._max_words:
             return
         words = chain(*(WORD.finditer(part) for part in text if part))
-        if next(islice(words, self._max_tokens, None), None):
-            self._refuse(place, f"more than {self._max_tokens} words", "")
+        if next(islice(words, self._max_words, None), None):
+            self._refuse(place, f"more than {self._max_words} words", "")
 
     def cut(self, text: Text) -> Text:
         """Return the beginning of an input, which has as many tokens as the model takes.
@@ -64,9 +69,9 @@ class LengthBounds:
 
     def _cut(self, part: str) -> str:
         part = part[: self._max_chars]
-        if len(part) <= self._max_tokens:
+        if len(part) <= self._max_words:
             return part
-        word = next(islice(WORD.finditer(part), self._max_tokens, None), None)
+        word = next(islice(WORD.finditer(part), self._kept_words, None), None)
         return part[: word.end()] if word else part
 
     def _refuse(self, place: int, found: str, also: str) -> None:
@@ -74,6 +79,11 @@ class LengthBounds:
             f"inputs[{place}] has {found}, the model takes {self._max_tokens} tokens{also}; "
             'shorten it or send "truncate": true'
         )
+
+
+def max_words(max_tokens: int, words_per_token: int | None) -> int:
+    """Return the most words that fit into so many tokens; a bound that none reaches for None."""
+    return sys.maxsize if words_per_token is None else words_per_token * max_tokens
 
 
 def in_pieces(items: Sequence[Item], sizes: Sequence[int], most: int) -> Iterator[Sequence[Item]]:

@@ -11,6 +11,7 @@ from tokenizers import Encoding, Tokenizer
 from serve.errors import STOPS, InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.length_bounds import LengthBounds, Text
 from serve.tokenization.word_spans import WordSpans
+from serve.tokenization.words_per_token import words_per_token
 
 
 class Tokens(NamedTuple):
@@ -43,6 +44,7 @@ class TextEncoder:
     Attributes:
         max_tokens: longest input, special tokens included.
         tokenizer: the one that does not truncate.
+        words_per_token: the most words that one token holds; None if that is not known.
     """
 
     def __init__(self, path: Path, max_tokens: int, offsets: bool = True) -> None:
@@ -57,7 +59,8 @@ class TextEncoder:
         self.tokenizer = _load(path)
         self._truncating = _load(path)
         self._truncating.enable_truncation(max_tokens)
-        self._bounds = LengthBounds(max_tokens)
+        self.words_per_token = words_per_token(self.tokenizer)
+        self._bounds = LengthBounds(max_tokens, self.words_per_token)
         self._offsets = offsets
 
     def encode(self, texts: Sequence[Text], truncate: bool = False) -> list[Tokens]:

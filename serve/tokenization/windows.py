@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from serve.errors import InvalidRequest, TextTooLong
-from serve.tokenization.length_bounds import CHARS_PER_TOKEN, PIECE_CHARS, WORD
+from serve.tokenization.length_bounds import CHARS_PER_TOKEN, PIECE_CHARS, WORD, max_words
 from serve.tokenization.tokenizer import Tokens
 from serve.tokenization.word_spans import WordSpans
 
@@ -59,13 +59,16 @@ class Cut(NamedTuple):
 class WindowBounds:
     """How much text fits into the windows of one text."""
 
-    def __init__(self, max_tokens: int, num_special: int, stride: int) -> None:
+    def __init__(
+        self, max_tokens: int, num_special: int, stride: int, words_per_token: int | None = 1
+    ) -> None:
         """Work out the bounds.
 
         Args:
             max_tokens: of a window, special tokens included.
             num_special: tokens that the tokenizer puts around a text.
             stride: tokens that neighbours share.
+            words_per_token: the most words that one token holds; None if that is not known.
 
         Raises:
             InvalidRequest: windows that share as many would not move on.
@@ -78,6 +81,7 @@ class WindowBounds:
                 "window of this model"
             )
         self.max_tokens = self.own + (MAX_WINDOWS - 1) * self.step
+        self.max_words = max_words(self.max_tokens, words_per_token)
         self.max_chars = max(CHARS_PER_TOKEN * max_tokens, _MAX_CHARS)
 
     def check(self, place: int, text: str) -> None:
@@ -88,10 +92,10 @@ class WindowBounds:
         """
         if len(text) > self.max_chars:
             raise self._too_long(place, f"{len(text)} characters")
-        if len(text) > self.max_tokens and next(
-            islice(WORD.finditer(text), self.max_tokens, None), None
+        if len(text) > self.max_words and next(
+            islice(WORD.finditer(text), self.max_words, None), None
         ):
-            raise self._too_long(place, f"more than {self.max_tokens} words")
+            raise self._too_long(place, f"more than {self.max_words} words")
 
     def starts(self, place: int, num_own: int) -> range:
         """Return where windows begin in a text of so many own tokens.

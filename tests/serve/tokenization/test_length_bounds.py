@@ -5,17 +5,26 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 
 from serve.bundle.loader import Bundle
 from serve.errors import TextTooLong
 from serve.tokenization.inputs import pieces_of
 from serve.tokenization.length_bounds import CHARS_PER_TOKEN, PIECE_CHARS, LengthBounds, Text
 from serve.tokenization.tokenizer import TextEncoder
+from serve.tokenization.windows import WindowBounds
+from serve.tokenization.words_per_token import words_per_token
 from tests.support.tiny import MAX_TOKENS, WORDS, tiny_tokenizer
 
 SHIPPED = Path(__file__).parents[3] / "models/zoo/sst2-minilm/tokenizer.json"
-of_tokenizers = pytest.mark.parametrize("name", ["tiny", "shipped"])
+CITIES = [
+    AddedToken("New York"),
+    AddedToken("rio de janeiro", lstrip=True, single_word=True),
+    AddedToken("a\u00a0b c", rstrip=True, normalized=False),
+    AddedToken("k x m", special=True),
+]
+of_tokenizers = pytest.mark.parametrize("name", ["tiny", "shipped", "cities", "bytes", "pieces"])
 MOST_CHARS = CHARS_PER_TOKEN * MAX_TOKENS
 # Spaces of all kinds, characters that tokenizers drop, words that are several tokens, and scripts
 # that are written without spaces.
@@ -34,7 +43,17 @@ ODD = [
     "🎬",
     "!?",
 ]
-ordinary = st.lists(st.sampled_from([*WORDS[:9], *ODD]), min_size=1, max_size=30)
+CITY_TEXTS = [
+    "New York",
+    "new york",
+    "Rio de Janeiro",
+    "a\u00a0b c",
+    "k x m",
+    "York",
+    "de",
+    "ok x me",
+]
+ordinary = st.lists(st.sampled_from([*WORDS[:9], *ODD, *CITY_TEXTS]), min_size=1, max_size=30)
 separators = st.sampled_from([" ", "\t", "\n", " \u200b ", ", ", "\u2003"])
 
 
@@ -45,9 +64,40 @@ def texts(draw: st.DrawFn) -> str:
     return draw(separators).join(words)
 
 
+def byte_pairs() -> Tokenizer:
+    signs = sorted(ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({sign: i for i, sign in enumerate(signs)}, []))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    return tokenizer
+
+
+def pieces() -> Tokenizer:
+    vocabulary = [("<unk>", 0.0), ("\u2581", -1.0), ("\u2581New", -1.0), ("w", -1.0)]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0))
+    spaces = normalizers.Replace(Regex(" {2,}"), "\u2581")
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), spaces])
+    tokenizer.pre_tokenizer = Metaspace()
+    return tokenizer
+
+
+MAKE = {
+    "tiny": tiny_tokenizer,
+    "shipped": lambda: Tokenizer.from_file(str(SHIPPED)),
+    "cities": tiny_tokenizer,
+    "bytes": byte_pairs,
+    "pieces": pieces,
+}
+
+
+def bounds(name: str) -> LengthBounds:
+    return LengthBounds(MAX_TOKENS, words_per_token(tokenizer(name, False)))
+
+
 @cache
 def tokenizer(name: str, truncate: bool) -> Tokenizer:
-    tokenizer = tiny_tokenizer() if name == "tiny" else Tokenizer.from_file(str(SHIPPED))
+    tokenizer = MAKE[name]()
+    if name not in ("tiny", "shipped"):
+        tokenizer.add_tokens(CITIES)
     if truncate:
         tokenizer.enable_truncation(MAX_TOKENS)
     return tokenizer
@@ -68,7 +118,7 @@ def test_a_text_that_is_cut_first_has_the_tokens_and_offsets_of_the_whole(
     name: str, text: str
 ) -> None:
     assume(len(text) <= MOST_CHARS)
-    cut = LengthBounds(MAX_TOKENS).cut(Text(text)).text
+    cut = bounds(name).cut(Text(text)).text
     assert text.startswith(cut)
     assert told(tokenizer(name, True), cut) == told(tokenizer(name, True), text)
 
@@ -80,7 +130,7 @@ def test_a_pair_that_is_cut_first_has_the_tokens_of_the_whole(
 ) -> None:
     """If both texts alone are too long, either may get the token that cannot be halved."""
     assume(max(len(one), len(two)) <= MOST_CHARS)
-    first, second = LengthBounds(MAX_TOKENS).cut(Text(one, two))
+    first, second = bounds(name).cut(Text(one, two))
     assert second is not None
     found, whole = (tokenizer(name, True).encode(*pair) for pair in ((first, second), (one, two)))
     if min(num_tokens(name, one), num_tokens(name, two)) <= MAX_TOKENS:
@@ -94,7 +144,50 @@ def test_a_pair_that_is_cut_first_has_the_tokens_of_the_whole(
 def test_a_text_that_fits_is_never_refused(name: str, text: str) -> None:
     assume(len(text) <= MOST_CHARS)
     if len(tokenizer(name, False).encode(text)) <= MAX_TOKENS:
-        LengthBounds(MAX_TOKENS).check(0, Text(text))
+        bounds(name).check(0, Text(text))
+        WindowBounds(MAX_TOKENS, 0, 0, words_per_token(tokenizer(name, False))).check(0, text)
+
+
+def changed(**parts: object) -> Tokenizer:
+    tokenizer = tiny_tokenizer()
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (tokenizer("tiny", False), 1),
+        (tokenizer("shipped", False), 1),
+        (tokenizer("cities", False), 3),
+        (tokenizer("bytes", False), 3),
+        (tokenizer("pieces", False), 3),
+        (changed(normalizer=normalizers.Replace(Regex(r"\d+"), "")), None),
+        (changed(normalizer=normalizers.Replace(" ", "")), None),
+        (changed(normalizer=normalizers.Replace(" ", "\u2581")), None),
+        (changed(normalizer=normalizers.Replace("``", '"')), 1),
+        (changed(pre_tokenizer=Metaspace(split=False)), None),
+        (changed(pre_tokenizer=ByteLevel(use_regex=False)), None),
+        (changed(pre_tokenizer=pre_tokenizers.Split("w", "removed")), None),
+        (changed(pre_tokenizer=pre_tokenizers.Punctuation("removed")), None),
+        (changed(model=models.BPE({"a": 0}, [])), None),
+        (changed(model=models.BPE({"a": 0}, [], unk_token="a")), 1),
+    ],
+)
+def test_words_of_a_token_are_counted_where_all_words_have_one(
+    made: Tokenizer, expected: int | None
+) -> None:
+    assert words_per_token(made) == expected
+
+
+def test_without_a_bound_on_words_characters_bound_a_text() -> None:
+    bounds = LengthBounds(MAX_TOKENS, None)
+    words = Text("w1 " * 1000)
+    bounds.check(0, words)
+    assert bounds.cut(words) == words
+    with pytest.raises(TextTooLong, match="characters"):
+        bounds.check(0, Text("w1 " * MOST_CHARS))
 
 
 @pytest.mark.parametrize(
