@@ -52,7 +52,7 @@ def load_auto_tokenizer(folder: Path, family: str) -> TokenizersBackend:
             break
     known = str(config.get("model_type")) in CONFIG_MAPPING
     # The checks of transformers' configs are those of its models; a tokenizer needs none of them.
-    options = {} if known else {"config": _config(family, config)}
+    options = {} if known or family not in CONFIG_MAPPING else {"config": _config(family, config)}
     tokenizer = _load(folder, options)
     if not isinstance(tokenizer, TokenizersBackend):
         raise _python_only(str(folder), type(tokenizer).__name__)

@@ -18,9 +18,10 @@ from models.checkpoints import (
 from models.checkpoints.build_model import build_model
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
-from models.checkpoints.token_limit import max_tokens
-from models.checkpoints.tokenizer_files import ReadTokenizer, read_tokenizer
+from models.checkpoints.token_limit import max_tokens, stated_limit
+from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
 from models.errors import UnusableCheckpoint
+from models.model_files import check_files
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
@@ -100,6 +101,8 @@ def load(
         UnusableCheckpoint: no supported checkpoint, or one that cannot be served.
     """
     folder = Path(folder)
+    check_files(folder)
+    stated_limit(folder)  # what is wrong with it is told before the work
     raw = RawCheckpoint(folder, last_ramp)
     raw.weights.drop(_BUFFERS, "buffers, which are computed")
     parsed = _parse(raw)
@@ -108,8 +111,9 @@ def load(
     if layers is not None:
         parsed = parsed.cut(layers)
     _check_labels(parsed, folder)
+    _check_padding(parsed, folder)
     tokenizer = read_tokenizer(folder, parsed.info.format, parsed.info.family)
-    _check_ids(tokenizer, parsed, folder)
+    check_embeddings(tokenizer, parsed.config.vocab_size, folder)
     info = replace(parsed.info, notes=(*parsed.info.notes, *tokenizer.notes))
     model = build_model(parsed)
     limit = max_tokens(folder, model, Tokenizer.from_str(tokenizer.content))
@@ -123,8 +127,8 @@ def _check_labels(parsed: ParsedCheckpoint, folder: Path) -> None:
         found = head["classifier.weight"]
         if found.ndim and len(found) != len(labels):
             raise UnusableCheckpoint(
-                f"{folder}/config.json has {len(labels)} labels ({', '.join(labels)[:80]}), and "
-                f"the classifier {len(found)}; write an id2label with a name for each"
+                f"{folder}/config.json names the labels {', '.join(labels)[:80]}, and the "
+                f"classifier has {len(found)} outputs; write an id2label with a name for each"
             )
     if task != "regression" and len(labels) < 2:
         raise UnusableCheckpoint(
@@ -132,26 +136,12 @@ def _check_labels(parsed: ParsedCheckpoint, folder: Path) -> None:
         )
 
 
-def _check_ids(tokenizer: ReadTokenizer, parsed: ParsedCheckpoint, folder: Path) -> None:
-    """Refuse tokens that have no embedding, by the name of the first."""
-    where, rows = f"{folder}: the tokenizer in {tokenizer.files}", parsed.config.vocab_size
-    try:
-        vocabulary = Tokenizer.from_str(tokenizer.content).get_vocab()
-    except Exception as error:  # the library raises no narrower type
-        raise UnusableCheckpoint(f"{where} cannot be read: {error}") from error
-    padding = parsed.config.pad_token_id
-    if padding is not None and padding >= rows:
+def _check_padding(parsed: ParsedCheckpoint, folder: Path) -> None:
+    rows, padding = parsed.config.vocab_size, parsed.config.pad_token_id
+    if padding is not None and not 0 <= padding < rows:
         raise UnusableCheckpoint(
             f"{folder}/config.json: pad_token_id is {padding}, and the model has embeddings for "
-            f"ids up to {rows - 1} only"
-        )
-    beyond = sorted((i, token) for token, i in vocabulary.items() if i >= rows)
-    if beyond:
-        more = f" (and {len(beyond) - 1} more beyond it)" if beyond[1:] else ""
-        raise UnusableCheckpoint(
-            f"{where} has the token {beyond[0][1]!r} with id {beyond[0][0]}{more}, and the model "
-            f"has embeddings for ids up to {rows - 1} only. Enlarge them with "
-            "resize_token_embeddings, or take the token out of the tokenizer's files"
+            f"ids from 0 to {rows - 1} only"
         )
 
 

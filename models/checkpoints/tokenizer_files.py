@@ -4,18 +4,20 @@ Its ids are those of transformers' `AutoTokenizer`, which reads the settings bes
 """
 
 import json
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import processors
+from tokenizers import Tokenizer, processors
 from transformers import BertTokenizer, TokenizersBackend
 from transformers.utils.import_utils import is_sentencepiece_available
 
 from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, load_auto_tokenizer
 from models.checkpoints.tokenizer_checks import check_kind, check_settings, compare_ids
-from models.errors import UnusableCheckpoint
+from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
+from serve.errors import STOPS
 
 _VOCABULARY = "vocab.txt"
 _SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
@@ -48,18 +50,46 @@ def read_tokenizer(folder: Path, checkpoint_format: str, family: str) -> ReadTok
     """
     if checkpoint_format == "FastBERT":
         return ReadTokenizer(_fastbert(folder), "vocab.txt, as FastBERT encodes")
-    own = folder / TOKENIZER
-    if checkpoint_format == "Offramp" and own.is_file():
-        return ReadTokenizer(own.read_text("utf-8"), TOKENIZER)  # what its training used
-    _check_present(folder)
     stated = read_json(folder, TOKENIZER)
+    if checkpoint_format == "Offramp" and stated:
+        return ReadTokenizer(_json(stated), TOKENIZER)  # what its training used
+    _check_present(folder)
     tokenizer = load_auto_tokenizer(folder, family)
     files = _files(folder, tokenizer)
     served = _served(tokenizer)
     check_settings(folder, tokenizer)
     check_kind(folder, tokenizer, stated, served)
     notes = compare_ids(folder, tokenizer, stated, served)
-    return ReadTokenizer(json.dumps(served, ensure_ascii=False), " and ".join(files), notes)
+    return ReadTokenizer(_json(served), " and ".join(files), notes)
+
+
+def check_embeddings(tokenizer: ReadTokenizer, rows: int, folder: Path) -> None:
+    """Refuse tokens that a model has no embedding for, by the name of the first.
+
+    Raises:
+        UnusableCheckpoint: there are such, or the library cannot read the tokenizer.
+    """
+    where = f"{folder}: the tokenizer in {tokenizer.files}"
+    try:
+        vocabulary = Tokenizer.from_str(tokenizer.content).get_vocab()
+    except STOPS:
+        raise
+    except BaseException as error:  # from Rust, which may panic
+        raise UnusableCheckpoint(f"{where} cannot be read: {in_one_line(error)}") from None
+    beyond = sorted((i, token) for token, i in vocabulary.items() if i >= rows)
+    if beyond:
+        more = f" (and {len(beyond) - 1} more beyond it)" if beyond[1:] else ""
+        raise UnusableCheckpoint(
+            f"{where} has the token {beyond[0][1]!r} with id {beyond[0][0]}{more}, and the model "
+            f"has embeddings for ids up to {rows - 1} only. Enlarge them with "
+            "resize_token_embeddings, or take the token out of the tokenizer's files; a default "
+            f'such as [MASK] goes by "mask_token": null in {TOKENIZER_CONFIG}'
+        )
+
+
+def _json(document: dict[str, Any]) -> str:
+    """Return a `tokenizer.json` without padding and truncation, which are settings of a call."""
+    return json.dumps({**document, "truncation": None, "padding": None}, ensure_ascii=False)
 
 
 def _check_present(folder: Path) -> None:
@@ -68,6 +98,11 @@ def _check_present(folder: Path) -> None:
     found = [name for name in known if (folder / name).is_file()]
     if not found:
         raise UnusableCheckpoint(f"{folder} holds no tokenizer: expected {_EXPECTED}")
+    if found[0] == _VOCABULARY and (folder / _VOCABULARY).read_bytes().startswith(BOM_UTF8):
+        raise UnusableCheckpoint(
+            f"{folder}/{_VOCABULARY} begins with a byte order mark, which would be a part of its "
+            "first token; save it as UTF-8 without one"
+        )
     if found[0] in _SENTENCEPIECE and not is_sentencepiece_available():
         raise UnusableCheckpoint(
             f"{folder}: transformers converts {found[0]} only where sentencepiece is installed. "
@@ -95,7 +130,6 @@ def _files(folder: Path, tokenizer: TokenizersBackend) -> list[str]:
 def _served(tokenizer: TokenizersBackend) -> dict[str, Any]:
     """Return transformers' tokenizer as JSON, with the types that its model gets."""
     document: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
-    document |= {"truncation": None, "padding": None}
     if "token_type_ids" not in tokenizer.model_input_names:
         document["post_processor"] = _without_types(document["post_processor"])
     return document

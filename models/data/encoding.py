@@ -5,17 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
+from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
 from models.data.alignment import TokenTags, tag_tokens
 from models.data.examples import Example, Target
 from models.errors import TrainingFailed
-from models.model_files import check_files, read_json
+from models.model_files import CONFIG, check_files, read_json
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.length_bounds import Text
 from serve.tokenization.tokenizer import TextEncoder, Tokens
 
-_CONFIG = "tokenizer_config.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 @dataclass(frozen=True)
@@ -55,21 +54,33 @@ def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[E
 
 
 def copy_tokenizer(source: Path, folder: Path, max_tokens: int) -> None:
-    """Copy a tokenizer into a model folder, without its padding and truncation.
+    """Write a model folder's tokenizer, as transformers reads that of its encoder.
 
     Args:
         source: a transformers folder.
         folder: the model folder.
         max_tokens: longest input of the model.
     """
-    tokenizer = Tokenizer.from_file(str(_tokenizer_path(source)))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    tokenizer.save(str(folder / TOKENIZER))
-    config = read_json(source, _CONFIG)
+    write_tokenizer(source, folder)
+    config = read_json(source, _TOKENIZER_CONFIG)
     config.pop("name_or_path", None)
     config["model_max_length"] = max_tokens
-    (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
+    (folder / _TOKENIZER_CONFIG).write_text(json.dumps(config, indent=1) + "\n", "utf-8")
+
+
+def write_tokenizer(source: Path, folder: Path) -> None:
+    """Write what transformers makes of a folder's tokenizer as another one's `tokenizer.json`.
+
+    Raises:
+        UnusableCheckpoint: there is no tokenizer, or none that can be served.
+    """
+    check_files(source)
+    config = read_json(source, CONFIG)
+    made_by = "Offramp" if "offramp" in config else "transformers"
+    made = read_tokenizer(source, made_by, str(config.get("model_type")))
+    if type(rows := config.get("vocab_size")) is int:
+        check_embeddings(made, rows, source)
+    (folder / TOKENIZER).write_text(made.content, "utf-8")
 
 
 def _row(tokens: Tokens, label: Target, token_tags: Iterator[TokenTags]) -> EncodedRow:

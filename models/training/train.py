@@ -5,13 +5,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 from rich.console import Console
 
 from models.data.datasets import read_dataset, task_of
-from models.data.encoding import EncodedRow, copy_tokenizer, encode
+from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.errors import TrainingFailed
 from models.evaluation.calibration import exit_figures
 from models.evaluation.model_card import write_training
@@ -102,7 +102,9 @@ def _read_rows(
     path: Path, task: Task, choice: ModelChoice, labels: Sequence[str]
 ) -> tuple[list[str], list[EncodedRow]]:
     names, examples = read_dataset(path, task, labels)
-    return names, encode(choice.encoder, examples, choice.max_tokens)
+    with TemporaryDirectory() as folder:
+        write_tokenizer(choice.encoder, Path(folder))
+        return names, encode(Path(folder), examples, choice.max_tokens)
 
 
 def _build_model(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:

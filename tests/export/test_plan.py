@@ -55,7 +55,8 @@ def promise_a_recording(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (config(pad_token_id=-1), "pad_id: must be greater than or equal to 0, not -1"),
+        (config(pad_token_id=-1), "pad_token_id is -1, and the model has embeddings for ids"),
+        (config(pad_token_id=200), "pad_token_id is 200, and the model has embeddings for ids"),
         (config(id2label={"0": "a", "1": "a", "2": "b"}), "id2label names 'a' for the labels 0, 1"),
         (config(id2label={"0": "\ud800", "1": "a", "2": "b"}), "surrogates not allowed"),
         (enlarge_tokenizer, "has the token 'surplus' with id 5000, and the model has"),

@@ -16,7 +16,7 @@ from models.data.encoding import EncodedRow
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
 from serve.errors import OfframpError
 from serve.rules.traits import Task
-from tests.support.wordpiece import SPECIAL, wordpiece
+from tests.support.wordpiece import SPECIAL, TAKEN_AS_IT_IS, wordpiece
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
 VOCABULARY = [*SPECIAL, *WORDS]
@@ -90,7 +90,7 @@ def make_encoder(tmp_path: Path) -> Callable[[], Path]:
         tokenizer.enable_padding(length=16)
         tokenizer.enable_truncation(3)
         tokenizer.save(str(folder / "tokenizer.json"))
-        config = {"tokenizer_class": "BertTokenizer", "name_or_path": "somewhere"}
+        config = {**TAKEN_AS_IT_IS, "name_or_path": "somewhere"}
         (folder / "tokenizer_config.json").write_text(json.dumps(config))
         return folder
 

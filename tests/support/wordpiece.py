@@ -7,6 +7,11 @@ from pathlib import Path
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+# A tokenizer_config.json that changes nothing of the tokenizer.json beside it.
+TAKEN_AS_IT_IS = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+}
 MPNET_SPECIAL = ("<s>", "<pad>", "</s>", "[UNK]")
 
 
@@ -27,11 +32,7 @@ def mpnet_wordpiece(words: Sequence[str]) -> Tokenizer:
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write a tokenizer that transformers takes as it is, whatever the family of the model."""
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps(TAKEN_AS_IT_IS))
 
 
 def _without_special(vocabulary: Sequence[str]) -> Tokenizer:

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import import_utils
 
-from models.checkpoints import UnusableCheckpoint
+from models.checkpoints import UnusableCheckpoint, load
 from models.checkpoints.auto_tokenizer import reference_ids
-from models.checkpoints.tokenizer_files import ReadTokenizer, read_tokenizer
+from models.checkpoints.tokenizer_files import ReadTokenizer, check_embeddings, read_tokenizer
 from serve.tokenization.length_bounds import Text
 from serve.tokenization.tokenizer import TextEncoder
 from tests.support.originals.fastbert import VOCABULARY, FastBert
@@ -46,20 +46,20 @@ def decoder(*tokens: dict[str, Any], first: int) -> dict[str, Any]:
 # What a folder may say beside its vocabulary, by the file that says it.
 SETTINGS: dict[str, dict[str, Any]] = {
     "nothing": {},
-    "added_tokens.json": {"added_tokens.json": {"[TGT]": 40, "New York": 41}},
+    "added_tokens.json": {"added_tokens.json": {"[TGT]": 41, "New York": 42}},
     "additional_special_tokens": {CONFIG: {"additional_special_tokens": ["[TGT]", "New York"]}},
     "extra_special_tokens": {CONFIG: {"extra_special_tokens": ["<e1>", "</e1>"]}},
     "special_tokens_map": {
         "special_tokens_map.json": {"additional_special_tokens": ["[TGT]"], "sep_token": "film"}
     },
-    "added_tokens_decoder": {CONFIG: {"added_tokens_decoder": decoder(TGT, CITY, first=40)}},
-    "lstrip": {CONFIG: {"added_tokens_decoder": decoder(CITY | {"lstrip": True}, first=40)}},
-    "rstrip": {CONFIG: {"added_tokens_decoder": decoder(CITY | {"rstrip": True}, first=40)}},
+    "added_tokens_decoder": {CONFIG: {"added_tokens_decoder": decoder(TGT, CITY, first=41)}},
+    "lstrip": {CONFIG: {"added_tokens_decoder": decoder(CITY | {"lstrip": True}, first=41)}},
+    "rstrip": {CONFIG: {"added_tokens_decoder": decoder(CITY | {"rstrip": True}, first=41)}},
     "single_word": {
-        CONFIG: {"added_tokens_decoder": decoder(CITY | {"single_word": True}, first=40)}
+        CONFIG: {"added_tokens_decoder": decoder(CITY | {"single_word": True}, first=41)}
     },
     "not normalized": {
-        CONFIG: {"added_tokens_decoder": decoder(CITY | {"normalized": False}, first=40)}
+        CONFIG: {"added_tokens_decoder": decoder(CITY | {"normalized": False}, first=41)}
     },
     "cased": {CONFIG: {"do_lower_case": False}},
     "lower": {CONFIG: {"do_lower_case": True}},
@@ -187,6 +187,7 @@ def test_settings_beside_the_vocabulary_count_as_they_do_for_transformers(
         ),
         ("vocab.txt", {CONFIG: {"truncation_side": "middle"}}, "current value: middle"),
         ("vocab.json", {CONFIG: {"split_special_tokens": True}}, "split_special_tokens is true"),
+        ("vocab.txt", {"vocab.txt": "\ufeff[PAD]\nthe\n"}, "begins with a byte order mark"),
         ("vocab.txt", {CONFIG: "{no"}, "tokenizer_config.json is not JSON"),
         ("vocab.txt", {CONFIG: "[]"}, "tokenizer_config.json: expected a JSON object"),
         ("vocab.txt", {"special_tokens_map.json": "{no"}, "special_tokens_map.json is not JSON"),
@@ -226,7 +227,10 @@ def test_a_trained_models_own_tokenizer_is_the_one_it_was_trained_with(
 ) -> None:
     model = folder("cased tokenizer.json", **SETTINGS["added_tokens.json"])
     made = read(model, "electra", "Offramp")
-    assert made.content == (model / "tokenizer.json").read_text()
+    own = Tokenizer.from_file(str(model / "tokenizer.json"))
+    own.no_truncation()
+    served = Tokenizer.from_str(made.content)
+    assert [served.encode(t).ids for t in TEXTS] == [own.encode(t).ids for t in TEXTS]
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n\n\n"])
@@ -271,3 +275,24 @@ def test_sentencepiece_that_cannot_be_converted_says_what_would_help(
     )
     with pytest.raises(UnusableCheckpoint, match="Install sentencepiece and protobuf, or save"):
         read(folder("spiece.model"), "albert")
+
+
+def test_a_token_without_an_embedding_is_named_before_any_work(
+    folder: Callable[..., Path],
+) -> None:
+    model = folder(**SETTINGS["added_tokens.json"])
+    made = read(model, "bert")
+    check_embeddings(made, 43, model)
+    with pytest.raises(UnusableCheckpoint, match=r"the token 'New York' with id 42, and the model"):
+        check_embeddings(made, 42, model)
+    with pytest.raises(UnusableCheckpoint, match=r"'\[TGT\]' with id 41 \(and 1 more beyond it\)"):
+        check_embeddings(made, 41, model)
+
+
+@pytest.mark.parametrize("stated", ["512", True, -1, 0.5, []])
+def test_a_length_that_is_none_is_told_before_weights_are_read(
+    stated: object, folder: Callable[..., Path]
+) -> None:
+    """transformers takes any, and fails on the first text."""
+    with pytest.raises(UnusableCheckpoint, match=r"tokenizer_config\.json: model_max_length is"):
+        load(folder(**{CONFIG: {"model_max_length": stated}}))
