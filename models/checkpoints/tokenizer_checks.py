@@ -82,13 +82,19 @@ def compare_ids(
                 f"ids {expected.ids} and types {expected.types}, and its {TOKENIZER} {ids.ids} and "
                 f"{ids.types}: it cannot be served"
             )
-    if not stated or _encode(stated, inputs) == found:
-        return ()
-    parts = ", ".join(part for part in _PARTS if stated.get(part) != served.get(part))
-    return (
-        f"{TOKENIZER} alone gives other ids than transformers' {type(tokenizer).__name__}, which "
-        f"takes {parts} from {TOKENIZER_CONFIG} or its defaults. Those of transformers are served",
-    )
+    name, notes = type(tokenizer).__name__, []
+    if "auto_map" in read_json(folder, TOKENIZER_CONFIG):
+        notes.append(
+            f"{TOKENIZER_CONFIG} names code of the model's own (auto_map), which is not run: the "
+            f"ids are those of transformers' {name}"
+        )
+    parts = [part for part in _PARTS if stated and stated.get(part) != served.get(part)]
+    if parts and _encode(stated, inputs) != found:
+        notes.append(
+            f"{TOKENIZER} alone gives other ids than transformers' {name}, which takes "
+            f"{', '.join(parts)} from {TOKENIZER_CONFIG} or its defaults. Those are served"
+        )
+    return tuple(notes)
 
 
 def sample_inputs(tokenizer: TokenizersBackend) -> list[Text]:

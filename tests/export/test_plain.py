@@ -5,14 +5,22 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from transformers import BertConfig, BertForSequenceClassification, DistilBertConfig
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    DistilBertConfig,
+)
 from transformers import DistilBertForTokenClassification as DistilBertTagger
 from typer.testing import CliRunner
 
 from export import bundle as bundles
 from export.cli import export
 from serve.bundle.loader import load_bundle
+from serve.tokenization.inputs import InputReader
+from serve.tokenization.length_bounds import Text
 from tests.support.tiny import SPECIAL, WORDS, tiny_tokenizer
+from tests.support.tokenizer_folders import write_folder
 from tests.support.wordpiece import save_tokenizer
 
 TAGS = {0: "O", 1: "B-X", 2: "I-X"}
@@ -76,3 +84,22 @@ def test_a_regression_keeps_the_name_of_its_value_and_counts_no_labels(tmp_path:
     assert (written.task, written.labels) == ("regression", ("stars",))
     assert (written.head.pooling, written.head.pooler) == ("first", True)
     assert (written.vocab_size, written.type_vocab_size) == (len(SPECIAL) + len(WORDS), 3)
+
+
+def test_a_bundle_has_the_ids_and_the_limit_of_transformers(tmp_path: Path) -> None:
+    settings = {"do_lower_case": False, "model_max_length": 9, "extra_special_tokens": ["[TGT]"]}
+    folder = write_folder(
+        tmp_path / "model", "lowercasing tokenizer.json", {"tokenizer_config.json": settings}
+    )
+    reference = AutoTokenizer.from_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = BertConfig(vocab_size=len(reference), intermediate_size=32, **sizes)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    planned = bundles.plan(folder, ("fp32",))
+    assert any("tokenizer.json alone gives other ids" in note for note in planned.notes)
+    bundles.write(planned, tmp_path / "bundle")
+    bundle = load_bundle(tmp_path / "bundle")
+    reader = InputReader(bundle.tokenizer_path, bundle.manifest)
+    for text in ("The Film [TGT] the", "the film " * 9):
+        (found,) = reader.read([Text(text)], truncate=True)
+        assert found.input_ids.tolist() == reference(text, truncation=True)["input_ids"]

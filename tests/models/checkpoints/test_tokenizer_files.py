@@ -219,7 +219,17 @@ def test_a_tokenizer_json_that_cuts_at_the_start_is_refused(folder: Callable[...
 def test_a_tokenizer_json_that_its_settings_overrule_is_noted(folder: Callable[..., Path]) -> None:
     (note,) = read(folder("cased tokenizer.json"), "electra").notes
     assert "alone gives other ids than transformers' BertTokenizer, which takes normalizer" in note
-    assert not read(folder("lowercasing tokenizer.json"), "bert").notes
+
+
+def test_code_of_the_models_own_is_noted_and_not_run(
+    folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    code = {"auto_map": {"AutoTokenizer": ["code.Slow", None]}, "tokenizer_class": "BertTokenizer"}
+    model = folder("lowercasing tokenizer.json", **{"code.py": "raise SystemExit", CONFIG: code})
+    made = read(model, "bert")
+    assert "names code of the model's own (auto_map), which is not run" in made.notes[0]
+    assert_encodes_like(made, auto(model), tmp_path)
+    assert not read(folder("lowercasing tokenizer.json", **{CONFIG: {}}), "bert").notes
 
 
 def test_a_trained_models_own_tokenizer_is_the_one_it_was_trained_with(
