@@ -25,6 +25,11 @@ from serve.tokenization.length_bounds import Text
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # Read as JSON objects by transformers, which says of a damaged one neither name nor remedy.
 _SETTINGS = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
+# Settings that transformers takes from there without a look at their type.
+_SWITCHES = {
+    *("add_prefix_space", "do_lower_case", "keep_accents", "remove_space", "split_special_tokens"),
+    *("strip_accents", "tokenize_chinese_chars", "trim_offsets"),
+}
 
 
 class TokenIds(NamedTuple):
@@ -47,9 +52,10 @@ def load_auto_tokenizer(folder: Path, family: str) -> TokenizersBackend:
     settings = {name: read_json(folder, name) for name in _SETTINGS}
     config = read_json(folder, CONFIG)
     for file, stated in ((TOKENIZER_CONFIG, settings[TOKENIZER_CONFIG]), (CONFIG, config)):
-        if name := stated.get("tokenizer_class"):
-            _check_class(folder, file, name)
+        if stated.get("tokenizer_class") is not None:
+            _check_class(folder, file, stated["tokenizer_class"])
             break
+    _check_switches(folder, settings[TOKENIZER_CONFIG])
     known = str(config.get("model_type")) in CONFIG_MAPPING
     # The checks of transformers' configs are those of its models; a tokenizer needs none of them.
     options = {} if known or family not in CONFIG_MAPPING else {"config": _config(family, config)}
@@ -99,10 +105,19 @@ def _load(folder: Path, options: dict[str, Any]) -> Any:
     except STOPS:
         raise
     except BaseException as error:  # from Python and from Rust, which may panic
+        files = ", ".join(name for name in (*_SETTINGS, TOKENIZER) if (folder / name).is_file())
         raise UnusableCheckpoint(
-            f"{folder}: transformers {transformers.__version__} makes no tokenizer of this folder: "
-            f"{in_one_line(error)[:300]}"
+            f"{folder}: transformers {transformers.__version__} makes no tokenizer of "
+            f"{files or 'the vocabulary'}: {in_one_line(error)[:300]}"
         ) from None
+
+
+def _check_switches(folder: Path, settings: dict[str, Any]) -> None:
+    for name in _SWITCHES & settings.keys():
+        if not isinstance(settings[name], bool) and settings[name] is not None:
+            raise UnusableCheckpoint(
+                f"{folder}/{TOKENIZER_CONFIG}: {name} is {settings[name]!r}; expected true or false"
+            )
 
 
 def _config(family: str, stated: dict[str, Any]) -> Any:

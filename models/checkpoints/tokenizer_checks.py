@@ -10,7 +10,7 @@ from transformers import TokenizersBackend
 
 from models.checkpoints.auto_tokenizer import TOKENIZER_CONFIG, TokenIds, reference_ids
 from models.checkpoints.sample_texts import MIXED_TEXTS
-from models.errors import UnusableCheckpoint
+from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.length_bounds import Text
@@ -73,8 +73,13 @@ def compare_ids(
         UnusableCheckpoint: the served one gives other ids than transformers.
     """
     inputs = sample_inputs(tokenizer)
-    found = _encode(served, inputs)
-    reference = reference_ids(tokenizer, inputs)
+    try:
+        found, reference = _encode(served, inputs), reference_ids(tokenizer, inputs)
+    except Exception as error:  # the libraries raise no narrower type
+        raise UnusableCheckpoint(
+            f"{folder}: transformers' {type(tokenizer).__name__} fails on sample texts: "
+            f"{in_one_line(error)}"
+        ) from None
     for given, expected, ids in zip(inputs, reference, found, strict=True):
         if ids != expected:
             raise UnusableCheckpoint(

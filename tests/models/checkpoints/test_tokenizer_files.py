@@ -140,7 +140,7 @@ def refusal(kind: str, setting: str) -> str | None:
     if setting in ("BertTokenizer", "class in config.json") and family(kind) not in FOR_BERT:
         return "is a (BPE|Unigram) tokenizer, and.*WordPiece" if ready else "vocab.txt is missing"
     if kind == "spiece.model" and setting in ("special_tokens_map", "other ends", "new ends"):
-        return f"transformers {transformers.__version__} makes no tokenizer of this folder"
+        return f"transformers {transformers.__version__} makes no tokenizer of "
     return None
 
 
@@ -187,15 +187,27 @@ def test_settings_beside_the_vocabulary_count_as_they_do_for_transformers(
         ),
         ("vocab.txt", {CONFIG: {"truncation_side": "middle"}}, "current value: middle"),
         ("vocab.json", {CONFIG: {"split_special_tokens": True}}, "split_special_tokens is true"),
+        ("vocab.txt", {CONFIG: {"do_lower_case": "false"}}, "is 'false'; expected true or false"),
+        ("vocab.txt", {CONFIG: {"unk_token": None}}, r"fails on sample texts: .*Missing \[UNK\]"),
+        ("vocab.txt", {"vocab.txt": ""}, r"fails on sample texts: .*Missing \[UNK\]"),
+        ("vocab.txt", {"vocab.txt": b"caf\xe9"}, "makes no tokenizer of the vocabulary: .*UTF-8"),
         ("vocab.txt", {"vocab.txt": "\ufeff[PAD]\nthe\n"}, "begins with a byte order mark"),
         ("vocab.txt", {CONFIG: "{no"}, "tokenizer_config.json is not JSON"),
         ("vocab.txt", {CONFIG: "[]"}, "tokenizer_config.json: expected a JSON object"),
         ("vocab.txt", {"special_tokens_map.json": "{no"}, "special_tokens_map.json is not JSON"),
         ("vocab.txt", {"added_tokens.json": "[1]"}, "added_tokens.json: expected a JSON object"),
         ("vocab.txt", {"tokenizer.json": "{no"}, "tokenizer.json is not JSON"),
-        ("vocab.txt", {"tokenizer.json": "{}"}, "makes no tokenizer of this folder"),
-        ("vocab.txt", {CONFIG: {"added_tokens_decoder": {"x": 1}}}, "makes no tokenizer of this"),
-        ("vocab.txt", {"special_tokens_map.json": {"cls_token": 3}}, "makes no tokenizer of this"),
+        ("vocab.txt", {"tokenizer.json": "{}"}, "makes no tokenizer of tokenizer.json: "),
+        (
+            "vocab.txt",
+            {CONFIG: {"added_tokens_decoder": {"x": 1}}},
+            f"makes no tokenizer of {CONFIG}: ",
+        ),
+        (
+            "vocab.txt",
+            {"special_tokens_map.json": {"cls_token": 3}},
+            "makes no tokenizer of special_tok",
+        ),
     ],
     ids=str,
 )
