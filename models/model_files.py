@@ -15,6 +15,8 @@ from serve.bounded_file import UnfitFile, read_file
 
 CONFIG = "config.json"
 _MIB = 1 << 20
+# transformers reads these with every tokenizer.
+_TEMPLATES, _OTHER_TEMPLATES, _MOST_TEMPLATE = "*.jinja", "additional_chat_templates/*.jinja", _MIB
 # What is read whole, with the most bytes. A tokenizer of 250,000 tokens has 17 MB.
 _MOST_BYTES = {
     CONFIG: 4 * _MIB,
@@ -31,7 +33,10 @@ _MOST_BYTES = {
     "special_tokens_map.json": 4 * _MIB,
     "spiece.model": 64 * _MIB,
     "spm.model": 64 * _MIB,
+    "tekken.json": 64 * _MIB,
+    "tiktoken.model": 64 * _MIB,
     "tokenizer.json": 64 * _MIB,
+    "tokenizer.model": 64 * _MIB,
     "tokenizer_config.json": 64 * _MIB,
     "vocab.json": 64 * _MIB,
     "vocab.txt": 64 * _MIB,
@@ -50,11 +55,13 @@ def check_files(folder: Path) -> None:
     """
     if not folder.is_dir():
         raise UnusableCheckpoint(f"{folder}: no such folder")
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() and not path.is_dir():
-            locate(folder, path.name)
-        if path.name in _MOST_BYTES and path.exists():
-            _check_size(path, path.stat())
+    templates = {*folder.glob(_TEMPLATES), *folder.glob(_OTHER_TEMPLATES)}
+    for path in sorted({*folder.iterdir(), *templates}):
+        if path in templates or (path.is_symlink() and not path.is_dir()):
+            locate(folder, str(path.relative_to(folder)))
+        most = _MOST_TEMPLATE if path in templates else _MOST_BYTES.get(path.name)
+        if most is not None and path.exists():
+            _check_size(path, path.stat(), most)
 
 
 def locate(folder: Path, name: str) -> Path:
@@ -107,10 +114,9 @@ def _roots(folder: Path) -> list[Path]:
     return [own, *([own.parent.parent / "blobs"] if cached else [])]
 
 
-def _check_size(path: Path, status: os.stat_result) -> None:
+def _check_size(path: Path, status: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise UnusableCheckpoint(f"{path} is no regular file")
-    most = _MOST_BYTES[path.name]
     if status.st_size > most:
         raise UnusableCheckpoint(f"{path} has {status.st_size} bytes; at most {most} are read")
 

@@ -33,6 +33,8 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 FILES = ["README.md", "config.json", "tokenizer.json", "policy.json", "recording.npy", "vocab.txt"]
 
+TEMPLATES = ["chat_template.jinja", "additional_chat_templates/x.jinja"]
+
 
 @pytest.fixture
 def folder(make_model: Callable[..., MultiExitModel], tmp_path: Path) -> Path:
@@ -57,6 +59,20 @@ def test_link_that_leads_out_of_the_folder_is_refused(
     (folder / name).symlink_to("../../secret")
     with pytest.raises(OfframpError, match=rf"{name} lies outside the model's folder"):
         READERS[reader](folder)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_template_that_transformers_would_read_elsewhere_is_refused(
+    folder: Path, name: str, tmp_path: Path
+) -> None:
+    if "/" in name:
+        (tmp_path / "elsewhere").mkdir()
+        (folder / name).parent.symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere/x.jinja").write_text("x")
+    else:
+        (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(UnusableCheckpoint, match="lies outside the model's folder"):
+        load(folder)
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -122,8 +138,9 @@ def test_list_of_shards_of_another_shape_is_refused(folder: Path, content: str) 
         load(folder)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "tokenizer.model", *TEMPLATES])
 def test_no_file_of_any_size_and_no_pipe_is_read(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
     with (folder / name).open("ab") as file:
         file.truncate(1 << 40)
     with pytest.raises(UnusableCheckpoint, match=rf"{name} has 1099511627776 bytes; at most"):
