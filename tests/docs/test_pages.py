@@ -19,6 +19,7 @@ from loadtest.http.server_process import free_port
 from serve.cli import main
 from serve.rules import EXIT_RULE
 from tests.support.tiny import LABELS, WORDS, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -86,7 +87,7 @@ def classifier(tmp_path: Path) -> Path:
     )
     folder = tmp_path / "classifier"
     BertForSequenceClassification(config).save_pretrained(folder)
-    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder)
     return folder
 
 

@@ -16,6 +16,7 @@ from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.train import train
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.support.tiny import MAX_TOKENS, SPECIAL, WORDS, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         initializer_range=0.2,
     )
     build_encoder(config).save_pretrained(folder / "encoder")
-    tiny_tokenizer().save(str(folder / "encoder" / "tokenizer.json"))
+    save_tokenizer(tiny_tokenizer(), folder / "encoder")
     lines = [f"{i % 2}\t{'w1' if i % 2 else 'w2'} w{10 + i} w{50 + i % 7}" for i in range(64)]
     data = folder / "data.tsv"
     data.write_text("\n".join(["label\ttext_a", *lines]) + "\n")
