@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from models.data.notes import notes_to
+from models.data.options import LabelColumn, TextColumns, named_columns
 from models.errors import TrainingFailed
 
 _FOLDER = {"exists": True, "file_okay": False}
@@ -29,6 +31,8 @@ def train(
     ],
     dev: Annotated[Path, typer.Option(help="Data to measure on and calibrate with.", **_FILE)],
     out: Annotated[Path, typer.Option(help="Model folder to write.", file_okay=False)],
+    text_columns: TextColumns = None,
+    label_column: LabelColumn = None,
     task: Annotated[
         Literal["single_label", "multi_label", "regression", "token"] | None,
         typer.Option(help="What labels mean. Default: detected from the training data."),
@@ -134,8 +138,11 @@ def train(
     except ValidationError as error:
         raise TrainingFailed(explain(error)) from error
     console = Console(stderr=True)
-    job = TrainJob(choice, config, train, dev, out, dtype, resume, torch_device)
-    if not run(job, console):
+    columns = named_columns(text_columns, label_column)
+    job = TrainJob(choice, config, train, dev, out, dtype, resume, torch_device, columns)
+    with notes_to(console):
+        finished = run(job, console)
+    if not finished:
         console.print("stopped; the same command with --resume goes on")
         raise KeyboardInterrupt
     typer.echo(out)
@@ -160,6 +167,8 @@ def evaluate(
         list[Path],
         typer.Option(help="Labelled data: .tsv, .csv, .jsonl or .conll; several times.", **_FILE),
     ],
+    text_columns: TextColumns = None,
+    label_column: LabelColumn = None,
     precision: Annotated[
         str,
         typer.Option(help="Of bundles, comma separated: fp32, int8, fp16; auto: as served here."),
@@ -194,8 +203,11 @@ def evaluate(
         texts=tuple(text or ()),
         examples=examples,
         originals=tuple(model or ()),
+        columns=named_columns(text_columns, label_column),
     )
-    page, summary = run(wish, Console(stderr=True))
+    console = Console(stderr=True)
+    with notes_to(console):
+        page, summary = run(wish, console)
     for sentence in summary:
         typer.echo(sentence)
     typer.echo(page)

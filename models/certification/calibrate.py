@@ -11,6 +11,7 @@ from models.certification.policy import with_profiles
 from models.certification.stored import read_calibration, store, store_in_model
 from models.certification.texts import Split, distinct, read_file, split, texts_in
 from models.certification.variant import Asked, Sample, VariantLadder, certify_variant
+from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
 from models.evaluation.bundle_recording import read_texts
 from serve.bundle.loader import Bundle, load_bundle
@@ -33,6 +34,7 @@ class CalibrationJob:
         exits: layers that are to be active; None for all.
         device: auto, cpu or cuda.
         model: a model folder that gets the ladders too.
+        columns: of the files, those that the user names.
     """
 
     bundle: Path
@@ -46,6 +48,7 @@ class CalibrationJob:
     exits: tuple[int, ...] | None = None
     device: str = "auto"
     model: Path | None = None
+    columns: Columns = KNOWN
 
 
 def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
@@ -88,9 +91,9 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
     Raises:
         UnusableData: a file that cannot be read, or too few texts.
     """
-    given = [read_file(path, bundle.manifest, job.labelled) for path in job.data]
-    tuning = [read_file(job.tuning, bundle.manifest, job.labelled)] if job.tuning else []
-    tuning = distinct(tuning)
+    paths = [*job.data, *([job.tuning] if job.tuning else [])]
+    read = [read_file(path, bundle.manifest, job.labelled, job.columns) for path in paths]
+    given, tuning = read[: len(job.data)], distinct(read[len(job.data) :])
     files = distinct(given, texts_in(tuning))
     num_given, texts = len(texts_in(given)), texts_in(files)
     if num_given > len(texts):

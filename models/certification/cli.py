@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from models.data.notes import notes_to
+from models.data.options import LabelColumn, TextColumns, named_columns
 from models.errors import TrainingFailed
 
 _FOLDER = {"exists": True, "file_okay": False}
@@ -36,6 +38,8 @@ def calibrate(
             **_FILE,
         ),
     ],
+    text_columns: TextColumns = None,
+    label_column: LabelColumn = None,
     tuning: Annotated[
         Path | None,
         typer.Option(
@@ -98,17 +102,19 @@ def calibrate(
         exits=_layers(active_exits),
         device=device,
         model=also,
+        columns=named_columns(text_columns, label_column),
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        for found in run(job, errors):
-            console.print(headline(found))
-            for table in promises(found):
-                console.print(table)
-            for sentence in lacking(found):
-                console.print(sentence)
-            console.print()
+        with notes_to(errors):
+            for found in run(job, errors):
+                console.print(headline(found))
+                for table in promises(found):
+                    console.print(table)
+                for sentence in lacking(found):
+                    console.print(sentence)
+                console.print()
     except KeyboardInterrupt:
         errors.print(_STOPPED)
         raise

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from models.data.columns import Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Target
-from models.data.unlabelled import PLAIN, read_unlabelled
-from models.errors import UnusableData
+from models.data.unlabelled import read_unlabelled
 from serve.bundle.loader import sha256_of
 from serve.bundle.manifest import Manifest
 from serve.policy.ladder import Data
@@ -50,22 +50,22 @@ class Split(NamedTuple):
     certifying: list[LabelledText]
 
 
-def read_file(path: Path, manifest: Manifest, labelled: bool) -> TextFile:
+def read_file(path: Path, manifest: Manifest, labelled: bool, columns: Columns) -> TextFile:
     """Read a data file for a bundle.
 
     Args:
         path: the file.
         manifest: names task and labels.
         labelled: whether to read labels.
+        columns: those that the user names.
 
     Raises:
         UnusableData: an unreadable file, or a line that does not fit the task.
     """
     if not labelled:
-        return TextFile(path, [LabelledText(text, None) for text in read_unlabelled(path)])
-    if path.suffix.lower() == PLAIN:
-        raise UnusableData(f"{path}: a text file has no labels: give --unlabelled as well")
-    examples = read_dataset(path, manifest.task, manifest.labels).examples
+        texts = read_unlabelled(path, columns)
+        return TextFile(path, [LabelledText(text, None) for text in texts])
+    examples = read_dataset(path, manifest.task, manifest.labels, columns).examples
     return TextFile(path, [LabelledText(Text(e.text_a, e.text_b), e.label) for e in examples])
 
 

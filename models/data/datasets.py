@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from models.data.examples import LABELS_COLUMNS, VALUE_COLUMNS, Example, Row, Target, read_rows
+from models.data.columns import KNOWN, SETS, VALUES, Columns, fold
+from models.data.examples import Example, Target
 from models.data.labels import (
     as_number,
     label_names,
@@ -17,8 +18,8 @@ from models.data.labels import (
     to_value,
     to_words,
 )
-from models.data.records import read_records
-from models.data.tagged_sentences import CONLL, TAG_COLUMNS, has_tag_header, read_sentences
+from models.data.rows import Row, read_labels, read_rows
+from models.data.tagged_sentences import is_tagged, read_sentences
 from models.errors import UnusableData
 from serve.rules.traits import Task
 
@@ -34,27 +35,30 @@ class Dataset(NamedTuple):
     examples: list[Example]
 
 
-def read_dataset(path: Path, task: Task, labels: Sequence[str] = ()) -> Dataset:
+def read_dataset(
+    path: Path, task: Task, labels: Sequence[str] = (), columns: Columns = KNOWN
+) -> Dataset:
     """Read a file of labelled text.
 
     Args:
-        path: formats are in `models.data.examples` and, for `token`,
-            `models.data.tagged_sentences`.
+        path: formats are in `models.data.records` and `models.data.tagged_sentences`.
         task: what the labels mean.
         labels: label names by id; if empty they come from `labels.json` or from the data.
+        columns: those that the user names.
 
     Raises:
         UnusableData: an unreadable file, or a line that does not fit the task.
     """
-    return _READERS[task](path, list(labels))
+    return _READERS[task](path, list(labels), columns)
 
 
-def task_of(path: Path) -> Task:
+def task_of(path: Path, columns: Columns = KNOWN) -> Task:
     """Return the task that a file's form shows, by default `single_label`.
 
-    `"task"` in `labels.json` decides. Token classification shows in the suffix, the header or
-    lists of tags; several labels in a column `labels`; a regression in a column `score` without
-    `label`, or in labels that are numbers but not all whole numbers.
+    `"task"` in `labels.json` decides. Token classification shows in the suffix, the header, tags at
+    the ends of lines or lists of tags; several labels in a column `labels` or in lists; a
+    regression in a column such as `score` without `label`, or in labels that are numbers but not
+    all whole numbers.
 
     Raises:
         UnusableData: the file cannot be read.
@@ -62,62 +66,57 @@ def task_of(path: Path) -> Task:
     stated = labels_file(path).get("task")
     if stated in TASKS:
         return stated
-    if path.suffix.lower() in CONLL or (path.is_file() and has_tag_header(path)):
+    if is_tagged(path):
         return "token"
-    columns: set[str] = set()
-    labels: set[str] = set()
-    for _, values in read_records(path):
-        columns |= values.keys()
-        labels.add(str(values.get("label")))
-    return _task_of_columns(columns, labels)
-
-
-def _task_of_columns(columns: set[str], labels: set[str]) -> Task:
-    if columns & set(TAG_COLUMNS):
-        return "token"
-    if "label" not in columns:
-        is_value = "score" in columns
-        return (
-            "multi_label" if "labels" in columns else "regression" if is_value else "single_label"
-        )
-    numbers = [as_number(label) for label in labels]
+    name, labels = read_labels(path, columns)
+    if fold(name) in SETS or any(isinstance(label, list) for label in labels):
+        return "multi_label"
+    if fold(name) in VALUES:
+        return "regression"
+    numbers = [as_number(str(label)) for label in labels]
     fractions = [n for n in numbers if n is not None and not n.is_integer()]
     return "regression" if fractions and None not in numbers else "single_label"
 
 
-def _single_label(path: Path, labels: list[str]) -> Dataset:
-    rows = read_rows(path)
+def _single_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
+    rows = read_rows(path, "single_label", columns)
     labels = labels or label_names(path, rows)
     return _dataset(labels, rows, to_id(path, labels))
 
 
-def _multi_label(path: Path, labels: list[str]) -> Dataset:
-    rows = read_rows(path, LABELS_COLUMNS)
+def _multi_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
+    rows = read_rows(path, "multi_label", columns)
     labels = labels or set_names(path, rows)
     return _dataset(labels, rows, to_marks(path, labels))
 
 
-def _regression(path: Path, labels: list[str]) -> Dataset:
+def _regression(path: Path, labels: list[str], columns: Columns) -> Dataset:
     if len(labels) > 1:
         raise UnusableData(
             f"a regression has one value, which needs one name, not {len(labels)}: "
             f"{', '.join(labels)}"
         )
-    rows = read_rows(path, VALUE_COLUMNS)
-    return _dataset(labels or [VALUE_NAME], rows, partial(to_value, path))
+    rows = read_rows(path, "regression", columns)
+    data = _dataset(labels or [VALUE_NAME], rows, partial(to_value, path))
+    if {example.label for example in data.examples} == {-1.0}:
+        raise UnusableData(
+            f"{path}: every value is -1, which marks rows without a value, as in GLUE's test files "
+            "of the datasets library; take a file with values"
+        )
+    return data
 
 
 def _dataset(labels: list[str], rows: list[Row], target: Callable[[Row], Target]) -> Dataset:
     return Dataset(labels, [Example(row.text_a, row.text_b, target(row)) for row in rows])
 
 
-def _token(path: Path, labels: list[str]) -> Dataset:
-    sentences = read_sentences(path)
+def _token(path: Path, labels: list[str], columns: Columns) -> Dataset:
+    sentences = read_sentences(path, columns)
     labels = labels or tag_names(path, sentences)
     return Dataset(labels, to_words(path, sentences, labels))
 
 
-_READERS: dict[Task, Callable[[Path, list[str]], Dataset]] = {
+_READERS: dict[Task, Callable[[Path, list[str], Columns], Dataset]] = {
     "single_label": _single_label,
     "multi_label": _multi_label,
     "regression": _regression,

@@ -2,55 +2,183 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, islice, tee
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from models.data.columns import BROKEN_ROWS, TEXT_NAMES, fold, names_without_header
+from models.data.lines import read_lines
+from models.data.notes import note
 from models.errors import UnusableData
 
-# The csv module stores fields beyond the header's last column under this key.
-_SURPLUS = "\t"
+# Fields with such characters are put in quotes: by csv writers, and by Excel.
+_QUOTED_FOR = [frozenset('\t\r\n"'), frozenset('\t\r\n",')]
+_BY_PANDAS = "python -c \"import pandas; pandas.{read}('{path}').to_json('{stem}.jsonl', "
+_TO_JSON_LINES = "orient='records', lines=True, force_ascii=False)\""
+# By suffix: how pandas reads a file that is no text.
+_OTHERS = {
+    ".parquet": "read_parquet",
+    ".arrow": "read_feather",
+    ".feather": "read_feather",
+    ".xlsx": "read_excel",
+    ".xls": "read_excel",
+    ".pkl": "read_pickle",
+}
+_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
-Record: TypeAlias = tuple[int, Mapping[str, object]]  # line number, values by column
+_Cells: TypeAlias = tuple[int, list[str]]  # line number, fields
+
+
+class Record(NamedTuple):
+    """One record.
+
+    Attributes:
+        path: the file.
+        line: where the record begins, counted from 1.
+        header: the line that names the columns.
+        values: by column, in the order of the file; texts, except in JSON.
+    """
+
+    path: Path
+    line: int
+    header: int
+    values: Mapping[str, object]
+
+    def unusable(self, reason: str) -> UnusableData:
+        """Return the error that names file and line."""
+        return UnusableData(f"{self.path} line {self.line}: {reason}")
+
+    def unusable_header(self, reason: str) -> UnusableData:
+        """Return the error that names the line with the names of the columns."""
+        return UnusableData(f"{self.path} line {self.header}: {reason}")
 
 
 def read_records(path: Path) -> Iterator[Record]:
     """Yield a file's records; the suffix decides the format.
 
-    `.tsv` is split on tabs only, so quotes are text; `.csv` follows the csv module's rules;
-    `.jsonl` and `.json` hold one object per line. All are UTF-8.
+    `.tsv`, and `.txt` with such a header, are split on tabs, and quotes are text, unless all quotes
+    are a csv writer's; `.csv` follows the csv module's rules; `.jsonl` and `.json` hold one object
+    per line. All are UTF-8.
 
     Raises:
-        UnusableData: a missing file, an unknown suffix, not UTF-8, or a line that is no JSON
-            object.
+        UnusableData: a missing file, an unknown suffix, not UTF-8, a header with a name twice, or a
+            line that does not fit the header or is no JSON object.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise UnusableData(f"{path}: the name must end in {', '.join(_READERS)}")
-    if not path.is_file():
-        raise UnusableData(f"{path}: no such file")
-    try:
-        yield from reader(path)
-    except UnicodeDecodeError as error:
-        raise UnusableData(f"{path}: not UTF-8 text: {error}") from None
+    suffix = path.suffix.lower()
+    if suffix in _READERS:
+        return _READERS[suffix](path)
+    if suffix in _OTHERS:
+        command = _BY_PANDAS.format(read=_OTHERS[suffix], path=path, stem=path.with_suffix(""))
+        raise UnusableData(f"{path}: {suffix} is not read; convert it: {command}{_TO_JSON_LINES}")
+    if suffix in _PACKED:
+        raise UnusableData(f"{path}: packed files are not read; unpack it")
+    raise UnusableData(f"{path}: the name must end in {', '.join(_READERS)}")
+
+
+def is_plain(path: Path) -> bool:
+    """Return whether a `.txt` is no table: its first line names no column of a text."""
+    if path.suffix.lower() != ".txt":
+        return False
+    _, first = next(read_lines(path), (1, ""))
+    return "\t" not in first or TEXT_NAMES.isdisjoint(map(fold, first.split("\t")))
 
 
 def _tab_separated(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        header = file.readline().rstrip("\r\n").split("\t")
-        for line, text in enumerate(file, start=2):
-            if text.strip():
-                fields = text.rstrip("\r\n").split("\t")
-                _check_surplus(path, line, fields[len(header) :])
-                yield line, dict(zip(header, fields, strict=False))
+    if _is_quoted(path):
+        return _table(path, _fields(path, "\t"))
+    lines = ((number, line.rstrip("\r\n").split("\t")) for number, line in read_lines(path))
+    return _table(path, lines)
 
 
 def _comma_separated(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, restkey=_SURPLUS)
-        for values in reader:
-            _check_surplus(path, reader.line_num, values.pop(_SURPLUS, []))
-            yield reader.line_num, values
+    return _table(path, _fields(path, ","))
+
+
+def _is_quoted(path: Path) -> bool:
+    """Return whether a program has put fields of a tab-separated file into quotes.
+
+    Its quotes show in the names of the columns, or are exactly where csv writers or Excel put them.
+    """
+    if not any('"' in line for _, line in read_lines(path)):
+        return False
+    if '"' in next(read_lines(path))[1]:
+        return True
+    read, again = tee(line for _, line in read_lines(path))
+    reader, num_lines, rules = csv.reader(read, delimiter="\t", strict=True), 0, _QUOTED_FOR
+    with suppress(csv.Error):
+        for fields in reader:
+            lines = "".join(islice(again, reader.line_num - num_lines)).rstrip("\r\n")
+            num_lines = reader.line_num
+            rules = [rule for rule in rules if _written(fields, rule) == lines]
+            if not rules:
+                return False
+        return True
+    return False
+
+
+def _written(fields: Sequence[str], rule: frozenset[str]) -> str:
+    doubled = ((field, field.replace('"', '""')) for field in fields)
+    return "\t".join(f if rule.isdisjoint(f) else f'"{twice}"' for f, twice in doubled)
+
+
+def _fields(path: Path, separator: str) -> Iterator[_Cells]:
+    csv.field_size_limit(sys.maxsize)  # the module's default refuses texts of 131,073 characters
+    lines = (line for _, line in read_lines(path))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    start = 1
+    try:
+        for fields in reader:
+            yield start, fields
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise UnusableData(
+            f"{path} line {start}: {error}: a text with a quote, a line end or the separator "
+            'is put in quotes, and each quote in it is doubled: "say ""hello"" twice"'
+        ) from None
+
+
+def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
+    filled: Iterator[_Cells] = ((line, cells) for line, cells in rows if any(map(str.strip, cells)))
+    first = next(filled, None)
+    if first is None:
+        return
+    header, names = first[0], names_without_header(first[1])
+    if names:
+        filled = chain([first], filled)
+    names = names or _names(path, *first)
+    may_be_short = {fold(name) for name in names} >= BROKEN_ROWS
+    num_short = 0
+    for line, cells in filled:
+        _check_surplus(path, line, cells[len(names) :])
+        if len(cells) >= len(names):
+            yield Record(path, line, header, dict(zip(names, cells, strict=False)))
+        elif may_be_short:
+            num_short += 1
+        else:
+            raise UnusableData(
+                f"{path} line {line}: {_counted(cells)}, but the header in line {header} names "
+                f"{len(names)}: {', '.join(names)}; no text may hold a line end unless it is "
+                "quoted in a .csv, or in a .jsonl"
+            )
+    if num_short:
+        note(f"{path}: {num_short} rows that lack columns are left out")
+
+
+def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:
+    # A file with a single line may have been written on a system where CR alone ends lines.
+    if any("\r" in cell for cell in cells):
+        raise UnusableData(f"{path} line {line}: a CR alone ends no line; save it with LF or CRLF")
+    names = [cell.strip() or f"(column {place})" for place, cell in enumerate(cells, start=1)]
+    folded = [fold(name) for name in names]
+    twice = [name for name in names if folded.count(fold(name)) > 1]
+    if twice:
+        raise UnusableData(
+            f"{path} line {line}: the header names {' and '.join(twice)}; a name may be there once"
+        )
+    return names
 
 
 def _check_surplus(path: Path, line: int, fields: Sequence[str]) -> None:
@@ -62,26 +190,45 @@ def _check_surplus(path: Path, line: int, fields: Sequence[str]) -> None:
         )
 
 
+def _counted(cells: Sequence[str]) -> str:
+    return "there is 1 column" if len(cells) == 1 else f"there are {len(cells)} columns"
+
+
 def _json_lines(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, start=1):
-            if text.strip():
-                yield line, _json_object(path, line, text)
+    for line, text in read_lines(path):
+        if text.strip():
+            yield Record(path, line, line, _json_object(path, line, text))
 
 
 def _json_object(path: Path, line: int, text: str) -> Mapping[str, object]:
     try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise UnusableData(f"{path} line {line}: not JSON: {error}") from None
+        values = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise UnusableData(
+            f"{path} line {line}: not JSON: {error}; each line holds one object"
+        ) from None
     if not isinstance(values, dict):
-        raise UnusableData(f"{path} line {line}: expected a JSON object")
+        raise UnusableData(
+            f"{path} line {line}: expected a JSON object; of an array, jq -c '.[]' makes a line "
+            "for each object"
+        )
+    return values
+
+
+def _without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    listed = list(pairs)
+    values = dict(listed)
+    if len(values) < len(listed):
+        names = [name for name, _ in listed]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is there twice")
     return values
 
 
 _READERS = {
     ".tsv": _tab_separated,
+    ".txt": _tab_separated,
     ".csv": _comma_separated,
     ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
     ".json": _json_lines,
 }

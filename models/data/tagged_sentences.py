@@ -1,17 +1,21 @@
 """Tagged sentences: CoNLL files (token, tab, tag; a blank line ends a sentence) or JSON lines."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from models.data.examples import TEXT_A_COLUMNS
-from models.data.records import read_records
+from models.data.columns import KNOWN, LABELS, SETS, TAGS, TEXT_NAMES, TOKENS, VALUES, Columns, fold
+from models.data.lines import read_lines
+from models.data.records import Record, read_records
 from models.errors import UnusableData
+from serve.rules.traits import listed
 
 CONLL = (".conll", ".bio", ".iob", ".iob2")
-TOKEN_COLUMNS = ("tokens", "words")
-TAG_COLUMNS = ("tags", "ner_tags")
+_JSON = (".jsonl", ".ndjson", ".json")
 _DOCUMENT_START = "-DOCSTART-"
+# Tags of entities, by which a file without a telling suffix is known.
+_ENTITY_TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 class TaggedSentence(NamedTuple):
@@ -28,18 +32,27 @@ class TaggedSentence(NamedTuple):
     tags: tuple[str, ...]
 
 
-def read_sentences(path: Path) -> list[TaggedSentence]:
+def read_sentences(path: Path, columns: Columns = KNOWN) -> list[TaggedSentence]:
     """Read tagged sentences; the suffix decides the format.
 
     `.jsonl` and `.json` hold one object with `tokens` and `tags` per line. All other files have
-    one token per line. Columns are separated by tabs, or by spaces if there is no tab, and the
-    last one is the tag. A first line `token`, `tag` is a header.
+    one token per line. Columns are separated by tabs, or by blanks if the first line has no tab;
+    the first one is the token, the last one the tag. A first line `token`, `tag` is a header.
+
+    Args:
+        path: the file.
+        columns: names of `tokens` and `tags` in JSON that the user gives.
 
     Raises:
         UnusableData: an unreadable file, a malformed line, or no sentences.
     """
-    if path.suffix.lower() in (".jsonl", ".json"):
-        sentences = [_read_json(path, line, values) for line, values in read_records(path)]
+    if path.suffix.lower() in _JSON:
+        sentences = [_read_json(record, columns) for record in read_records(path)]
+    elif columns != KNOWN:
+        raise UnusableData(
+            f"{path}: --text-columns and --label-column are for columns with names; of a token and "
+            "its tag in a line, the first column is the token and the last one the tag"
+        )
     else:
         sentences = list(_read_lines(path))
     if not sentences:
@@ -47,84 +60,125 @@ def read_sentences(path: Path) -> list[TaggedSentence]:
     return sentences
 
 
-def has_tag_header(path: Path) -> bool:
-    """Return whether a file's first line is the header of a file of tagged tokens."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return _is_header(file.readline().split())
+def read_words(path: Path, columns: Columns = KNOWN) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each sentence; JSON needs no tags. Otherwise as `read_sentences`."""
+    if path.suffix.lower() in _JSON:
+        return (_read_tokens(record, columns) for record in read_records(path))
+    return (sentence.words for sentence in read_sentences(path, columns))
+
+
+def is_tagged(path: Path, needs_tags: bool = True) -> bool:
+    """Return whether a file's form shows tagged tokens.
+
+    So do the suffix, a header, a tag of an entity at the end of every line, and tokens with tags in
+    JSON; there tokens alone do if no tags are needed.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _JSON:
+        first = next(read_records(path), None)
+        names = {fold(name) for name in (first.values if first else ())}
+        return bool(names & {*TOKENS}) and (bool(names & {*TAGS}) or not needs_tags)
+    return suffix in CONLL or (suffix in (".tsv", ".txt") and _has_tags(path))
+
+
+def _has_tags(path: Path) -> bool:
+    lines = (line for _, line in read_lines(path))
+    rows = (row for line in lines if (row := _split(line, "\t" in line)))
+    first = next(rows, [])
+    if _is_header(first) or not _is_tagged(first):
+        return _is_header(first)
+    return all(map(_is_tagged, rows))
+
+
+def _is_tagged(row: Sequence[str]) -> bool:
+    is_pair = len(row) > 1 and _ENTITY_TAG.fullmatch(row[-1]) is not None
+    return is_pair or row[:1] == [_DOCUMENT_START]
 
 
 def _read_lines(path: Path) -> Iterator[TaggedSentence]:
-    if not path.is_file():
-        raise UnusableData(f"{path}: no such file")
-    try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnusableData(f"{path}: not UTF-8 text: {error}") from None
     sentence: list[tuple[int, str, str]] = []
-    # Split at line feeds only: other line separators may be part of a token.
-    for line, raw in enumerate([*text.split("\n"), ""], start=1):
-        columns = _columns(raw)
-        if line == 1:
-            _refuse_table(path, columns)
-        if (line == 1 and _is_header(columns)) or columns[:1] == [_DOCUMENT_START]:
-            continue
-        if columns:
-            sentence.append((line, *_word(path, line, columns)))
-        elif sentence:
-            lines, words, tags = zip(*sentence, strict=True)
-            yield TaggedSentence(lines, words, tags)
+    width, has_tabs = 0, False
+    for line, text in read_lines(path):
+        has_tabs |= not width and "\t" in text
+        columns = _split(text, has_tabs)
+        if not width:
+            _refuse_table(path, line, columns)
+        width = width or len(columns)
+        if columns and columns[0] != _DOCUMENT_START and not (line == 1 and _is_header(columns)):
+            sentence.append((line, *_word(path, line, columns, width)))
+        elif sentence and not columns:
+            yield _sentence(sentence)
             sentence = []
+    if sentence:
+        yield _sentence(sentence)
 
 
-def _columns(line: str) -> list[str]:
+def _sentence(words: Sequence[tuple[int, str, str]]) -> TaggedSentence:
+    return TaggedSentence(*zip(*words, strict=True))
+
+
+def _split(line: str, at_tabs: bool) -> list[str]:
     if not line.strip():
         return []
-    return [part.strip() for part in (line.split("\t") if "\t" in line else line.split())]
+    return [part.strip() for part in line.split("\t")] if at_tabs else line.split()
 
 
 def _is_header(columns: list[str]) -> bool:
     return [column.lower() for column in columns] in (["token", "tag"], ["word", "tag"])
 
 
-def _refuse_table(path: Path, columns: list[str]) -> None:
-    if {"label", "labels"} & set(columns) and set(TEXT_A_COLUMNS) & set(columns):
+def _refuse_table(path: Path, line: int, columns: list[str]) -> None:
+    names = {fold(column) for column in columns}
+    if names & {*LABELS, *SETS, *VALUES} and names & TEXT_NAMES:
         raise UnusableData(
-            f"{path} line 1: a table of texts; token classification needs one token, a tab and "
-            "its tag per line, and a blank line after each sentence"
+            f"{path} line {line}: a table of texts; token classification needs one token, a tab "
+            "and its tag per line, and a blank line after each sentence"
         )
 
 
-def _word(path: Path, line: int, columns: list[str]) -> tuple[str, str]:
+def _word(path: Path, line: int, columns: list[str], width: int) -> tuple[str, str]:
     if len(columns) < 2 or not columns[0] or not columns[-1]:
         raise UnusableData(
             f"{path} line {line}: expected a token, a tab and its tag, found "
             f"{' '.join(columns)!r}; a blank line ends a sentence"
         )
+    if len(columns) != width:
+        raise UnusableData(
+            f"{path} line {line}: {len(columns)} columns, but {width} in the first line, of which "
+            f"the last is the tag; found {' '.join(columns)!r}"
+        )
     return columns[0], columns[-1]
 
 
-def _read_json(path: Path, line: int, values: Mapping[str, object]) -> TaggedSentence:
-    words = _listed(path, line, values, TOKEN_COLUMNS)
-    tags = _listed(path, line, values, TAG_COLUMNS)
+def _read_json(record: Record, columns: Columns) -> TaggedSentence:
+    words = _read_tokens(record, columns)
+    found = _listed(record, (columns.label,) if columns.label else TAGS)
+    tags = tuple(str(tag) for tag in found if isinstance(tag, str | int))
+    if len(tags) < len(found):
+        raise record.unusable("a tag is no name and no whole number")
     if len(words) != len(tags):
-        raise UnusableData(
-            f"{path} line {line}: {len(words)} tokens have {len(tags)} tags; each needs one"
-        )
+        raise record.unusable(f"{len(words)} tokens have {len(tags)} tags; each needs one")
+    return TaggedSentence((record.line,) * len(words), words, tags)
+
+
+def _read_tokens(record: Record, columns: Columns) -> tuple[str, ...]:
+    words = _listed(record, columns.texts[:1] or TOKENS)
     for index, word in enumerate(words):
+        if not isinstance(word, str):
+            raise record.unusable(f"token {index} is {word!r:.40}, and no text")
         if not word.strip():
-            raise UnusableData(f"{path} line {line}: token {index} is empty")
-    return TaggedSentence((line,) * len(words), words, tags)
+            raise record.unusable(f"token {index} is empty")
+    return tuple(map(str, words))
 
 
-def _listed(
-    path: Path, line: int, values: Mapping[str, object], columns: tuple[str, ...]
-) -> tuple[str, ...]:
-    for column in columns:
-        found = values.get(column)
+def _listed(record: Record, wanted: Sequence[str]) -> list[object]:
+    names = {fold(name): name for name in record.values}
+    for name in map(fold, wanted):
+        found = record.values[names[name]] if name in names else None
         if isinstance(found, list) and found:
-            return tuple(map(str, found))
-    raise UnusableData(
-        f"{path} line {line}: expected a list of {columns[0]}, as in "
+            return found
+    raise record.unusable(
+        f"expected a list of {wanted[0]}, as in "
         '{"tokens": ["Rome", "sleeps"], "tags": ["B-location", "O"]}; '
-        f"found {', '.join(values)}"
+        f"found {listed(record.values)}"
     )

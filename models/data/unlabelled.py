@@ -3,60 +3,35 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.data.examples import TEXT_A_COLUMNS, TEXT_B_COLUMNS, value_in
-from models.data.records import read_records
-from models.data.tagged_sentences import CONLL, TOKEN_COLUMNS, has_tag_header, read_sentences
+from models.data.columns import KNOWN, Columns
+from models.data.lines import read_lines
+from models.data.records import is_plain
+from models.data.rows import read_rows
+from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
 from serve.tokenization.length_bounds import Text
 
-PLAIN = ".txt"
 
-
-def read_unlabelled(path: Path) -> list[Text]:
+def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
     """Read texts, or pairs of texts.
 
     Args:
-        path: `.txt`, or any format of labelled data.
+        path: a text per line in `.txt`, or any format of labelled data.
+        columns: those that the user names.
 
     Raises:
-        UnusableData: an unreadable file, a missing column, or no texts.
+        UnusableData: an unreadable file, columns that are not known, or no texts.
     """
-    texts = list(_read(path))
+    texts = list(_read(path, columns))
     if not texts:
         raise UnusableData(f"{path}: the file has no texts")
     return texts
 
 
-def _read(path: Path) -> Iterator[Text]:
-    if not path.is_file():
-        raise UnusableData(f"{path}: no such file")
-    if path.suffix.lower() == PLAIN:
-        yield from _lines(path)
-    elif path.suffix.lower() in CONLL or has_tag_header(path):
-        yield from (Text(" ".join(sentence.words)) for sentence in read_sentences(path))
+def _read(path: Path, columns: Columns) -> Iterator[Text]:
+    if is_tagged(path, needs_tags=False):
+        yield from (Text(" ".join(words)) for words in read_words(path, columns))
+    elif is_plain(path) and columns == KNOWN:
+        yield from (Text(line.strip()) for _, line in read_lines(path) if line.strip())
     else:
-        yield from _records(path)
-
-
-def _lines(path: Path) -> Iterator[Text]:
-    try:
-        content = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnusableData(f"{path}: not UTF-8 text: {error}") from None
-    # Split at line feeds only: other line separators may be part of a text.
-    yield from (Text(line.strip()) for line in content.split("\n") if line.strip())
-
-
-def _records(path: Path) -> Iterator[Text]:
-    for line, values in read_records(path):
-        words = [values[column] for column in TOKEN_COLUMNS if values.get(column)]
-        text = value_in(values, TEXT_A_COLUMNS)
-        if words and isinstance(words[0], list):
-            text = " ".join(map(str, words[0]))
-        if not text:
-            found = ", ".join(key for key in values if key)
-            raise UnusableData(
-                f"{path} line {line}: no text in a column {' or '.join(TEXT_A_COLUMNS)}; found "
-                f"{found}"
-            )
-        yield Text(text, value_in(values, TEXT_B_COLUMNS) or None)
+        yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))

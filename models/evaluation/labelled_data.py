@@ -1,14 +1,13 @@
 """A data file whose labels fit a model."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Example, Target, Word
-from models.data.labels import labels_file
-from models.errors import UnusableData
+from models.data.labels import listed_names
 from serve.rules.traits import Task, Traits, listed
 
 
@@ -24,7 +23,7 @@ class LabelledData(NamedTuple):
     note: str = ""
 
 
-def read_for(path: Path, traits: Traits) -> LabelledData:
+def read_for(path: Path, traits: Traits, columns: Columns = KNOWN) -> LabelledData:
     """Read a file for a model.
 
     The names in `labels.json` beside the file count where they are the model's, in any order.
@@ -34,20 +33,12 @@ def read_for(path: Path, traits: Traits) -> LabelledData:
         UnusableData: the file is unreadable, empty or of another task, or its labels are not the
             model's.
     """
-    own, named = list(traits.labels), _named(path)
-    if traits.task == "regression" or not named or named == own:
-        return LabelledData(read_dataset(path, traits.task, own).examples)
-    if len(named) != len(own):
-        raise UnusableData(
-            f"{path}: labels.json beside it has {len(named)} labels ({listed(named)}), the model "
-            f"has {len(own)} ({listed(own)}); measure a model on data with its own labels"
-        )
-    examples = read_dataset(path, traits.task, named).examples
-    if set(named) != set(own):
-        pairs = listed(f"{theirs} is {ours}" for theirs, ours in zip(named, own, strict=True))
-        return LabelledData(examples, f"Labels were taken by their place: {pairs}.")
-    places = [own.index(name) for name in named]
-    return LabelledData([e._replace(label=_moved(e.label, places)) for e in examples])
+    own, named = traits.labels, listed_names(path)
+    examples = read_dataset(path, traits.task, own, columns).examples
+    if traits.task == "regression" or not named or set(named) == set(own):
+        return LabelledData(examples)
+    pairs = listed(f"{theirs} is {ours}" for theirs, ours in zip(named, own, strict=True))
+    return LabelledData(examples, f"Labels were taken by their place: {pairs}.")
 
 
 def unlabelled(text: str, task: Task, num_labels: int) -> Example:
@@ -65,16 +56,3 @@ def unlabelled(text: str, task: Task, num_labels: int) -> Example:
         "regression": 0.0,
     }
     return Example(first, second or None, empty[task])
-
-
-def _named(path: Path) -> list[str]:
-    return [str(name) for name in labels_file(path).get("labels", [])]
-
-
-def _moved(label: Target, places: Sequence[int]) -> Target:
-    """Return a label with the model's ids in the place of the file's."""
-    if isinstance(label, list):
-        return [Word(word.start, word.end, places[word.tag]) for word in label]
-    if isinstance(label, tuple):
-        return tuple(mark for _, mark in sorted(zip(places, label, strict=True)))
-    return places[int(label)]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from models.data.columns import KNOWN, Columns
 from models.data.examples import Example
 from models.evaluation.labelled_data import read_for, unlabelled
 from models.evaluation.observation import Observation
@@ -44,14 +45,17 @@ class WorkItem(NamedTuple):
 
 
 def plan(
-    models: Sequence[Measurable], files: Sequence[Path], given: Sequence[str]
+    models: Sequence[Measurable],
+    files: Sequence[Path],
+    given: Sequence[str],
+    columns: Columns = KNOWN,
 ) -> list[WorkItem]:
     """Read every file for every model, before any of them is run.
 
     Raises:
         UnusableData: a file does not fit a model.
     """
-    return [_item(model, path, given) for model in models for path in files]
+    return [_item(model, path, given, columns) for model in models for path in files]
 
 
 def measure(item: WorkItem, advance: Advance) -> Measured:
@@ -67,8 +71,8 @@ def measure(item: WorkItem, advance: Advance) -> Measured:
     )
 
 
-def _item(model: Measurable, path: Path, given: Sequence[str]) -> WorkItem:
-    examples, note = read_for(path, model.traits)
+def _item(model: Measurable, path: Path, given: Sequence[str], columns: Columns) -> WorkItem:
+    examples, note = read_for(path, model.traits, columns)
     name = f"{path.resolve().parent.name}/{path.name}"
     data = Data(name=name, rows=len(examples), sha256=sha256_of(path))
     extra = [unlabelled(text, model.traits.task, len(model.traits.labels)) for text in given]

@@ -9,6 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 from rich.console import Console
 
+from models.data.columns import KNOWN, Columns
 from models.evaluation.measuring import Measured, WorkItem, measure, plan
 from models.evaluation.subjects.opening import open_models
 from models.progress import progress
@@ -31,6 +32,7 @@ class Wish:
         texts: to be shown through all exits.
         examples: texts of each kind to be shown of the data.
         originals: models that bundles were exported from.
+        columns: of the files, those that the user names.
     """
 
     models: tuple[Path, ...]
@@ -40,6 +42,7 @@ class Wish:
     texts: tuple[str, ...] = ()
     examples: int = 3
     originals: tuple[Path, ...] = ()
+    columns: Columns = KNOWN
 
 
 def run(wish: Wish, console: Console) -> tuple[Path, list[str]]:
@@ -52,7 +55,7 @@ def run(wish: Wish, console: Console) -> tuple[Path, list[str]]:
     check_out(out, [*wish.models, *wish.originals])
     with console.status("loading the models"):
         models = open_models(wish.models, wish.precisions, wish.originals)
-        items = plan(models, wish.data, wish.texts)
+        items = plan(models, wish.data, wish.texts, wish.columns)
     measured = [_measure(item, console) for item in items]
     with console.status("trying rules and drawing pictures"), mpl.rc_context(STYLE):
         found = report(entries_of(measured), _facts(), wish.examples)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from models.data.columns import KNOWN, Columns
 from models.multi_exit import HeadConfig
 from serve.rules.traits import Task
 
@@ -81,6 +82,7 @@ class TrainJob:
         dtype: type of the saved weights, fp32 or fp16.
         resume: continue from the checkpoint in `out`.
         device: a torch device.
+        columns: of both files, those that the user names.
     """
 
     choice: ModelChoice
@@ -91,3 +93,4 @@ class TrainJob:
     dtype: str = "fp32"
     resume: bool = False
     device: str = "cpu"
+    columns: Columns = KNOWN

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.encoding import encode
 from models.errors import TrainingFailed
@@ -20,13 +21,16 @@ from serve.policy.ladder import Data
 POLICY = "policy.json"
 
 
-def measure_folder(folder: Path, path: Path, max_tokens: int) -> VariantCalibration:
+def measure_folder(
+    folder: Path, path: Path, max_tokens: int, columns: Columns = KNOWN
+) -> VariantCalibration:
     """Measure a stored model; write its calibration, recording, policy and card.
 
     Args:
         folder: the model folder.
         path: labelled examples that the model was not trained on.
         max_tokens: longer texts are cut.
+        columns: those that the user names.
 
     Raises:
         TrainingFailed: the folder holds no multi-exit model, or the data cannot be used.
@@ -35,7 +39,7 @@ def measure_folder(folder: Path, path: Path, max_tokens: int) -> VariantCalibrat
         model = MultiExitModel.load(folder)
     except ValueError as error:
         raise TrainingFailed(str(error)) from error
-    examples = read_dataset(path, model.exit_config.task, model.labels).examples
+    examples = read_dataset(path, model.exit_config.task, model.labels, columns).examples
     predictions = predict(model, encode(folder, examples, max_tokens))
     data = Data(name=f"{path.parent.name}/{path.name}", rows=len(examples), sha256=sha256_of(path))
     figures = figures_of(predictions, data)

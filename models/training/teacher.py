@@ -107,7 +107,7 @@ class Teacher:
 
     def _file_name(self, job: TrainJob) -> str:
         about = [self.sha256, sha256_of(job.train), job.choice.max_tokens, job.config.bf16]
-        key = hashlib.sha256(repr([*about, self._labels]).encode()).hexdigest()
+        key = hashlib.sha256(repr([*about, self._labels, job.columns]).encode()).hexdigest()
         return f"teacher-{key[:16]}.npy"
 
     def _compute(self, job: TrainJob, console: Console) -> Tensor:
@@ -129,7 +129,8 @@ class Teacher:
 
     def _rows(self, job: TrainJob) -> list[EncodedRow]:
         model = self._loaded.model
-        examples = read_dataset(job.train, model.exit_config.task, self._labels).examples
+        task = model.exit_config.task
+        examples = read_dataset(job.train, task, self._labels, job.columns).examples
         with TemporaryDirectory() as folder:
             (Path(folder) / TOKENIZER).write_text(self._loaded.tokenizer, "utf-8")
             max_tokens = min(job.choice.max_tokens, self._loaded.max_tokens)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
@@ -75,6 +75,7 @@ def fingerprint(job: TrainJob, teacher: Teacher | None) -> str:
         "encoder": sha256_of(job.choice.encoder / "config.json"),
         "train": sha256_of(job.train),
         "dev": sha256_of(job.dev),
+        "columns": asdict(job.columns),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -84,10 +85,14 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[Enco
     choice = job.choice
     torch.manual_seed(job.config.seed)
     classifier = _read_classifier(choice) if choice.recipe == FROZEN else None
-    task = classifier.exit_config.task if classifier else choice.task or task_of(job.train)
+    task = (
+        classifier.exit_config.task
+        if classifier
+        else choice.task or task_of(job.train, job.columns)
+    )
     known = classifier.labels if classifier else choice.labels or ()
-    labels, train_rows = _read_rows(job.train, task, choice, known)
-    _, dev_rows = _read_rows(job.dev, task, choice, labels)
+    labels, train_rows = _read_rows(job, job.train, task, known)
+    _, dev_rows = _read_rows(job, job.dev, task, labels)
     torch.manual_seed(job.config.seed)
     model = (classifier or _build_model(choice, task, labels)).to(job.device)
     limit = model.backbone.max_tokens
@@ -99,12 +104,12 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[Enco
 
 
 def _read_rows(
-    path: Path, task: Task, choice: ModelChoice, labels: Sequence[str]
+    job: TrainJob, path: Path, task: Task, labels: Sequence[str]
 ) -> tuple[list[str], list[EncodedRow]]:
-    names, examples = read_dataset(path, task, labels)
+    names, examples = read_dataset(path, task, labels, job.columns)
     with TemporaryDirectory() as folder:
-        write_tokenizer(choice.encoder, Path(folder))
-        return names, encode(Path(folder), examples, choice.max_tokens)
+        write_tokenizer(job.choice.encoder, Path(folder))
+        return names, encode(Path(folder), examples, job.choice.max_tokens)
 
 
 def _build_model(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
@@ -197,6 +202,6 @@ def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
 def _write(job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None) -> None:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    measure_folder(job.out, job.dev, job.choice.max_tokens)
+    measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))

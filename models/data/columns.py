@@ -1,0 +1,201 @@
+"""The columns that data files are known to have, and which of a file's columns are read.
+
+The names are those of the server, of the `datasets` library, and of the files that GLUE, ELUE,
+SNLI, MNLI and SICK distribute. Case does not matter.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from serve.rules.traits import Task, listed
+
+PAIRS = (
+    ("text_a", "text_b"),
+    ("text", "text_pair"),
+    ("text", "text_b"),
+    ("text1", "text2"),
+    ("sentence1", "sentence2"),
+    ("sentence", "sentence2"),
+    ("sentence_a", "sentence_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 string", "#2 string"),
+)
+TEXTS = ("text", "text_a", "sentence", "sentence1", "review", "question", "content", "comment_text")
+TEXT_NAMES = frozenset(TEXTS).union(*PAIRS)
+TOKENS = ("tokens", "words")
+TAGS = ("tags", "ner_tags")
+SETS = ("labels",)
+VALUES = ("score", "relatedness_score")
+LABELS = ("label", "gold_label", "is_duplicate", "quality", "sentiment", "entailment_judgment")
+# Where annotators did not agree, SNLI and MNLI write a dash.
+GOLD, NO_GOLD = "gold_label", "-"
+# Columns that say something of a row and are no part of its input, though they may hold words.
+DESCRIPTIONS = frozenset(
+    [
+        *(f"{text}{kind}_parse" for text in ("sentence1", "sentence2", "premise", "hypothesis")
+          for kind in ("", "_binary")),
+        *(f"label{annotator}" for annotator in range(1, 6)),
+        *("annotator_labels", "annotator", "genre", "label_text", "source1", "source2"),
+        *("sentence_a_original", "sentence_b_original"),
+    ]
+)  # fmt: skip
+# Some rows of QQP lack columns; the `datasets` library leaves them out.
+BROKEN_ROWS = frozenset(["qid1", "qid2", "is_duplicate"])
+
+# By task, the columns that may hold its answer; the first group with any of them counts.
+_ANSWERS: Mapping[Task | None, Sequence[Sequence[str]]] = {
+    "single_label": (LABELS, SETS),
+    "multi_label": (SETS, LABELS),
+    "regression": (LABELS, VALUES),
+    "token": (TAGS,),
+    None: (SETS, LABELS, VALUES),
+}
+# Letters that stand without blanks between words, such as those of Chinese, Japanese and Thai.
+_NUM_CASELESS = 4
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a user names; those that are known are found without.
+
+    Attributes:
+        texts: the text, or the two of a pair.
+        label: the label.
+    """
+
+    texts: tuple[str, ...] = ()
+    label: str | None = None
+
+
+# No column is named: those that are known are found.
+KNOWN = Columns()
+
+
+class Choice(NamedTuple):
+    """The columns that are read.
+
+    Attributes:
+        texts: the text's, or the two of a pair.
+        label: None if there is none.
+        others: the columns that are not read, and might hold a part of the input.
+        descriptions: the columns that are not read, and are known to hold none.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    others: tuple[str, ...]
+    descriptions: tuple[str, ...]
+
+
+class UnknownColumns(Exception):
+    """The names do not tell which columns to read; the message says why, and what would do."""
+
+
+def choose(names: Iterable[str], asked: Columns, task: Task | None) -> Choice:
+    """Choose the columns to read.
+
+    Args:
+        names: of all columns, in the order of the file.
+        asked: the columns that the user names.
+        task: what the label means; None if no label is needed.
+
+    Raises:
+        UnknownColumns: no column or more than one might be the one.
+    """
+    known = {fold(name): name for name in names}
+    label = _label(known, asked.label, task)
+    texts = _texts(known, asked.texts, label)
+    answers = {name for group in _ANSWERS[None] for name in group}
+    left = [key for key, name in known.items() if name not in (*texts, label) and not asked.texts]
+    others = [known[key] for key in left if key not in DESCRIPTIONS | answers]
+    return Choice(
+        texts, label, tuple(others), tuple(known[key] for key in left if key in DESCRIPTIONS)
+    )
+
+
+def fold(name: str) -> str:
+    """Return a column's name as it is compared."""
+    return name.strip().lower()
+
+
+def names_without_header(first: Sequence[str]) -> list[str]:
+    """Return the columns of a file that is distributed without a header; empty for others.
+
+    Args:
+        first: the fields of the file's first line.
+    """
+    if len(first) == 4 and first[1] in ("0", "1") and first[2] in ("", "*"):
+        return ["source", "label", "mark", "sentence"]  # CoLA
+    if len(first) == 3 and first[2] in ("entails", "neutral"):
+        return ["premise", "hypothesis", "label"]  # SciTail
+    return []
+
+
+def reads_as_text(value: object) -> bool:
+    """Return whether a value looks like a text of several words."""
+    if isinstance(value, dict):
+        return any(map(reads_as_text, value.values()))
+    if isinstance(value, list):
+        return any(map(reads_as_text, value))
+    if not isinstance(value, str):
+        return False
+    words = sum(has_letters(word) for word in value.split())
+    caseless = sum(each.isalpha() and each.lower() == each.upper() for each in value)
+    return words > 1 or caseless >= _NUM_CASELESS
+
+
+def has_letters(value: object) -> bool:
+    """Return whether a value holds any letter."""
+    return isinstance(value, str) and re.search(r"[^\W\d_]", value) is not None
+
+
+def _label(known: Mapping[str, str], asked: str | None, task: Task | None) -> str | None:
+    if asked is not None:
+        return _asked(known, asked, "--label-column")
+    for group in _ANSWERS[task]:
+        found = [known[name] for name in group if name in known]
+        if len(found) > 1 and task:
+            raise UnknownColumns(
+                f"{listed(found)} may each be the label: name one, as in --label-column {found[0]}"
+            )
+        if found:
+            return found[0]
+    if task is None:
+        return None
+    wanted = " or ".join(name for group in _ANSWERS[task] for name in group)
+    raise UnknownColumns(
+        f"no column {wanted}; found {listed(known.values())}. Name another by --label-column; "
+        "without any label, as in GLUE's test files, `offramp calibrate --unlabelled` takes a file"
+    )
+
+
+def _texts(known: Mapping[str, str], asked: Sequence[str], label: str | None) -> tuple[str, ...]:
+    if len(asked) > 2:
+        raise UnknownColumns(f"--text-columns {','.join(asked)}: a model reads one text or two")
+    if asked:
+        return tuple(_asked(known, each, "--text-columns") for each in asked)
+    found = [key for key, name in known.items() if key in TEXT_NAMES and name != label]
+    pair = next((pair for pair in PAIRS if sorted(pair) == sorted(found)), found)
+    if (len(found) == 1 and found[0] in TEXTS) or pair in PAIRS:
+        return tuple(known[name] for name in pair)
+    if found:
+        shown = [known[name] for name in found]
+        raise UnknownColumns(
+            f"the columns {listed(shown)} are no pair that is known: name the text, or the two of "
+            f"a pair, as in --text-columns {','.join(shown[:2])}"
+        )
+    raise UnknownColumns(
+        f"no column {' or '.join(TEXTS)}, and no pair such as premise and hypothesis; found "
+        f"{listed(known.values())}. This line is read as the names of the columns; other names "
+        "are given by --text-columns"
+    )
+
+
+def _asked(known: Mapping[str, str], asked: str, option: str) -> str:
+    if fold(asked) not in known:
+        raise UnknownColumns(f"{option}: no column {asked}; found {listed(known.values())}")
+    return known[fold(asked)]

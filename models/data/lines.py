@@ -1,0 +1,40 @@
+"""The lines of a text file, decoded; every reader of data files begins here."""
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+
+from models.errors import UnusableData
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line numbers, counted from 1, and lines with their ends.
+
+    Only a line feed ends a line: other line separators may be part of a text.
+
+    Raises:
+        UnusableData: a missing file, or a line that is not UTF-8 text.
+    """
+    if not path.is_file():
+        raise UnusableData(f"{path}: no such file")
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            yield number, _decoded(path, number, raw)
+
+
+def _decoded(path: Path, number: int, raw: bytes) -> str:
+    if number == 1:
+        raw = raw.removeprefix(codecs.BOM_UTF8)
+    is_utf16 = number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if is_utf16 or b"\0" in raw:
+        raise UnusableData(
+            f"{path} line {number}: not UTF-8 text: it has NUL bytes, as UTF-16 and files that "
+            "are no text have; save it as UTF-8"
+        )
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UnusableData(
+            f"{path} line {number}: not UTF-8 text: {error}; save it as UTF-8, of Western texts "
+            "mostly by iconv -f windows-1252 -t utf-8"
+        ) from None

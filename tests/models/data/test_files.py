@@ -1,0 +1,263 @@
+"""Data files in any form: what they give, and what is refused with file and line."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.data.columns import Columns
+from models.data.datasets import read_dataset, task_of
+from models.data.examples import Example
+from models.data.notes import DataNote
+from models.data.unlabelled import read_unlabelled
+from models.errors import UnusableData
+from tests.models.data.distributed_files import FILES, File
+
+Write = Callable[..., Path]
+SHARED = Path(__file__).parents[4] / "shared" / "data"
+
+
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
+def test_files_are_read_as_they_are_distributed(write_data: Write, file: File) -> None:
+    path = write_data(file.name, file.lines)
+    with warnings.catch_warnings(record=True, action="always") as told:
+        assert task_of(path) == file.task
+        found = read_dataset(path, file.task)
+    assert found.labels == file.labels
+    if file.examples:
+        assert found.examples == file.examples
+    notes = {str(each.message) for each in told}
+    assert all(any(note in sentence for sentence in notes) for note in file.notes)
+    assert len(notes) == len(file.notes)
+
+
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
+def test_their_texts_are_read_without_labels_too(write_data: Write, file: File) -> None:
+    path = write_data(file.name, file.lines)
+    texts = read_unlabelled(path)
+    labelled = [(each.text_a, each.text_b) for each in read_dataset(path, file.task).examples]
+    assert set(labelled) <= set(texts)
+
+
+@pytest.mark.parametrize(
+    "name", ["mrpc/dev.tsv", "stsb/dev.tsv", "agnews/dev.tsv", "wnut17/dev.tsv"]
+)
+def test_real_files_are_read_whole(name: str) -> None:
+    path = SHARED / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not on this machine")
+    lines = path.read_text("utf-8").split("\n")
+    rows = [line for line in lines[1:] if line.strip()]
+    found = read_dataset(path, task_of(path)).examples
+    if "wnut" in name:
+        assert sum(len(each.label) for each in found) == len(rows)
+    else:
+        first = [row.split("\t")[1].strip() for row in rows]
+        assert [each.text_a for each in found] == first
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "first"),
+    [
+        ("d.tsv", ["label\ttext_a\ttext_b", '1\t"so , good\t', "0\tb\tc"], ('"so , good', None, 1)),
+        ("d.csv", ["sentence,label", '"so, ""good""",1', "bad,0"], ('so, "good"', None, 1)),
+        ("d.csv", ['text,label\r\n"two\r\nlines",1\r\n\r\nbad,0\r'], ("two\r\nlines", None, 1)),
+        ("d.csv", ["label,text", "1,good,", "0,bad,"], ("good", None, 1)),
+        ("d.csv", ["\ufeffLabel, Text", "1,good", "0,bad"], ("good", None, 1)),
+        ("d.csv", ["text,label", f"{'a b ' * 50_000},1", "bad,0"], (("a b " * 50_000).strip(),
+         None, 1)),
+        ("d.tsv", ['"text"\t"label"', '"a ""b"""\t1', '"c"\t0'], ('a "b"', None, 1)),
+        ("d.tsv", ["text\tlabel", '"so, good"\t1', "bad\t0"], ("so, good", None, 1)),
+        ("d.tsv", ["text\tlabel", '"so, good"\t1', "well, bad\t0"], ('"so, good"', None, 1)),
+        ("d.jsonl", ['{"text": "good", "label": 1}', "", '{"text": "b", "label": "0"}'], ("good",
+         None, 1)),
+        ("d.jsonl", ['{"text": "a", "label": ["y"]}', '{"text": "b", "label": ["n"]}'], ("a", None,
+         1)),
+        ("d.jsonl", ['{"text": "a\\u2028b\\n1,2", "label": 1.0}', '{"text": "b", "label": 0.0}'],
+         ("a\u2028b\n1,2", None, 1)),
+        ("d.json", ['{"text": "a", "text_pair": null, "label": true}',
+         '{"text": "b", "label": false}'],
+         ("a", None, 1)),
+    ],
+)  # fmt: skip
+def test_every_format_is_read_by_its_own_rules(
+    write_data: Write, name: str, lines: list[str], first: tuple[str, str | None, int]
+) -> None:
+    assert read_dataset(write_data(name, lines), "single_label").examples[0] == first
+
+
+@pytest.mark.parametrize(
+    ("header", "texts"),
+    [
+        *((f"label,{a},{b}", (a, b)) for a, b in (
+            ("text", "text_pair"), ("question", "sentence"), ("question1", "question2"),
+            ("premise", "hypothesis"), ("sentence1", "sentence2"), ("#1 String", "#2 String"),
+            ("text_a", "text_b"), ("sentence_A", "sentence_B"))),
+        ("label,hypothesis,premise", ("premise", "hypothesis")),
+        ("gold_label,review", ("review",)),
+        ("label,Text", ("Text",)),
+    ],
+)  # fmt: skip
+def test_no_second_text_is_dropped(write_data: Write, header: str, texts: tuple[str, ...]) -> None:
+    names = header.split(",")
+    rows = [[str(row), *(f"{name} {row}" for name in names[1:])] for row in (0, 1)]
+    expected = Example(*([f"{name} 0" for name in texts] + [None])[:2], 0)  # type: ignore[arg-type]
+    for suffix, lines in {
+        "csv": [header, *(",".join(row) for row in rows)],
+        "tsv": [line.replace(",", "\t") for line in (header, *(",".join(row) for row in rows))],
+        "jsonl": [json.dumps(dict(zip(names, row, strict=True))) for row in rows],
+    }.items():
+        path = write_data(f"d.{suffix}", lines)
+        assert read_dataset(path, "single_label").examples[0] == expected
+        assert read_unlabelled(path)[0] == expected[:2]
+
+
+def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
+    path = write_data("d.csv", ["Title,Body,Class Index,text", "A b,C d,3,e f", "G h,I j,1,k l"])
+    named = Columns(("Title", "body"), "Class Index")
+    assert read_dataset(path, "single_label", columns=named).examples[0] == ("A b", "C d", 1)
+    assert task_of(path, named) == "single_label"
+    assert read_unlabelled(path, named)[0] == ("A b", "C d")
+    tagged = write_data("d.jsonl", ['{"w": ["a", "b"], "pos": ["X", "Y"]}'])
+    found = read_dataset(tagged, "token", columns=Columns(("w",), "pos"))
+    assert (found.labels, found.examples[0].text_a) == (["X", "Y"], "a b")
+
+
+def test_columns_that_are_not_read_are_named(write_data: Write) -> None:
+    path = write_data("d.csv", ["id,text,aspect,label", "7,so good,food,1", "8,so bad,staff,0"])
+    with pytest.warns(DataNote, match=r"d.csv: these columns are not read: aspect$"):
+        read_dataset(path, "single_label")
+
+
+BAD = "single_label"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "task", "message"),
+    [
+        # columns
+        ("d.csv", ["text,reply,label", "a,b c,1"], BAD,
+         "line 2: the column reply holds a text too"),
+        ("d.csv", ["text,reply,label", "a,这部电影,1"], BAD, "line 2: the column reply holds"),
+        ("d.jsonl", ['{"text": "a", "label": 1}', '{"text": "a", "turns": ["b c"], "label": 1}'],
+         BAD,
+         "line 2: the column turns holds a text too"),
+        ("d.csv", ["id,text,label", "no id,a,1"], BAD, "line 2: the column id holds a text too"),
+        ("d.csv", ["text,premise,hypothesis,label", "a,b,c,1"], BAD,
+         "line 1: the columns text, premise, hypothesis are no pair"),
+        ("d.csv", ["hypothesis,label", "a,1"], BAD, "line 1: the columns hypothesis are no pair"),
+        ("d.csv", ["text,label,gold_label", "a,1,0"], BAD, "line 1: label, gold_label may each be"),
+        ("d.csv", ["text,Text,label", "a,b,1"], BAD, "line 1: the header names text and Text"),
+        ("d.jsonl", ['{"text": "a", "text": "b", "label": 1}'], BAD,
+         "line 1: .*'text' is there twice"),
+        ("d.tsv", ["label\tbody", "1\tgood"], BAD,
+         "line 1: no column text or .*; found label, body"),
+        ("d.tsv", ["index\tsentence", "0\tgood"], BAD,
+         "line 1: no column label or .*; found index, sentence.*--unlabelled"),
+        ("d.csv", ["1,it was good", "0,it was bad"], BAD, "line 1: no column label"),
+        ("d.txt", ["it was good"], BAD, "d.txt: a text per line, and no labels; .*--unlabelled"),
+        # rows
+        ("d.tsv", ["label\ttext\tid", "1\tgood", "0\tbad\t2"], BAD,
+         "line 2: there are 2 columns, but"),
+        ("d.tsv", ["label\ttext", "0\tbad", "1"], BAD, "line 3: there is 1 column, but the header"),
+        ("d.csv", ["text,label", "good"], BAD, "line 2: there is 1 column, but the header"),
+        ("d.tsv", ["label\ttext", "1\tgood\tfilm"], BAD, "line 2: 'film' is beyond the header"),
+        ("d.csv", ["label,text", "1,good,film"], BAD, "line 2: 'film' is beyond the header"),
+        # quotes
+        ("d.csv", ["text,label", 'a,1', '"b,0', "c,1"], BAD, "line 3: unexpected end of data"),
+        ("d.csv", ["text,label", 'a,1', '"b,0', 'c "so",1'], BAD, "line 3: .*expected after"),
+        ("d.csv", ["text,label", '"a,1', "b,0", '5",1', "c,0"], BAD, "line 2: .*like a row, 'a,1'"),
+        ("d.csv", ["label,text", '1,"a', "0,b", '1,5"', "0,c"], BAD, "line 2: .*like a row, '0,b'"),
+        ("d.csv", ["label,text", '1,"a', '0,5"', "0,c"], BAD, "line 2: .*like a row, '0,5'"),
+        # values
+        ("d.tsv", ["label\ttext", "1\tgood", "0\t "], BAD, "line 3: the text is empty"),
+        ("d.jsonl", ['{"text": 5, "label": 1}'], BAD, "line 1: text is 5, and no text"),
+        ("d.jsonl", ['{"text": null, "label": 1}'], BAD, "line 1: text is None, and no text"),
+        ("d.jsonl", ['{"text": ["a"], "label": 1}'], BAD, r"line 1: text is \['a'\], and no text"),
+        ("d.jsonl", ['{"text": "a", "text_pair": 2, "label": 1}'], BAD,
+         "line 1: text_pair is 2, and"),
+        ("d.jsonl", ['{"text": "a\\ud800", "label": 1}'], BAD, "line 1: .*half of a surrogate"),
+        # labels
+        ("d.csv", ["label,text", ",good"], BAD, "line 2: the label is empty"),
+        ("d.csv", ["label,text", "1,good", "-1,good"], BAD,
+         "line 3: the label -1, which marks a row"),
+        ("d.csv", ["label,text", "1.0,good", "-1.0,good"], BAD,
+         "line 3: the label -1.0, which marks"),
+        ("d.csv", ["label,text", "nan,good"], BAD, "line 2: the label nan, which marks a row"),
+        ("d.csv", ["label,text", "-,good"], BAD, "line 2: the label -, which marks a row"),
+        ("d.jsonl", ['{"text": "a", "label": NaN}'], BAD,
+         "line 1: the label nan, which marks a row"),
+        ("d.jsonl", ['{"text": "a", "label": null}'], BAD, "line 1: the label is None; a name"),
+        ("d.jsonl", ['{"text": "a", "label": {"id": 1}}'], BAD, "line 1: the label is {'id': 1}"),
+        ("d.jsonl", ['{"text": "a", "label": []}'], BAD, "line 1: the label is empty"),
+        ("d.jsonl", ['{"text": "a", "label": ["x", "y"]}'], BAD,
+         "line 1: .*x, y are more than one"),
+        ("d.tsv", ["score\ttext", "-1\ta", "-1.0\tb"], "regression",
+         "every value is -1, which marks"),
+        ("d.csv", ["labels,text", '"x, y",a'], "multi_label", "line 2: 'x, y' looks like several"),
+        ("d.csv", ["labels,text", "\"['x', 'y']\",a"], "multi_label",
+         "line 2: .* looks like several"),
+        ("d.jsonl", ['{"text": "a", "labels": [0, 1, 0]}'], "multi_label",
+         "line 1: .* a label twice"),
+        ("d.jsonl", ['{"text": "a", "labels": [null]}'], "multi_label", "line 1: the label is"),
+        ("d.jsonl", ['{"tokens": ["a", 2], "tags": [0, 1]}'], "token",
+         "line 1: token 1 is 2, and no"),
+        ("d.jsonl", ['{"tokens": ["a"], "tags": [null]}'], "token", "line 1: a tag is no name"),
+        ("d.jsonl", ['{"tokens": ["a"], "tags": [-100]}'], "token",
+         "line 1: the label -100, which"),
+        ("d.conll", ["a NNP O", "b O"], "token", "line 2: 2 columns, but 3 in the first line"),
+        # files
+        ("d.tsv", ["label\ttext"], BAD, "d.tsv: the file has no rows"),
+        ("d.csv", [], BAD, "d.csv: the file has no rows"),
+        ("d.jsonl", ['{"label": 1', "{}"], BAD, "line 1: not JSON"),
+        ("d.jsonl", ["[" * 100_000], BAD, "line 1: not JSON"),
+        ("d.jsonl", [f'{{"text": "a", "label": {"1" * 5000}}}'], BAD, "line 1: not JSON"),
+        ("d.json", ['[{"text": "a", "label": 1}]'], BAD, r"line 1: expected a JSON object.*jq -c"),
+        ("d.parquet", ["PAR1"], BAD,
+         r"\.parquet is not read; convert it: .*read_parquet.*lines=True"),
+        ("d.csv.gz", [""], BAD, "packed files are not read; unpack it"),
+        ("d.xml", ["label"], BAD, r"d.xml: the name must end in .tsv, .*.jsonl"),
+        ("d.tsv", ["label\ttext\r1\tgood"], BAD, "line 1: a CR alone ends no line"),
+        ("d.csv", ["label,text\r1,good"], BAD, "line 1: new-line character"),
+        ("d.csv", ["label,text", "1,a\0b"], BAD, "line 2: not UTF-8 text: it has NUL bytes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_file_and_line(
+    write_data: Write, name: str, lines: list[str], task: str, message: str
+) -> None:
+    with pytest.raises(UnusableData, match=message):
+        read_dataset(write_data(name, lines), task)
+
+
+@pytest.mark.parametrize("name", ["d.tsv", "d.csv", "d.jsonl", "d.conll", "d.txt"])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("latin-1", "line 1: not UTF-8 text: .*0xe9"),
+        ("utf-16", "line 1: not UTF-8 text: it has NUL"),
+    ],
+)
+def test_other_codes_are_refused_by_every_reader(
+    write_data: Write, name: str, code: str, message: str
+) -> None:
+    path = write_data(name, [])
+    path.write_bytes("un café\n".encode(code))
+    with pytest.raises(UnusableData, match=message):
+        read_unlabelled(path)
+    path.unlink()
+    with pytest.raises(UnusableData, match=f"{name}: no such file"):
+        read_unlabelled(path)
+
+
+def test_numbers_that_name_labels_are_no_ids(write_data: Write) -> None:
+    path = write_data("d.csv", ["label,text", "0,a", "2,b"])
+    with pytest.raises(UnusableData, match="line 2: unknown label '0'; the labels are 1, 2"):
+        read_dataset(path, "single_label", ["1", "2"])
+
+
+def test_labels_that_are_named_may_look_like_none(write_data: Write) -> None:
+    path = write_data("d.csv", ["label,text", "-1,a", "1,b"], labels=["-1", "0", "1"])
+    assert [each.label for each in read_dataset(path, "single_label").examples] == [0, 2]
