@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from models.data.columns import Columns
+from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Target
 from models.data.unlabelled import read_unlabelled
@@ -50,7 +50,9 @@ class Split(NamedTuple):
     certifying: list[LabelledText]
 
 
-def read_file(path: Path, manifest: Manifest, labelled: bool, columns: Columns) -> TextFile:
+def read_file(
+    path: Path, manifest: Manifest, labelled: bool, columns: Columns = KNOWN
+) -> TextFile:
     """Read a data file for a bundle.
 
     Args:
