@@ -20,9 +20,11 @@ def add_options(parser: ArgumentParser) -> None:
 def _add_request_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("requests")
     group.add_argument(
-        "--texts", metavar="FILE", help="texts, one per line, or a TSV with a header"
+        "--texts", metavar="FILE", help=".txt with a text per line, or a data file with columns"
     )
-    group.add_argument("--column", metavar="NAME", help="the TSV's column with the text")
+    group.add_argument(
+        "--column", metavar="NAME[,NAME]", help="the column of the text, or the two of a pair"
+    )
     group.add_argument(
         "--weights",
         type=parse_weights,

@@ -1,8 +1,7 @@
 """The texts of a load test: the lines of a file, or made-up sentences.
 
-A file is plain text with one text per line, or a table: a header row and tabs. In a table the text
-is in the column that `--column` names, or in `text`, `sentence` or `text_a`. `text_b` is the second
-text of a pair. `label` is the right answer: a name, or a number into the model's labels.
+A file has one text per line (`.txt`), or is any that the training reads, with or without labels. A
+label is the right answer: a name, or a number into the model's labels.
 """
 
 from collections.abc import Sequence
@@ -11,9 +10,13 @@ from typing import NamedTuple
 
 from loadtest.http.client import Json
 from loadtest.load.sentences import make_sentences
+from models.data.options import named_columns
+from models.data.records import is_plain
+from models.data.rows import Row, read_rows
+from models.data.tagged_sentences import is_tagged
+from models.data.unlabelled import read_unlabelled
+from models.errors import UnusableData
 
-_TEXT_COLUMNS = ("text", "sentence", "text_a")
-_PAIR_COLUMNS = ("text_pair", "text_b")
 _NUM_MADE_UP = 2000
 
 
@@ -44,51 +47,25 @@ def load_texts(path: Path, column: str | None = None) -> tuple[Example, ...]:
     """Read a file of texts.
 
     Args:
-        path: plain text, or tab separated with a header row. UTF-8.
-        column: which column of a table holds the text.
+        path: a text per line in `.txt`, or a data file.
+        column: which column of a table holds the text; of a pair, two with a comma between.
 
     Raises:
         NoTexts: the file cannot be read, has no such column or no text in it.
     """
+    columns = named_columns(column, None)
     try:
-        header, *rest = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise NoTexts(f"{path} cannot be read: {error}") from None
-    if "\t" in header:
-        found = _table(path, header.split("\t"), rest, column)
-    elif column is not None:
-        raise NoTexts(f"{path} has no columns: its first line has no tab in it")
-    else:
-        found = [Example(line.strip()) for line in (header, *rest) if line.strip()]
-    if not found:
-        raise NoTexts(f"{path} holds no text")
-    return tuple(found)
+        if (is_plain(path) and not column) or is_tagged(path, needs_tags=False):
+            return tuple(Example(_inputs(*text)) for text in read_unlabelled(path, columns))
+        rows = read_rows(path, None, columns)
+    except (OSError, UnusableData) as error:
+        raise NoTexts(str(error)) from None
+    return tuple(Example(_inputs(row.text_a, row.text_b), _label(row)) for row in rows)
 
 
-def _table(path: Path, names: list[str], lines: list[str], column: str | None) -> list[Example]:
-    names = [name.strip() for name in names]
-    first = _place(names, (column,) if column else _TEXT_COLUMNS)
-    if first is None:
-        raise NoTexts(
-            f"{path} has no column {column or ' or '.join(_TEXT_COLUMNS)}; "
-            f"it has {', '.join(names)}"
-        )
-    second, label = _place(names, _PAIR_COLUMNS), _place(names, ("label",))
-    rows = (line.split("\t") for line in lines)
-    return [
-        Example(_inputs(row[first], _cell(row, second)), _cell(row, label) or None)
-        for row in rows
-        if len(row) > first and row[first].strip()
-    ]
+def _label(row: Row) -> str | None:
+    return row.label or None if isinstance(row.label, str) else None
 
 
-def _place(names: list[str], wanted: Sequence[str]) -> int | None:
-    return next((names.index(name) for name in wanted if name in names), None)
-
-
-def _cell(row: list[str], place: int | None) -> str:
-    return row[place].strip() if place is not None and place < len(row) else ""
-
-
-def _inputs(text: str, pair: str) -> str | Json:
-    return {"text": text.strip(), "text_pair": pair} if pair else text.strip()
+def _inputs(text: str, pair: str | None) -> str | Json:
+    return {"text": text, "text_pair": pair} if pair else text

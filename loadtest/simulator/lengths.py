@@ -1,5 +1,6 @@
 """How many tokens each request has."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.simulator.errors import InvalidSimulation
+from models.data.lines import read_lines
+from models.data.records import TABLES
+from models.data.unlabelled import read_unlabelled
+from models.errors import UnusableData
 
 MAX_TOKENS = 512
 
@@ -61,12 +66,23 @@ def read_lengths(text: str) -> Lengths:
         raise InvalidSimulation(
             f"lengths {text!r}: expected sst2-like, a number of tokens, or a file that exists"
         )
-    lines = path.read_text(encoding="utf-8").splitlines()
-    places = ((line.strip(), f"{path}, line {i}") for i, line in enumerate(lines, 1))
-    tokens = tuple(_checked(_length(line), place) for line, place in places if line)
+    tokens = tuple(_checked(_length(line), place) for line, place in _lines(path) if line)
     if not tokens:
         raise InvalidSimulation(f"lengths: {path} is empty")
     return Sampled(tokens)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield lines, or the texts of a data file, with their places."""
+    try:
+        if path.suffix.lower() in TABLES:
+            for text in read_unlabelled(path):
+                yield " ".join(filter(None, text)), str(path)
+        else:
+            for number, line in read_lines(path):
+                yield line.strip(), f"{path}, line {number}"
+    except UnusableData as error:
+        raise InvalidSimulation(f"lengths: {error}") from None
 
 
 def _length(line: str) -> int:

@@ -50,9 +50,7 @@ class Split(NamedTuple):
     certifying: list[LabelledText]
 
 
-def read_file(
-    path: Path, manifest: Manifest, labelled: bool, columns: Columns = KNOWN
-) -> TextFile:
+def read_file(path: Path, manifest: Manifest, labelled: bool, columns: Columns = KNOWN) -> TextFile:
     """Read a data file for a bundle.
 
     Args:

@@ -12,6 +12,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from models.data.lines import read_lines
+from models.data.rows import read_rows
+
 
 class Split(NamedTuple):
     """Lines of a file.
@@ -42,17 +45,19 @@ def split_sentences(texts: Iterable[str], count: int) -> Split:
 
 
 def main(
-    data: Annotated[Path, typer.Argument(help="A .tsv with the columns label and text_a.")],
+    data: Annotated[Path, typer.Argument(help="A .tsv with labels and single texts.")],
     out: Annotated[Path, typer.Option(help="Folder for train.tsv and held-out.tsv.")],
     sentences: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
 ) -> None:
     """Split a file into training rows and held-out sentences."""
-    header, *lines = data.read_text("utf-8").splitlines()
-    text_of = {line: _plain(line.split("\t")[1]) for line in lines}
-    split = split_sentences(text_of.values(), sentences)
+    header, *lines = (line.rstrip("\r\n") for _, line in read_lines(data))
+    rows = read_rows(data, None)
+    if any(row.text_b or "\n" in row.text_a for row in rows):
+        raise typer.BadParameter(f"{data}: pairs and texts of several lines cannot be split")
+    split = split_sentences([row.text_a for row in rows], sentences)
     out.mkdir(parents=True, exist_ok=True)
     for name, texts in (("train.tsv", set(split.kept)), ("held-out.tsv", set(split.held_out))):
-        chosen = [line for line in lines if text_of[line] in texts]
+        chosen = [lines[row.line - 2] for row in rows if _plain(row.text_a) in texts]
         (out / name).write_text("\n".join([header, *chosen]) + "\n", "utf-8")
         typer.echo(f"{out / name}: {len(chosen)} rows")
 

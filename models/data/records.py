@@ -232,3 +232,4 @@ _READERS = {
     ".ndjson": _json_lines,
     ".json": _json_lines,
 }
+TABLES = frozenset(_READERS) - {".txt"}

@@ -133,7 +133,7 @@ def test_server_that_is_not_there_makes_the_run_fail(load: Load) -> None:
     ("options", "complaint"),
     [
         (("--arrivals", "poisson"), "--arrivals poisson needs a --rate"),
-        (("--texts", "nowhere.txt"), "nowhere.txt cannot be read"),
+        (("--texts", "nowhere.txt"), "nowhere.txt: no such file"),
         (("--rate", "0"), "0 is no number above 0"),
     ],
 )

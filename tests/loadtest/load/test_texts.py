@@ -6,10 +6,11 @@ from loadtest.load.texts import Example, NoTexts, load_texts, made_up
 
 
 @pytest.mark.parametrize(
-    ("content", "column", "expected"),
+    ("name", "content", "column", "expected"),
     [
-        ("one two\n\n  three \n", None, (Example("one two"), Example("three"))),
+        ("d.txt", "one two\n\n  three \n", None, (Example("one two"), Example("three"))),
         (
+            "d.tsv",
             'label\ttext_a\ttext_b\n1\tit\'s "fine"\t\n0\tfirst\tsecond\n',
             None,
             (
@@ -17,29 +18,40 @@ from loadtest.load.texts import Example, NoTexts, load_texts, made_up
                 Example({"text": "first", "text_pair": "second"}, "0"),
             ),
         ),
-        ("stars\treview\n5\tgood\n", "review", (Example("good"),)),
+        (
+            "d.csv",
+            'question,sentence\n"Who, now?",Me.\n',
+            None,
+            (Example({"text": "Who, now?", "text_pair": "Me."}),),
+        ),
+        ("d.jsonl", '{"text": "a", "labels": ["x", "y"]}\n', None, (Example("a"),)),
+        ("d.conll", "New\tB-x\nYork\tI-x\n", None, (Example("New York"),)),
+        ("d.tsv", "stars\tpraise\n5\tgood\n", "praise", (Example("good"),)),
     ],
 )
 def test_file_is_lines_or_a_table(
-    tmp_path: Path, content: str, column: str | None, expected: tuple[Example, ...]
+    tmp_path: Path, name: str, content: str, column: str | None, expected: tuple[Example, ...]
 ) -> None:
-    path = tmp_path / "texts.tsv"
+    path = tmp_path / name
     path.write_text(content)
     assert load_texts(path, column) == expected
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("name", "content", "complaint"),
     [
-        ("", "holds no text"),
-        ("\n\n", "holds no text"),
-        ("text\tlabel\n", "holds no text"),
-        ("stars\treview\n5\tgood\n", "no column text or sentence or text_a; it has stars, review"),
-        (None, "cannot be read"),
+        ("d.txt", "", "has no texts"),
+        ("d.txt", "\n\n", "has no texts"),
+        ("d.tsv", "text\tlabel\n", "has no rows"),
+        ("d.tsv", "stars\tpraise\n5\tgood\n", "line 1: no column text or .*; found stars, praise"),
+        ("d.tsv", "text\treply\na\tgood one\n", "line 2: the column reply holds a text too"),
+        ("d.tsv", None, "no such file"),
     ],
 )
-def test_file_without_texts_is_refused(tmp_path: Path, content: str | None, complaint: str) -> None:
-    path = tmp_path / "texts.tsv"
+def test_file_without_texts_is_refused(
+    tmp_path: Path, name: str, content: str | None, complaint: str
+) -> None:
+    path = tmp_path / name
     if content is not None:
         path.write_text(content)
     with pytest.raises(NoTexts, match=complaint):

@@ -36,6 +36,15 @@ def test_lengths_come_from_numbers_and_texts_of_a_file(tmp_path: Path) -> None:
     assert read_lengths("32").draw(3, np.random.default_rng(0)).tolist() == [32, 32, 32]
 
 
+def test_lengths_of_a_data_file_are_those_of_its_texts(tmp_path: Path) -> None:
+    path = tmp_path / "dev.tsv"
+    path.write_text("index\tquestion\tsentence\tlabel\n0\twho is it\tit is me\tyes\n")
+    assert read_lengths(str(path)).draw(1, np.random.default_rng(0)).tolist() == [8]
+    path.write_text("label\tpraise\n1\tgood\n")
+    with pytest.raises(InvalidSimulation, match="line 1: no column text"):
+        read_lengths(str(path))
+
+
 @pytest.mark.parametrize(
     ("content", "message"), [("", "empty"), ("5\n0\n", "line 2"), ("513\n", "line 1")]
 )

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,16 +44,21 @@ def test_a_text_with_other_blanks_is_the_same_text() -> None:
     assert kept == []
 
 
-def test_command_writes_every_row_with_its_label_or_leaves_it_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", ["label\ttext_a", "sentence\tlabel"])
+def test_command_writes_every_row_with_its_label_or_leaves_it_out(
+    tmp_path: Path, columns: str
+) -> None:
     rows = ["0\ta dull film", "0\tdull", "1\ta fine film", "1\tfine ", "0\ta", "1\tfine"]
     data = tmp_path / "all.tsv"
-    data.write_text("\n".join(["label\ttext_a", *rows]) + "\n")
+    if columns.startswith("sentence"):
+        rows = ["\t".join(reversed(row.split("\t"))) for row in rows]
+    data.write_text("\n".join([columns, *rows]) + "\n")
     words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
     subprocess.run([*words, "--sentences", "1"], check=True, capture_output=True)
     header, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
     header_of_train, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
-    assert header == header_of_train == "label\ttext_a"
-    dull, fine = (["0\ta dull film"], ["0\tdull"]), (["1\ta fine film"], ["1\tfine ", "1\tfine"])
+    assert header == header_of_train == columns
+    dull, fine = (rows[:1], rows[1:2]), (rows[2:3], [rows[3], rows[5]])
     (whole, _), (other, parts) = (dull, fine) if held_out == dull[0] else (fine, dull)
     assert held_out == whole
     assert sorted(train) == sorted([*other, *parts]), "`a` is a part of both"
