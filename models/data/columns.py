@@ -166,10 +166,11 @@ def _label(known: Mapping[str, str], asked: str | None, task: Task | None) -> st
             return found[0]
     if task is None:
         return None
-    wanted = " or ".join(name for group in _ANSWERS[task] for name in group)
+    wanted = listed(name for group in _ANSWERS[task] for name in group)
     raise UnknownColumns(
-        f"no column {wanted}; found {listed(known.values())}. Name another by --label-column; "
-        "without any label, as in GLUE's test files, `offramp calibrate --unlabelled` takes a file"
+        f"found {listed(known.values())}; none is known to hold labels ({wanted} are). "
+        "--label-column names it. Without labels, as in GLUE's test files, only `offramp calibrate "
+        "--unlabelled` takes a file"
     )
 
 
@@ -189,9 +190,9 @@ def _texts(known: Mapping[str, str], asked: Sequence[str], label: str | None) ->
             f"a pair, as in --text-columns {','.join(shown[:2])}"
         )
     raise UnknownColumns(
-        f"no column {' or '.join(TEXTS)}, and no pair such as premise and hypothesis; found "
-        f"{listed(known.values())}. This line is read as the names of the columns; other names "
-        "are given by --text-columns"
+        f"found {listed(known.values())}; none is known to hold texts ({listed(TEXTS)}, and pairs "
+        "such as premise and hypothesis are). If this line is the header, --text-columns names it, "
+        "or the two of a pair; if there is no header, add one"
     )
 
 

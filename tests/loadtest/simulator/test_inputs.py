@@ -41,7 +41,7 @@ def test_lengths_of_a_data_file_are_those_of_its_texts(tmp_path: Path) -> None:
     path.write_text("index\tquestion\tsentence\tlabel\n0\twho is it\tit is me\tyes\n")
     assert read_lengths(str(path)).draw(1, np.random.default_rng(0)).tolist() == [8]
     path.write_text("label\tpraise\n1\tgood\n")
-    with pytest.raises(InvalidSimulation, match="line 1: no column text"):
+    with pytest.raises(InvalidSimulation, match="line 1: found label, praise"):
         read_lengths(str(path))
 
 
