@@ -164,7 +164,7 @@ def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
                 "quoted in a .csv, or in a .jsonl"
             )
     if num_short:
-        note(f"{path}: {num_short} rows that lack columns are left out")
+        note(f"{path}: rows left out because they lack columns: {num_short}")
 
 
 def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:

@@ -103,8 +103,8 @@ class _RowReader:
         for record, choice in self._of_several_lines:
             _check_swallowed(record, choice, labels)
         if self._num_without_gold:
-            note(f"{self._path}: {self._num_without_gold} rows without an agreed label are left "
-                 f"out ({GOLD} is {NO_GOLD})")  # fmt: skip
+            why = f"{GOLD} is {NO_GOLD}"
+            note(f"{self._path}: rows left out because {why}: {self._num_without_gold}")
         if self._unread:
             note(f"{self._path}: these columns are not read: {listed(self._unread)}")
 

@@ -63,6 +63,8 @@ def command(job: TrainJob) -> str:
         "train": job.train,
         "dev": job.dev,
         "out": job.out,
+        "text_columns": ",".join(job.columns.texts),
+        "label_column": job.columns.label,
         **_changed(choice, ("task", "recipe", "distill", "max_tokens")),
         **_changed(choice, ("teacher", "teacher_weight", "temperature")),
         "labels": ",".join(choice.labels or ()),

@@ -127,6 +127,32 @@ def test_card_holds_the_command_that_trains_the_same_weights_again(
     assert weights(tmp_path / "again") == weights(tmp_path / "out")
 
 
+def test_named_columns_are_trained_on_measured_and_written_into_the_command(
+    train: Train, write_data: Write, sentiment_lines: list[str], tmp_path: Path
+) -> None:
+    rows = [line.split("\t") for line in sentiment_lines[1:]]
+    lines = ["Answer,Stars,Question,by", *(f"{text},{label},is it,me" for label, text in rows)]
+    data = write_data("all.csv", lines)
+    assert "none is known to hold labels" in refusal(train(train=data, dev=data))
+    named = {"text_columns": "Question,Answer", "label_column": "Stars"}
+    result = train(train=data, dev=data, **named)
+    assert result.exit_code == 0, result.output
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "--text-columns Question,Answer --label-column Stars" in card
+    report = offramp("evaluate", tmp_path / "out", data=data, out=tmp_path / "report", **named)
+    assert report.exit_code == 0, report.output
+
+
+def test_what_is_left_out_of_the_data_is_told_once(
+    train: Train, write_data: Write, sentiment_lines: list[str]
+) -> None:
+    header, *rows = sentiment_lines
+    data = write_data("gold.tsv", [header.replace("label", "gold_label"), "-\tso", *rows])
+    result = train(train=data)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count(f"note: {data}: rows left out because gold_label is -: 1\n") == 1
+
+
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that makes the process receive SIGINT once, during a step."""

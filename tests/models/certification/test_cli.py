@@ -1,5 +1,6 @@
 """`offramp calibrate` from the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from models.certification import cli
-from models.errors import TrainingFailed
+from models.errors import TrainingFailed, UnusableData
 from serve.bundle.loader import load_bundle
 from tests.models.certification.conftest import MakeBundle, MakeData
 
@@ -61,3 +62,15 @@ def test_options_say_which_exits_and_precisions(
     result = calibrate(folder, data, "--active-exits", "two")
     with pytest.raises(TrainingFailed, match="--active-exits 'two': must be layers such as 2,4,6"):
         raise result.exception or AssertionError
+
+
+def test_columns_may_be_named(make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in make_data(num_texts=60).read_text().splitlines()]
+    data = tmp_path / "named.jsonl"
+    renamed = [{"Q": each["text"], "A": "w1 w2", "C": each["label"]} for each in records]
+    data.write_text("".join(f"{json.dumps(record)}\n" for record in renamed))
+    with pytest.raises(UnusableData, match="line 1: found Q, A, C; none is known to hold labels"):
+        raise calibrate(make_bundle(), data).exception or AssertionError
+    columns = ["--text-columns", "Q,A", "--label-column", "C"]
+    result = calibrate(make_bundle(), data, *columns)
+    assert result.exit_code == 0, result.output

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def test_repeated_texts_count_once_and_tuning_texts_do_not_certify(
         ("a.txt", "w1 w2\nw3 w4\n"),
         ("a.tsv", "text\nw1 w2\nw3 w4\n"),
         ("a.csv", "label,text\n?,w1 w2\n?,w3 w4\n"),
-        ("a.jsonl", '{"tokens": ["w1", "w2"]}\n{"text": "w3 w4", "label": [7]}\n'),
+        ("a.jsonl", '{"tokens": ["w1", "w2"]}\n{"tokens": ["w3", "w4"]}\n'),
+        ("b.jsonl", '{"text": "w1 w2"}\n{"text": "w3 w4", "label": [7]}\n'),
         ("a.conll", "w1\tO\nw2\tB-x\n\nw3\tO\nw4\tO\n"),
     ],
 )
@@ -60,9 +62,9 @@ def test_labels_are_ignored_or_missing_in_unlabelled_files(
 @pytest.mark.parametrize(
     ("name", "content", "labelled", "message"),
     [
-        ("a.txt", "w1\n", True, "a text file has no labels: give --unlabelled as well"),
+        ("a.txt", "w1\n", True, "a text per line, and no labels; .*--unlabelled"),
         ("a.txt", "\n", False, "the file has no texts"),
-        ("a.tsv", "label\nno\n", False, "line 2: no text in a column text_a or text"),
+        ("a.tsv", "label\nno\n", False, "line 1: found label; none is known to hold texts"),
         ("a.tsv", "label\ttext\nodd\tw1\n", True, "unknown label 'odd'; the labels are negative"),
     ],
 )
@@ -73,3 +75,12 @@ def test_unusable_files_are_refused_with_a_remedy(
     path.write_text(content)
     with pytest.raises(UnusableData, match=message):
         read_file(path, bundle.manifest, labelled)
+
+
+def test_ids_are_those_of_the_names_beside_the_file(tmp_path: Path, bundle: Bundle) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("label,text\n0,w1\npositive,w2\n")
+    labels = bundle.manifest.labels
+    (tmp_path / "labels.json").write_text(json.dumps({"labels": labels[::-1]}))
+    found = [each.label for each in read_file(path, bundle.manifest, labelled=True).texts]
+    assert found == [len(labels) - 1, labels.index("positive")]

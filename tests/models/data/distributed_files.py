@@ -69,7 +69,7 @@ FILES = {
         ["0", "1"],
         [Example('What does "so" mean?', 'How is "so used"?', 0),
          Example("What now?", "What next?", 1)],
-        ("1 rows that lack columns are left out",),
+        ("rows left out because they lack columns: 1",),
     ),
     "GLUE STS-B": File(
         "train.tsv",
@@ -127,7 +127,7 @@ FILES = {
         "single_label",
         ["entailment", "neutral"],
         [Example("It works.", "It fails.", 1), Example("It works.", "It fails.", 0)],
-        ("1 rows without an agreed label are left out", "not read"),
+        ("rows left out because gold_label is -: 1", "not read"),
     ),
     "SNLI in JSON": File(
         "snli_1.0_dev.jsonl",
@@ -142,7 +142,7 @@ FILES = {
         "single_label",
         ["entailment", "neutral"],
         [Example("It works.", "It fails.", 1), Example("e f", "g h", 0)],
-        ("1 rows without an agreed label are left out", "not read"),
+        ("rows left out because gold_label is -: 1", "not read"),
     ),
     "ELUE SST-2 and IMDb": File(
         "train.tsv",
