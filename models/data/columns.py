@@ -5,7 +5,7 @@ SNLI, MNLI and SICK distribute. Case does not matter.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ class UnknownColumns(Exception):
     """The names do not tell which columns to read; the message says why, and what would do."""
 
 
-def choose(names: Iterable[str], asked: Columns, task: Task | None) -> Choice:
+def choose(names: Sequence[str], asked: Columns, task: Task | None) -> Choice:
     """Choose the columns to read.
 
     Args:
@@ -107,6 +107,10 @@ def choose(names: Iterable[str], asked: Columns, task: Task | None) -> Choice:
         UnknownColumns: no column or more than one might be the one.
     """
     known = {fold(name): name for name in names}
+    if len(known) < len(names):
+        raise UnknownColumns(
+            f"of {listed(names)}, two differ in case only; a name may be there once"
+        )
     label = _label(known, asked.label, task)
     texts = _texts(known, asked.texts, label)
     answers = {name for group in _ANSWERS[None] for name in group}

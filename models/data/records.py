@@ -127,7 +127,7 @@ def _written(fields: Sequence[str], rule: frozenset[str]) -> str:
 def _fields(path: Path, separator: str) -> Iterator[_Cells]:
     csv.field_size_limit(sys.maxsize)  # the module's default refuses texts of 131,073 characters
     lines = (line for _, line in read_lines(path))
-    reader = csv.reader(lines, delimiter=separator, strict=True)
+    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
     start = 1
     try:
         for fields in reader:
@@ -171,6 +171,11 @@ def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:
     # A file with a single line may have been written on a system where CR alone ends lines.
     if any("\r" in cell for cell in cells):
         raise UnusableData(f"{path} line {line}: a CR alone ends no line; save it with LF or CRLF")
+    if len(cells) == 1 and not {";", ",", "\t"}.isdisjoint(cells[0]):
+        raise UnusableData(
+            f"{path} line {line}: a single column, {cells[0]}; fields are separated by commas in "
+            ".csv, by tabs in .tsv"
+        )
     names = [cell.strip() or f"(column {place})" for place, cell in enumerate(cells, start=1)]
     folded = [fold(name) for name in names]
     twice = [name for name in names if folded.count(fold(name)) > 1]

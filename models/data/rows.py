@@ -105,6 +105,9 @@ class _RowReader:
         if self._num_without_gold:
             why = f"{GOLD} is {NO_GOLD}"
             note(f"{self._path}: rows left out because {why}: {self._num_without_gold}")
+        num_single = sum(row.text_b is None for row in rows)
+        if num_single < len(rows) and num_single:
+            note(f"{self._path}: rows whose second text is empty, read as one text: {num_single}")
         if self._unread:
             note(f"{self._path}: these columns are not read: {listed(self._unread)}")
 
@@ -157,6 +160,11 @@ def _label(record: Record, choice: Choice, task: Task | None) -> str | list[str]
     if task and any(isinstance(part, dict | list) or part is None for part in parts):
         raise record.unusable(
             f"the label is {value!r:.40}; a name, a number, or a list of them was expected"
+        )
+    if task and isinstance(value, list) and any(isinstance(part, float | bool) for part in value):
+        raise record.unusable(
+            f"the label is {value!r:.40}; a list holds names or ids of the labels that the row "
+            "has, and not a mark for each label"
         )
     label = ["" if part is None else str(part).strip() for part in parts]
     if task not in (None, "multi_label") and (not label or "" in label):

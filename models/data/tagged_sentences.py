@@ -12,6 +12,7 @@ from models.errors import UnusableData
 from serve.rules.traits import listed
 
 CONLL = (".conll", ".bio", ".iob", ".iob2")
+_MAYBE_CONLL = (".tsv", ".txt")
 _JSON = (".jsonl", ".ndjson", ".json")
 _DOCUMENT_START = "-DOCSTART-"
 # Tags of entities, by which a file without a telling suffix is known.
@@ -53,8 +54,13 @@ def read_sentences(path: Path, columns: Columns = KNOWN) -> list[TaggedSentence]
             f"{path}: --text-columns and --label-column are for columns with names; of a token and "
             "its tag in a line, the first column is the token and the last one the tag"
         )
-    else:
+    elif path.suffix.lower() in (*CONLL, *_MAYBE_CONLL):
         sentences = list(_read_lines(path))
+    else:
+        next(read_records(path), None)  # says what is wrong with other files
+        raise UnusableData(
+            f"{path}: tagged tokens are read from {listed([*CONLL, *_MAYBE_CONLL, *_JSON])}"
+        )
     if not sentences:
         raise UnusableData(f"{path}: the file has no sentences")
     return sentences
@@ -78,7 +84,7 @@ def is_tagged(path: Path, needs_tags: bool = True) -> bool:
         first = next(read_records(path), None)
         names = {fold(name) for name in (first.values if first else ())}
         return bool(names & {*TOKENS}) and (bool(names & {*TAGS}) or not needs_tags)
-    return suffix in CONLL or (suffix in (".tsv", ".txt") and _has_tags(path))
+    return suffix in CONLL or (suffix in _MAYBE_CONLL and _has_tags(path))
 
 
 def _has_tags(path: Path) -> bool:

@@ -213,6 +213,7 @@ FILES = {
         "single_label",
         ["0", "1"],
         [Example("first, one", "second", 1), Example("third", None, 0)],
+        ("rows whose second text is empty, read as one text: 1",),
     ),
     "written by pandas, with tabs": File(
         "train.tsv",

@@ -31,6 +31,7 @@ def test_several_labels_may_be_a_json_list_of_names_or_ids(write_data: Write) ->
     assert [e.label for e in found.examples] == [(1, 1), (0, 1), (0, 0)]
 
 
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
 def test_regression_reads_numbers_of_single_texts_and_pairs(write_data: Write) -> None:
     path = write_data("d.tsv", ["score\ttext_a\ttext_b", "2.5\ta\tb", "-1\tc\t"])
     assert read_dataset(path, "regression") == Dataset(

@@ -63,9 +63,10 @@ def test_real_files_are_read_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "lines", "first"),
     [
-        ("d.tsv", ["label\ttext_a\ttext_b", '1\t"so , good\t', "0\tb\tc"], ('"so , good', None, 1)),
+        ("d.tsv", ["label\ttext_a\ttext_b", '1\t"so , good\t', "0\tb\t"], ('"so , good', None, 1)),
         ("d.csv", ["sentence,label", '"so, ""good""",1', "bad,0"], ('so, "good"', None, 1)),
         ("d.csv", ['text,label\r\n"two\r\nlines",1\r\n\r\nbad,0\r'], ("two\r\nlines", None, 1)),
+        ("d.csv", ["label, text", '1, "good, film"', "0, bad"], ("good, film", None, 1)),
         ("d.csv", ["label,text", "1,good,", "0,bad,"], ("good", None, 1)),
         ("d.csv", ["\ufeffLabel, Text", "1,good", "0,bad"], ("good", None, 1)),
         ("d.csv", ["text,label", f"{'a b ' * 50_000},1", "bad,0"], (("a b " * 50_000).strip(),
@@ -127,6 +128,12 @@ def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
     assert (found.labels, found.examples[0].text_a) == (["X", "Y"], "a b")
 
 
+def test_rows_of_pairs_without_a_second_text_are_counted(write_data: Write) -> None:
+    path = write_data("d.csv", ["premise,hypothesis,label", "a,b,1", "c,,0", "d,,0"])
+    with pytest.warns(DataNote, match=r"second text is empty, read as one text: 2$"):
+        read_dataset(path, "single_label")
+
+
 def test_columns_that_are_not_read_are_named(write_data: Write) -> None:
     path = write_data("d.csv", ["id,text,aspect,label", "7,so good,food,1", "8,so bad,staff,0"])
     with pytest.warns(DataNote, match=r"d.csv: these columns are not read: aspect$"):
@@ -152,6 +159,9 @@ BAD = "single_label"
         ("d.csv", ["hypothesis,label", "a,1"], BAD, "line 1: the columns hypothesis are no pair"),
         ("d.csv", ["text,label,gold_label", "a,1,0"], BAD, "line 1: label, gold_label may each be"),
         ("d.csv", ["text,Text,label", "a,b,1"], BAD, "line 1: the header names text and Text"),
+        ("d.jsonl", ['{"text": "a", "Text": "b", "label": 1}'], BAD,
+         "line 1: of text, Text, label, two differ in case only"),
+        ("d.csv", ["text;label", "a;1"], BAD, "line 1: a single column, text;label; fields are"),
         ("d.jsonl", ['{"text": "a", "text": "b", "label": 1}'], BAD,
          "line 1: .*'text' is there twice"),
         ("d.tsv", ["label\tbody", "1\tgood"], BAD,
@@ -204,12 +214,16 @@ BAD = "single_label"
          "line 2: .* looks like several"),
         ("d.jsonl", ['{"text": "a", "labels": [0, 1, 0]}'], "multi_label",
          "line 1: .* a label twice"),
+        ("d.jsonl", ['{"text": "a", "labels": [1.0, 0.0]}'], "multi_label",
+         "line 1: .*not a mark for"),
         ("d.jsonl", ['{"text": "a", "labels": [null]}'], "multi_label", "line 1: the label is"),
         ("d.jsonl", ['{"tokens": ["a", 2], "tags": [0, 1]}'], "token",
          "line 1: token 1 is 2, and no"),
         ("d.jsonl", ['{"tokens": ["a"], "tags": [null]}'], "token", "line 1: a tag is no name"),
         ("d.jsonl", ['{"tokens": ["a"], "tags": [-100]}'], "token",
          "line 1: the label -100, which"),
+        ("d.csv", ["token,tag", "a,O"], "token", r"d.csv: tagged tokens are read from \.conll"),
+        ("d.parquet", ["PAR1"], "token", r"\.parquet is not read; convert it: "),
         ("d.conll", ["a NNP O", "b O"], "token", "line 2: 2 columns, but 3 in the first line"),
         # files
         ("d.tsv", ["label\ttext"], BAD, "d.tsv: the file has no rows"),
