@@ -126,10 +126,10 @@ class _RowReader:
         for name in choice.others:
             value = record.values[name]
             if reads_as_text(value):
+                wished = {",".join(choice.texts), f"{choice.texts[0]},{name}"}
                 raise record.unusable(
                     f"the column {name} holds a text too, {str(value)[:40]!r}: name the text, or "
-                    f"the two of a pair, as in --text-columns {choice.texts[0]} or --text-columns "
-                    f"{choice.texts[0]},{name}"
+                    f"the two of a pair, as in --text-columns {' or '.join(sorted(wished))}"
                 )
             if has_letters(value):
                 self._unread[name] = None

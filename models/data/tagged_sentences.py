@@ -88,17 +88,18 @@ def is_tagged(path: Path, needs_tags: bool = True) -> bool:
 
 
 def _has_tags(path: Path) -> bool:
-    lines = (line for _, line in read_lines(path))
-    rows = (row for line in lines if (row := _split(line, "\t" in line)))
-    first = next(rows, [])
-    if _is_header(first) or not _is_tagged(first):
-        return _is_header(first)
-    return all(map(_is_tagged, rows))
-
-
-def _is_tagged(row: Sequence[str]) -> bool:
-    is_pair = len(row) > 1 and _ENTITY_TAG.fullmatch(row[-1]) is not None
-    return is_pair or row[:1] == [_DOCUMENT_START]
+    width = num_words = 0
+    for _, line in read_lines(path):
+        row = _split(line, "\t" in line)
+        if not num_words and _is_header(row):
+            return True
+        if row and row[0] != _DOCUMENT_START:
+            # Texts that end like a tag by chance differ in their numbers of words.
+            width = width or len(row)
+            if len(row) != width or width < 2 or not _ENTITY_TAG.fullmatch(row[-1]):
+                return False
+            num_words += 1
+    return num_words > 1
 
 
 def _read_lines(path: Path) -> Iterator[TaggedSentence]:

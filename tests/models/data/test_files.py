@@ -268,6 +268,12 @@ def test_other_codes_are_refused_by_every_reader(
         read_unlabelled(path)
 
 
+def test_texts_that_end_like_tags_are_texts(write_data: Write) -> None:
+    lines = ["he takes vitamin B-12", "an answer is an O"]
+    assert [text for text, _ in read_unlabelled(write_data("d.txt", lines[:1]))] == lines[:1]
+    assert [text for text, _ in read_unlabelled(write_data("d.txt", lines))] == lines
+
+
 def test_numbers_that_name_labels_are_no_ids(write_data: Write) -> None:
     path = write_data("d.csv", ["label,text", "0,a", "2,b"])
     with pytest.raises(UnusableData, match="line 2: unknown label '0'; the labels are 1, 2"):
