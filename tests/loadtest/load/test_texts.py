@@ -29,6 +29,7 @@ from loadtest.load.texts import Example, NoTexts, load_texts, made_up
         ("d.tsv", "stars\tpraise\n5\tgood\n", "praise", (Example("good"),)),
     ],
 )
+@pytest.mark.filterwarnings("ignore::models.data.notes.DataNote")
 def test_file_is_lines_or_a_table(
     tmp_path: Path, name: str, content: str, column: str | None, expected: tuple[Example, ...]
 ) -> None:
