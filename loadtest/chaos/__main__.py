@@ -37,12 +37,12 @@ from loadtest.http.client import ApiError
 from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.server_process import (
     HOST,
-    ServerFailed,
     ServerProcess,
     free_port,
     serve_bundle,
 )
 from loadtest.load.load_process import LoadFailed
+from serve.errors import OfframpError
 
 Play = Callable[[Scenario], None]
 
@@ -60,16 +60,14 @@ LAST: dict[Event, Play] = {"head killed": kill_head}
 EXTRA_S: dict[Event, float] = {"proxy killed": 20.0, "replica stopped": 10.0}
 
 
-class LeftBehind(Exception):
+class LeftBehind(OfframpError):
     """Processes of a server outlived it; they were killed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the scenarios; 0 only if every failure has an explanation."""
     options, console = _options(arguments), Console()
-    return run_command(
-        "chaos test", console, partial(_run_all, options, console), (ServerFailed, LeftBehind)
-    )
+    return run_command("chaos test", console, partial(_run_all, options, console))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -9,13 +9,14 @@ from typing import Literal, TypeAlias
 import psutil
 
 from loadtest.http.processes import session_of
+from serve.errors import OfframpError
 
 Role: TypeAlias = Literal["ServeReplica", "ServeController", "ProxyActor", "gcs_server"]
 
 _POLL_S = 0.1
 
 
-class NotSeen(Exception):
+class NotSeen(OfframpError):
     """An expected event did not happen in time."""
 
 

@@ -16,12 +16,13 @@ from loadtest.compare.loads import ClosedLoop, Loaded, arrive, saturate
 from loadtest.http.processes import cost_of, own_cpu_s, session_of
 from loadtest.http.server_process import HOST, ServerProcess, free_port
 from loadtest.load.texts import Example
+from serve.errors import OfframpError
 
 _READY_S = 120.0
 _WARM_UP_S = 2.0
 
 
-class WrongAnswers(Exception):
+class WrongAnswers(OfframpError):
     """A contender does not answer as it should; the message has an example."""
 
 

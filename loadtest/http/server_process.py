@@ -15,6 +15,7 @@ from typing import IO, Self
 
 from loadtest.http.client import Client
 from loadtest.http.interruption import held_back
+from serve.errors import OfframpError
 
 HOST = "127.0.0.1"
 OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
@@ -23,7 +24,7 @@ _POLL_S = 0.2
 _STOP_S = 60.0
 
 
-class ServerFailed(Exception):
+class ServerFailed(OfframpError):
     """The server did not start, or did not stop as it should; the message has its last lines."""
 
 

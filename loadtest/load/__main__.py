@@ -19,9 +19,9 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from loadtest.http.client import ApiError, Json
+from loadtest.http.client import Json
 from loadtest.http.console import print_error, print_text, run_command, started
-from loadtest.http.server_process import ServerFailed, serve_bundle
+from loadtest.http.server_process import serve_bundle
 from loadtest.load.figures import Figures, problems
 from loadtest.load.options import add_options, set_rate_per_user
 from loadtest.load.report import write_report
@@ -39,8 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a load test; 0 only if every request was answered and the exits add up."""
     words = sys.argv[1:] if arguments is None else arguments
     options, console = _options(words), Console()
-    work = partial(_run, options, words, console)
-    return run_command("load test", console, work, (ApiError, ServerFailed))
+    return run_command("load test", console, partial(_run, options, words, console))
 
 
 def _run(options: argparse.Namespace, words: list[str], console: Console) -> int:

@@ -12,11 +12,12 @@ from typing import Self
 from loadtest.http.client import Json
 from loadtest.http.interruption import held_back
 from loadtest.http.server_process import start_in_session
+from serve.errors import OfframpError
 
 _FINISH_S = 60.0
 
 
-class LoadFailed(Exception):
+class LoadFailed(OfframpError):
     """The load test wrote no report; the message has its output."""
 
 

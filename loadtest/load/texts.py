@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from loadtest.http.client import Json
 from loadtest.load.sentences import make_sentences
+from serve.errors import OfframpError
 
 _TEXT_COLUMNS = ("text", "sentence", "text_a")
 _PAIR_COLUMNS = ("text_pair", "text_b")
@@ -31,7 +32,7 @@ class Example(NamedTuple):
         return wanted == label
 
 
-class NoTexts(Exception):
+class NoTexts(OfframpError):
     """The file has no texts; the message says why."""
 
 

@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from loadtest.bench.engine import suite
+from loadtest.bench.engine.__main__ import run
 from loadtest.bench.engine.bars import at_least, at_most
-from loadtest.bench.engine.cli import run
 from loadtest.bench.engine.memory import bars_of
 from loadtest.bench.engine.suite import Plan
 from tests.loadtest.bench.engine.conftest import HURRIED, TINY
