@@ -27,7 +27,6 @@ from loadtest.http.server_process import ServerFailed, serve_bundle
 
 BAR = 1.10
 TEXT = "The movie was awesome."
-_READY_S = 120.0
 _WARM_UP = 100
 
 
@@ -54,10 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _bench(options: argparse.Namespace, console: Console) -> int:
     with serve_bundle(options.bundle, "--standalone") as server:
-        server.wait_until_ready(_READY_S, lambda _: None)
-        port = int(server.url.rpartition(":")[2])
+        server.wait_until_ready()
         process = psutil.Process(server.pid)
-        spent = measure(process, port, lone_requests(options.bundle.name), options)
+        spent = measure(process, server.port, lone_requests(options.bundle.name), options)
     console.print(_table(spent))
     if options.json:
         options.json.write_text(json.dumps(spent, indent=2) + "\n")

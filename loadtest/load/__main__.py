@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from loadtest.http.client import Json
 from loadtest.http.console import print_error, print_text, run_command, started
+from loadtest.http.processes import Family
 from loadtest.http.server_process import serve_bundle
 from loadtest.load.figures import Figures, problems
 from loadtest.load.options import add_options, set_rate_per_user
@@ -32,7 +33,7 @@ _SECONDS = {"soak": 600.0, "ramp": 3600.0}  # a ramp ends by itself
 
 class _Target(NamedTuple):
     url: str
-    pid: int | None
+    family: Family | None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,7 +100,7 @@ def _target(options: argparse.Namespace, console: Console) -> Iterator[_Target]:
         return
     how = ["--standalone"] if options.standalone else ["--replicas", str(options.replicas)]
     with started(serve_bundle(options.bundle, *how), console) as server:
-        yield _Target(server.url, server.pid)
+        yield _Target(server.url, server.family)
 
 
 def _load(target: _Target, options: argparse.Namespace, console: Console) -> Figures:
@@ -109,7 +110,7 @@ def _load(target: _Target, options: argparse.Namespace, console: Console) -> Fig
     ramp = options.shape == "ramp"
     length = "until the server is saturated" if ramp else f"for {options.seconds:g} s"
     console.print(f"{options.users} users {length}, {_arrivals(options)}", highlight=False)
-    runner = LocustRunner(target.url, options, target.pid)
+    runner = LocustRunner(target.url, options, target.family)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} s, {task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None if ramp else options.seconds)

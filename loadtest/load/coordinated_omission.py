@@ -17,7 +17,6 @@ import psutil
 from rich.console import Console
 
 from loadtest.http.console import print_text, run_command, started
-from loadtest.http.processes import session_of
 from loadtest.http.server_process import ServerProcess, serve_bundle
 from loadtest.load.load_process import LoadProcess
 from models.report.markdown import table
@@ -70,8 +69,7 @@ def _row(server: ServerProcess, options: argparse.Namespace, arrivals: str) -> l
 @contextmanager
 def standing_still(server: ServerProcess) -> Iterator[None]:
     """Suspend a server's processes for a block."""
-    assert server.pid is not None
-    processes = session_of(server.pid)
+    processes = server.family.running()
     try:
         for process in processes:
             process.suspend()

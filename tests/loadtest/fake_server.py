@@ -154,4 +154,4 @@ def main(port: int, faults: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), tuple(sys.argv[2:]))
+    main(int(sys.argv[-1]), tuple(sys.argv[1:-1]))
