@@ -1,7 +1,5 @@
 """DESIGN's promises about answers, on a real (tiny) model through the real engine core."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -177,23 +175,3 @@ def test_with_the_rule_off_and_at_every_exit_answers_are_the_original_models(
     off = alone(bundle, runner, ids, NeverRule())
     assert off.reason is Reason.FINAL
     np.testing.assert_allclose(off.logits, expected[-1], atol=1e-4)
-
-
-@pytest.mark.parametrize("model", KINDS, ids="-".join)
-@pytest.mark.parametrize("kind", [EntropyRule, ConfidenceRule])
-def test_raising_a_threshold_never_makes_a_row_leave_later(
-    bundle: Bundle, runners: Runners, model: tuple[Family, Precision], kind: Callable[..., ExitRule]
-) -> None:
-    generator = np.random.default_rng(0)
-    low, high = len(SPECIAL), len(SPECIAL) + len(WORDS)
-    rows = [generator.integers(low, high, generator.integers(1, 30)) for _ in range(30)]
-    exits = []
-    for threshold in np.linspace(0, 1, 11):
-        core = new_core(bundle, runners[model], BatchLimits())
-        rule = kind(threshold=float(threshold))
-        core.add([row_of(bundle, ids, rule, tag) for tag, ids in enumerate(rows)])
-        answers = finish(core)
-        exits.append([answers[tag].exit_index for tag in range(len(rows))])
-    by_threshold = np.array(exits if kind is EntropyRule else exits[::-1])
-    assert (np.diff(by_threshold, axis=0) <= 0).all()
-    assert len(np.unique(by_threshold)) == DEPTH, "the model should leave at every layer"

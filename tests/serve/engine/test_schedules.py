@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,27 +190,6 @@ def check(row: Row, fate: dict[str, Any], result: object) -> None:
     if isinstance(result, Answer):
         assert result.exit_index < expected.exit_index
         assert result.logits.tolist() == list(heads(row.tag, result.exit_index))
-
-
-@pytest.mark.parametrize("kind", [EntropyRule, ConfidenceRule])
-@THOROUGH
-@given(plan=plans, limits=bounds, tick_s=st.sampled_from([1e-5, 1e-3]), data=st.data())
-def test_loosening_a_threshold_never_makes_a_row_leave_later(
-    kind: Any, plan: list[dict[str, Any]], limits: BatchLimits, tick_s: float, data: st.DataObject
-) -> None:
-    thresholds = sorted(data.draw(st.tuples(st.floats(0, 1), st.floats(0, 1))))
-    tight, loose = thresholds if kind is EntropyRule else thresholds[::-1]
-    exits = []
-    for threshold in (tight, loose):
-        own = [
-            fate | {"rule": kind(threshold=threshold), "timeout_s": math.inf, "leaves": None}
-            for fate in plan
-        ]
-        clock = [0.0]
-        core = new_core(limits, lambda clock=clock: clock[0])  # type: ignore[misc]
-        _, outcomes = run(core, own, clock, tick_s)
-        exits.append({outcome.row.tag: outcome.result.exit_index for outcome in outcomes})
-    assert all(exits[1][key] <= exits[0][key] for key in exits[0])
 
 
 @THOROUGH
