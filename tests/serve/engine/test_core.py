@@ -3,10 +3,7 @@
 import math
 from functools import partial
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
@@ -14,14 +11,7 @@ from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
-from serve.rules import (
-    ConfidenceRule,
-    EntropyRule,
-    ExitRule,
-    LayerRule,
-    NeverRule,
-    PatienceRule,
-)
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.rules.reason import Reason
 from tests.serve.support.fake_runner import FakeRunner, Heads
 from tests.serve.support.fake_runner import fake_row as row_for
@@ -223,49 +213,6 @@ def test_figures_of_a_batch_count_rows_tokens_and_padding() -> None:
     bench.finish()
     figures = [(s.exit_index, s.num_rows, s.num_tokens, s.padded_tokens) for s in bench.seen]
     assert figures == [(0, 2, 9, 10), (1, 1, 4, 4), (2, 1, 4, 4), (3, 1, 4, 4)]
-
-
-rules = st.one_of(
-    st.builds(EntropyRule, threshold=st.floats(0, 0.69)),
-    st.builds(ConfidenceRule, threshold=st.floats(0.5, 1)),
-    st.builds(PatienceRule, patience=st.integers(1, 4)),
-    st.builds(LayerRule, layer=st.integers(1, 4)),
-    st.builds(NeverRule, max_layer=st.integers(1, 4)),
-)
-fates = st.fixed_dictionaries(
-    {
-        "length": st.integers(1, 20),
-        "rule": rules,
-        "deadline_s": st.one_of(st.just(math.inf), st.floats(0, 30)),
-        "arrives": st.integers(0, 12),
-        "leaves": st.one_of(st.none(), st.integers(0, 30)),
-    }
-)
-
-
-@given(st.lists(fates, min_size=1, max_size=25), st.integers(0, 999), st.integers(1, 6))
-def test_every_row_gets_exactly_one_outcome(plan: list[dict], seed: int, max_rows: int) -> None:
-    """Whatever arrives, leaves, comes too late, or fails in the middle."""
-    generator = np.random.default_rng(seed)
-
-    def heads(key: int, index: int) -> np.ndarray:
-        if generator.random() < 0.02:
-            raise RuntimeError("a segment failed")
-        return generator.normal(0, 3, 2)
-
-    bench = Bench(heads, BatchLimits(max_rows=max_rows, max_tokens=40))
-    rows = [
-        fake_row(i, fate["length"], fate["rule"], deadline_s=fate["deadline_s"])
-        for i, fate in enumerate(plan, 1)
-    ]
-    outcomes: list[Outcome] = []
-    for turn in range(13):
-        bench.add(*(r for r, f in zip(rows, plan, strict=True) if f["arrives"] == turn))
-        for row, fate in zip(rows, plan, strict=True):
-            row.cancelled = fate["leaves"] is not None and fate["leaves"] <= turn
-        outcomes += bench.step()
-    outcomes += bench.finish()
-    assert sorted(o.row.tag for o in outcomes) == list(range(1, len(plan) + 1))
 
 
 @pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 5000), (5000, 1)])
