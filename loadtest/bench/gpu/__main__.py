@@ -13,10 +13,10 @@ from typing import Any
 
 from loadtest.bench.gpu.attention import measure_attention
 from loadtest.bench.gpu.baselines import measure_baselines
+from loadtest.bench.gpu.captured import measure_captured
 from loadtest.bench.gpu.correctness import measure_correctness
 from loadtest.bench.gpu.device_variant import Place, load, reference, variants
 from loadtest.bench.gpu.facts import device_facts, measure_facts
-from loadtest.bench.gpu.launches import measure_launches
 from loadtest.bench.gpu.memory import measure_memory
 from loadtest.bench.gpu.open_loop import measure_open_loop
 from loadtest.bench.gpu.plan import Figures, Step, run_plan, show, text_table
@@ -45,8 +45,8 @@ PLAN: tuple[tuple[str, float, Measure], ...] = (
     ("attention", 40, measure_attention),
     ("throughput", 120, measure_throughput),
     ("open_loop", 90, measure_open_loop),
+    ("captured", 40, measure_captured),
     ("memory", 20, measure_memory),
-    ("launches", 20, measure_launches),
 )
 # A step may overrun its share a little, and the last one too.
 _SHARE = 0.95
@@ -130,9 +130,12 @@ def _save(document: dict[str, Any], path: Path | None) -> None:
 
 
 def _print_verdict(found: dict[str, Any]) -> None:
-    if table := found["table"]:
-        print(f"\n{text_table(list(table[0]), [list(line.values()) for line in table])}")
-    print(found["sentence"])
+    for prefix in ("", "captured_"):
+        if table := found.get(f"{prefix}table"):
+            columns = list(table[0])
+            print(f"\n{text_table(columns, [list(line.values()) for line in table])}")
+        if sentence := found.get(f"{prefix}sentence"):
+            print(sentence)
 
 
 def _parser() -> argparse.ArgumentParser:
