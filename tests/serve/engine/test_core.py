@@ -139,21 +139,6 @@ def test_a_client_that_leaves_at_any_moment_gets_exactly_one_outcome(patient_loo
     assert sorted(outcome.row.tag for outcome in bench.finish()) == [1, 2]
 
 
-def test_a_segment_that_fails_fails_its_batch_only() -> None:
-    def heads(key: int, index: int) -> tuple[float, float]:
-        if key == 1 and index == 1:
-            raise RuntimeError("no memory")
-        return UNSURE
-
-    bench = bench_of(heads, BatchLimits(max_tokens=16))
-    rule = EntropyRule(threshold=0.3)
-    bench.add(fake_row(1, 4, rule), fake_row(2, 4, rule), fake_row(3, 9))
-    results = {o.row.tag: o.result for o in bench.finish()}
-    assert isinstance(results[1], ModelFailure)
-    assert isinstance(results[2], ModelFailure)
-    assert isinstance(results[3], Answer)
-
-
 @pytest.mark.parametrize("bad", [(math.nan, 0.0), (math.inf, 0.0), (-math.inf, -math.inf)])
 @pytest.mark.parametrize("rule", [NeverRule(), NeverRule(max_layer=2), LayerRule(layer=1)])
 def test_a_head_that_gives_no_number_gives_no_label(
