@@ -98,10 +98,10 @@ format: $(INSTALLED) ## repair what can be repaired by itself
 
 bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their bars (most of an hour, idle cores)
 	@mkdir -p build/bench
-	$(BIN)/offramp bench $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
-	$(BIN)/offramp bench $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
-	$(BIN)/offramp bench-engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
-	$(BIN)/offramp simulate --json build/bench/simulator.json
+	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
+	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
+	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
+	$(BIN)/python -m loadtest.simulator --json build/bench/simulator.json
 	$(BIN)/python -m loadtest.bench.dialects $(BUNDLE) --json build/bench/dialects.json
 	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))

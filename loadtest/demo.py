@@ -17,10 +17,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.http.client import Answer, ApiError, Client, Json, LivePolicy, Resolved
+from loadtest.http.client import Answer, Client, Json, LivePolicy, Resolved
 from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
-from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
+from loadtest.http.server_process import ServerProcess, serve_bundle
+from serve.errors import OfframpError
 
 TEXTS = (
     "The movie was awesome.",
@@ -37,7 +38,7 @@ CAREFUL: Json = {"rule": "entropy", "threshold": 0.01}
 BOLD: Json = {"rule": "entropy", "threshold": 0.6}
 
 
-class DemoFailed(Exception):
+class DemoFailed(OfframpError):
     """The server does not do what the demonstration says it does."""
 
 
@@ -67,8 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(server: ServerProcess, console: Console) -> int:
     """Start the server, demonstrate, stop it; return the exit status."""
-    failures = (ApiError, DemoFailed, ServerFailed)
-    return run_command("demonstration", console, partial(_demonstrate, server, console), failures)
+    return run_command("demonstration", console, partial(_demonstrate, server, console))
 
 
 def _demonstrate(server: ServerProcess, console: Console) -> int:

@@ -244,7 +244,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        message = _expected(error)
+        message = expected_message(error)
         if message is not None:
             _fail(message)
         if not _speaks_json():
@@ -252,7 +252,7 @@ def main() -> None:
         _fail("the command has failed", error, status=1)
 
 
-def _expected(error: Exception) -> str | None:
+def expected_message(error: Exception) -> str | None:
     """Return what to say of an error that is no fault of the program's; None for others."""
     if isinstance(error, OfframpError):
         return str(error)

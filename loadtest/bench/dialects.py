@@ -12,6 +12,7 @@ import statistics
 import struct
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.http.client import Json
+from loadtest.http.console import run_command
 from loadtest.http.server_process import ServerFailed, serve_bundle
 
 BAR = 1.10
 TEXT = "The movie was awesome."
-_READY_S = 120.0
 _WARM_UP = 100
 
 
@@ -47,16 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
-    server = serve_bundle(options.bundle, "--standalone")
-    try:
-        with server:
-            server.wait_until_ready(_READY_S, lambda _: None)
-            port = int(server.url.rpartition(":")[2])
-            process = psutil.Process(server.pid)
-            spent = measure(process, port, lone_requests(options.bundle.name), options)
-    except ServerFailed as error:
-        print(f"dialects: FAILED: {error}", file=sys.stderr)
-        return 1
+    return run_command("benchmark", console, partial(_bench, options, console))
+
+
+def _bench(options: argparse.Namespace, console: Console) -> int:
+    with serve_bundle(options.bundle, "--standalone") as server:
+        server.wait_until_ready()
+        process = psutil.Process(server.pid)
+        spent = measure(process, server.port, lone_requests(options.bundle.name), options)
     console.print(_table(spent))
     if options.json:
         options.json.write_text(json.dumps(spent, indent=2) + "\n")

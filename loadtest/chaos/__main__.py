@@ -9,8 +9,7 @@ request is reported, with and without a second try.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from rich.console import Console
 from loadtest.chaos.configs import write_config
 from loadtest.chaos.explanations import Event
 from loadtest.chaos.findings import findings_text, judge
-from loadtest.chaos.scenario import Scenario
+from loadtest.chaos.scenario import NotSeen, Scenario
 from loadtest.chaos.scenarios import (
     change_thresholds,
     change_user_config,
@@ -32,19 +31,14 @@ from loadtest.chaos.scenarios import (
     stop_replica,
     terminate,
 )
-from loadtest.chaos.server_processes import NotSeen, ServerProcesses
 from loadtest.http.client import ApiError
 from loadtest.http.console import print_error, print_text, run_command, started
-from loadtest.http.server_process import (
-    HOST,
-    ServerFailed,
-    ServerProcess,
-    free_port,
-    serve_bundle,
-)
+from loadtest.http.server_process import ServerProcess, on_free_port, serve_bundle
 from loadtest.load.load_process import LoadFailed
 
 Play = Callable[[Scenario], None]
+
+_HOST = (sys.executable, "-m", "loadtest.chaos.host")
 
 SERVED: dict[Event, Play] = {
     "thresholds": change_thresholds,
@@ -60,16 +54,10 @@ LAST: dict[Event, Play] = {"head killed": kill_head}
 EXTRA_S: dict[Event, float] = {"proxy killed": 20.0, "replica stopped": 10.0}
 
 
-class LeftBehind(Exception):
-    """Processes of a server outlived it; they were killed."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the scenarios; 0 only if every failure has an explanation."""
     options, console = _options(arguments), Console()
-    return run_command(
-        "chaos test", console, partial(_run_all, options, console), (ServerFailed, LeftBehind)
-    )
+    return run_command("chaos test", console, partial(_run_all, options, console))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -92,7 +80,7 @@ def _run_all(options: argparse.Namespace, console: Console) -> int:
     }
     write_config(config, bundle, {})
     found = _play_all(SERVED, serve_bundle(bundle, "--replicas", "2"), options, console)
-    found += _play_all(deployed, _host(config), options, console)
+    found += _play_all(deployed, on_free_port(*_HOST, str(config), "--port"), options, console)
     found += _play_all(LAST, serve_bundle(bundle, "--replicas", "2"), options, console)
     text = findings_text(found)
     (options.out / "chaos.md").write_text(text)
@@ -111,11 +99,11 @@ def _play_all(
     chosen = {event: play for event, play in plays.items() if options.only in event}
     if not chosen:
         return found
-    with _processes_of(server, console) as processes:
+    with started(server, console):
         for event, play in chosen.items():
             seconds = options.seconds + EXTRA_S.get(event, 0.0)
             load = options.rate, seconds, options.out
-            scenario = Scenario(event, server.url, processes, *load)
+            scenario = Scenario(event, server, *load)
             found.append(scenario)
             try:
                 play(scenario)
@@ -133,35 +121,6 @@ def _print(scenario: Scenario, console: Console) -> None:
     print_text(console, f"{scenario.event}: {'; '.join(notes)}")
     for problem in judge(scenario):
         print_error(console, f"  {problem}")
-
-
-@contextmanager
-def _processes_of(server: ServerProcess, console: Console) -> Iterator[ServerProcesses]:
-    """Run a server for a block and check that none of its processes outlives it.
-
-    Raises:
-        LeftBehind: one did.
-    """
-    processes = None
-    try:
-        with started(server, console):
-            assert server.pid is not None
-            processes = ServerProcesses(server.pid)
-            processes.look()
-            yield processes
-            processes.look()
-    finally:
-        left = processes.left() if processes else []
-        for process in left:
-            process.kill()
-    if left:
-        raise LeftBehind(f"{len(left)} processes of the server outlived it and were killed")
-
-
-def _host(config: Path) -> ServerProcess:
-    port = free_port()
-    command = [sys.executable, "-m", "loadtest.chaos.host", str(config), "--port", str(port)]
-    return ServerProcess(command, f"http://{HOST}:{port}")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 
 from loadtest.chaos.configs import NUM_REPLICAS, write_config
-from loadtest.chaos.scenario import BEFORE_S, Scenario
-from loadtest.chaos.server_processes import Role, runs, wait_for
+from loadtest.chaos.scenario import BEFORE_S, Scenario, wait_for
 from loadtest.http.client import ApiError, Json, LivePolicy
 from loadtest.http.metrics_page import MetricsPage
 
@@ -42,7 +41,7 @@ def stop_replica(scenario: Scenario) -> None:
 
 def kill_controller(scenario: Scenario) -> None:
     """Kill Ray Serve's controller; no request may fail, and policies must survive."""
-    replicas = scenario.processes.pids("ServeReplica")
+    replicas = scenario.processes("ServeReplica")
     version = _version(scenario)
     with scenario.load():
         took_s = _kill(scenario, "ServeController", 1)
@@ -53,14 +52,14 @@ def kill_controller(scenario: Scenario) -> None:
 
 def stop_controller(scenario: Scenario) -> None:
     """Stop the controller for a while; no request may fail, and policies may change."""
-    replicas, model = scenario.processes.pids("ServeReplica"), scenario.model["name"]
+    replicas, model = scenario.processes("ServeReplica"), scenario.model["name"]
     with scenario.load():
-        stopped = scenario.processes.signal_one("ServeController", signal.SIGSTOP)
+        stopped = _signal(scenario, "ServeController", signal.SIGSTOP)
         live = scenario.client.policy(model)
         changed = scenario.client.replace_policy(model, live)
         wait_for(lambda: _all_answer(scenario), "the metrics of both replicas")
         time.sleep(_STOPPED_S)
-        psutil.Process(stopped).send_signal(signal.SIGCONT)
+        stopped.send_signal(signal.SIGCONT)
         scenario.notes.append(f"{_STOPPED_S:g} s without one: policy changed, metrics complete")
     _check_versions(scenario, {live.version: None, changed.version: None})
     _check_same_replicas(scenario, replicas)
@@ -68,11 +67,11 @@ def stop_controller(scenario: Scenario) -> None:
 
 def kill_head(scenario: Scenario) -> None:
     """Kill the cluster's head; answers and metrics go on, and policies stay as they are."""
-    model, replicas = scenario.model["name"], scenario.processes.pids("ServeReplica")
+    model, replicas = scenario.model["name"], scenario.processes("ServeReplica")
     live = scenario.client.policy(model)
     with scenario.load():
         # Nothing has been scraped before: what a first scrape needs of the head must be there.
-        scenario.processes.signal_one("gcs_server", signal.SIGKILL)
+        _signal(scenario, "gcs_server", signal.SIGKILL)
         page_s = _longest(scenario, lambda: _all_answer(scenario), "metrics of both replicas")
         put_s = _longest(scenario, lambda: _refused(scenario, live), "a refused change")
         scenario.notes.append(
@@ -110,7 +109,7 @@ def change_thresholds(scenario: Scenario) -> None:
 
 def change_user_config(scenario: Scenario, config: Path, bundle: Path) -> None:
     """Deploy other policies; they must apply in the same replicas."""
-    replicas, model = scenario.processes.pids("ServeReplica"), scenario.model
+    replicas, model = scenario.processes("ServeReplica"), scenario.model
     default = {"rule": "layer", "layer": model["exits"][0]["layer"]}
     with scenario.load():
         write_config(config, bundle, {model["name"]: {"default": default}})
@@ -122,14 +121,12 @@ def change_user_config(scenario: Scenario, config: Path, bundle: Path) -> None:
 
 def deploy_new_code(scenario: Scenario, config: Path, bundle: Path) -> None:
     """Deploy another argument of the app; new replicas must replace the old ones one by one."""
-    replicas = scenario.processes.pids("ServeReplica")
+    replicas = scenario.processes("ServeReplica")
     with scenario.load():
         write_config(config, bundle, {}, max_inputs=255)
         _deploy(scenario)
         took_s = wait_for(
-            lambda: (
-                _all_answer(scenario) and not replicas & scenario.processes.pids("ServeReplica")
-            ),
+            lambda: _all_answer(scenario) and not replicas & scenario.processes("ServeReplica"),
             "two new replicas",
         )
         scenario.notes.append(f"two new replicas after {took_s:.1f} s")
@@ -137,12 +134,11 @@ def deploy_new_code(scenario: Scenario, config: Path, bundle: Path) -> None:
 
 def terminate(scenario: Scenario) -> None:
     """End the server under load; every request sent before the signal must be answered."""
-    leader = psutil.Process(scenario.processes.leader)
+    server = scenario.server
     with scenario.load():
-        scenario.processes.look()
         signalled_at = time.time()
-        leader.send_signal(signal.SIGTERM)
-        took_s = wait_for(lambda: not runs(leader), "the end of the server")
+        server.send(signal.SIGTERM)
+        took_s = wait_for(lambda: server.status(0) is not None, "the end of the server")
         scenario.notes.append(f"ended {took_s:.1f} s after the signal")
     failed_s = scenario.report["first_failure_s"]
     if failed_s is not None:
@@ -152,14 +148,21 @@ def terminate(scenario: Scenario) -> None:
 
 
 def _kill(
-    scenario: Scenario, role: Role, num: int, number: signal.Signals = signal.SIGKILL
+    scenario: Scenario, role: str, num: int, number: signal.Signals = signal.SIGKILL
 ) -> float:
     """Signal one process and return the seconds until `num` others run and the server answers."""
-    killed = scenario.processes.signal_one(role, number)
+    killed = _signal(scenario, role, number)
     return wait_for(
-        lambda: len(scenario.processes.pids(role) - {killed}) == num and _all_answer(scenario),
+        lambda: len(scenario.processes(role) - {killed}) == num and _all_answer(scenario),
         f"another {role}",
     )
+
+
+def _signal(scenario: Scenario, role: str, number: signal.Signals) -> psutil.Process:
+    """Send a signal to one of the processes that Ray names so, and return it."""
+    process = min(scenario.processes(role), key=lambda found: found.pid)
+    process.send_signal(number)
+    return process
 
 
 def _all_answer(scenario: Scenario) -> bool:
@@ -199,8 +202,8 @@ def _check_same_version(scenario: Scenario, version: int) -> None:
     _check_versions(scenario, {version: None})
 
 
-def _check_same_replicas(scenario: Scenario, replicas: set[int]) -> None:
-    same = scenario.processes.pids("ServeReplica") == replicas
+def _check_same_replicas(scenario: Scenario, replicas: set[psutil.Process]) -> None:
+    same = scenario.processes("ServeReplica") == replicas
     scenario.expect(same, "replicas were restarted")
 
 
@@ -222,7 +225,7 @@ def _check_versions(scenario: Scenario, layers: dict[int, int | None]) -> None:
 
 
 def _deploy(scenario: Scenario) -> None:
-    psutil.Process(scenario.processes.leader).send_signal(signal.SIGHUP)
+    scenario.server.send(signal.SIGHUP)
 
 
 def _default(scenario: Scenario, model: str) -> Json | None:

@@ -22,15 +22,13 @@ from rich.console import Console
 from loadtest.compare.contenders import Contender, ServedModel, contenders
 from loadtest.compare.cores import share_cores
 from loadtest.compare.loads import ClosedLoop
-from loadtest.compare.measure import FixedRate, Saturated, Setting, WrongAnswers
+from loadtest.compare.measure import FixedRate, Saturated, Setting
 from loadtest.compare.rounds import Rounds
 from loadtest.compare.table import Line, table_text
 from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
-from loadtest.http.server_process import ServerFailed
 from loadtest.load.texts import Example, NoTexts, load_texts, made_up
 from serve.bundle.loader import Bundle, load_bundle
-from serve.errors import OfframpError
 
 # Of the slowest contender's throughput: a load at which no queue grows.
 _SHARE_OF_SLOWEST = 0.6
@@ -39,8 +37,7 @@ _SHARE_OF_SLOWEST = 0.6
 def main(arguments: list[str] | None = None) -> int:
     """Compare and print the table."""
     options, console = _options(arguments), Console()
-    failures = (NoTexts, OfframpError, ServerFailed, WrongAnswers)
-    return run_command("comparison", console, partial(_compare, options, console), failures)
+    return run_command("comparison", console, partial(_compare, options, console))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

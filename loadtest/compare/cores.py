@@ -1,9 +1,11 @@
 """Cores of their own for the server and for the load."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
+
+from loadtest.http.server_process import ServerProcess, on_free_port
 
 
 class Cores(NamedTuple):
@@ -31,3 +33,21 @@ def on(cores: frozenset[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def running(command: Sequence[str], cores: Cores) -> Iterator[ServerProcess]:
+    """Run a server on its cores for a block, from when it is ready.
+
+    Args:
+        command: starts it; a port is appended.
+        cores: of which it gets the servers'.
+
+    Raises:
+        ServerFailed: it did not start, or did not stop.
+    """
+    with ExitStack() as stack:
+        with on(cores.servers):
+            server = stack.enter_context(on_free_port(*command))
+        server.wait_until_ready()
+        yield server

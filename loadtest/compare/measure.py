@@ -3,25 +3,24 @@
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import Contender
-from loadtest.compare.cores import Cores, on
+from loadtest.compare.cores import Cores, on, running
 from loadtest.compare.loads import ClosedLoop, Loaded, arrive, saturate
-from loadtest.http.processes import cost_of, own_cpu_s, session_of
-from loadtest.http.server_process import HOST, ServerProcess, free_port
+from loadtest.http.processes import cost_of, own_cpu_s
+from loadtest.http.server_process import ServerProcess
 from loadtest.load.texts import Example
+from serve.errors import OfframpError
 
-_READY_S = 120.0
 _WARM_UP_S = 2.0
 
 
-class WrongAnswers(Exception):
+class WrongAnswers(OfframpError):
     """A contender does not answer as it should; the message has an example."""
 
 
@@ -64,12 +63,11 @@ def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
         ServerFailed: it did not start, or did not stop.
         WrongAnswers: it failed to answer.
     """
-    with _running(contender, setting) as (server, requests, port):
-        assert server.pid is not None
-        before, own_s = cost_of(session_of(server.pid), memory=False), own_cpu_s()
-        loaded = asyncio.run(saturate(port, requests, setting.load))
+    with _warm(contender, setting) as (server, requests):
+        before, own_s = cost_of(server.family.running(), memory=False), own_cpu_s()
+        loaded = asyncio.run(saturate(server.port, requests, setting.load))
         own_s = own_cpu_s() - own_s
-        after = cost_of(session_of(server.pid))
+        after = cost_of(server.family.running())
     labels, mean_layer = _answers(contender, loaded, len(requests))
     per_1000 = 1e3 / len(loaded.answers)
     return Saturated(
@@ -87,8 +85,8 @@ def measure_fixed(
     contender: Contender, setting: Setting, per_second: float, seconds: float
 ) -> FixedRate:
     """Start it, load it at a fixed rate in an open loop, stop it."""
-    with _running(contender, setting) as (_, requests, port):
-        loaded = asyncio.run(arrive(port, requests, per_second, seconds))
+    with _warm(contender, setting) as (server, requests):
+        loaded = asyncio.run(arrive(server.port, requests, per_second, seconds))
     times = [answer.latency_s for answer in loaded.answers if answer.status == 200]
     p50, p99 = np.quantile(times, (0.5, 0.99)) if times else (np.nan, np.nan)
     failed = len(loaded.answers) - len(times)
@@ -96,24 +94,15 @@ def measure_fixed(
 
 
 @contextmanager
-def _running(
-    contender: Contender, setting: Setting
-) -> Iterator[tuple[ServerProcess, list[bytes], int]]:
-    """Run a contender's server on its cores for a block, warmed up."""
-    url = f"http://{HOST}:{free_port()}"
-    port = urlsplit(url).port or 0
+def _warm(contender: Contender, setting: Setting) -> Iterator[tuple[ServerProcess, list[bytes]]]:
+    """Run a contender's server for a block, warmed up, and the block on the load's cores."""
     requests = [
         request_bytes({"inputs": example.inputs} | contender.extra) for example in setting.examples
     ]
-    server = ServerProcess((*contender.command, str(port)), url)
-    with ExitStack() as stack:
-        with on(setting.cores.servers):
-            stack.enter_context(server)
-        server.wait_until_ready(_READY_S, lambda _: None)
-        warm = ClosedLoop(setting.load.clients, 0.0, _WARM_UP_S)
-        with on(setting.cores.load):
-            asyncio.run(saturate(port, requests, warm))
-            yield server, requests, port
+    warm = ClosedLoop(setting.load.clients, 0.0, _WARM_UP_S)
+    with running(contender.command, setting.cores) as server, on(setting.cores.load):
+        asyncio.run(saturate(server.port, requests, warm))
+        yield server, requests
 
 
 def _answers(

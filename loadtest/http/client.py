@@ -6,10 +6,12 @@ import urllib.error
 import urllib.request
 from typing import Any, NamedTuple, TypeAlias
 
+from serve.errors import OfframpError
+
 Json: TypeAlias = dict[str, Any]
 
 
-class ApiError(Exception):
+class ApiError(OfframpError):
     """The server refused, failed, or could not be reached."""
 
 

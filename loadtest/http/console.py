@@ -2,41 +2,48 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import typer
 from rich.console import Console
 
 from loadtest.http.interruption import interrupt_on_signals, interrupted
 from loadtest.http.server_process import ServerProcess
+from serve.cli import expected_message
 
 _READY_S = 180.0
 _INTERRUPTED = 130
 
 
-def run_command(
-    name: str,
-    console: Console,
-    work: Callable[[], int],
-    failures: type[Exception] | tuple[type[Exception], ...],
-) -> int:
-    """Run a command and return its exit status.
+def run_command(name: str, console: Console, work: Callable[[], int]) -> int:
+    """Run a command and return its exit status; an expected error is printed, with status 1.
 
     Args:
         name: of the command, for the message of a failure.
         console: where to print.
         work: the command; returns the exit status.
-        failures: errors that are printed, with status 1.
     """
     interrupt_on_signals()
     try:
         return work()
-    except failures as error:
-        if not interrupted():
-            print_error(console, f"the {name} failed: {error}")
-            return 1
     except KeyboardInterrupt:
         pass
+    except Exception as error:
+        if not interrupted():
+            message = expected_message(error)
+            if message is None:
+                raise
+            print_error(console, f"the {name} failed: {message}")
+            return 1
     console.print("interrupted")
     return _INTERRUPTED
+
+
+def run_typed(name: str, command: Callable[..., Any]) -> int:
+    """Run a command whose options are the function's parameters, as `run_command` does."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    return run_command(name, Console(stderr=True), app)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Processor time and memory of processes, children included."""
+"""The processes of a server: which there are, their processor time and their memory."""
 
 import os
 from collections.abc import Iterable
@@ -6,6 +6,36 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
+
+
+class Family:
+    """A process and all that it has ever been seen to start."""
+
+    def __init__(self, leader: int) -> None:
+        """Take the process id of the first, which leads a session."""
+        self.leader = leader
+        self._known: set[psutil.Process] = set()
+
+    def running(self) -> set[psutil.Process]:
+        """Return those that run now, also where their parent has ended. A zombie does not run."""
+        now = list(psutil.process_iter())
+        family = {self.leader}
+        while more := {process.pid for process in now if _parents(process) & family} - family:
+            family |= more
+        self._known |= {process for process in now if process.pid in family}
+        return {process for process in self._known if _runs(process)}
+
+    def titled(self, name: str) -> set[psutil.Process]:
+        """Return those that run with this in their command line."""
+        return {process for process in self.running() if name in _title(process)}
+
+    def kill(self) -> int:
+        """Kill those that run and return how many there were."""
+        left = self.running()
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        return len(left)
 
 
 class Cost(NamedTuple):
@@ -17,19 +47,6 @@ class Cost(NamedTuple):
     def cpu_since(self, before: "Cost") -> float:
         """Return the processor seconds since `before` of processes that still run."""
         return sum(now - before.cpu_s.get(key, 0.0) for key, now in self.cpu_s.items())
-
-
-def session_of(leader: int) -> list[psutil.Process]:
-    """Return the processes of a session, and their children in other sessions."""
-    found: dict[int, psutil.Process] = {}
-    for process in psutil.process_iter():
-        with suppress(OSError, psutil.Error):
-            if os.getsid(process.pid) == leader:
-                found[process.pid] = process
-    for process in list(found.values()):
-        with suppress(psutil.Error):
-            found |= {child.pid: child for child in process.children(recursive=True)}
-    return list(found.values())
 
 
 def cost_of(processes: Iterable[psutil.Process], memory: bool = True) -> Cost:
@@ -53,3 +70,23 @@ def own_cpu_s() -> float:
     """Return this process's processor seconds."""
     times = os.times()
     return times.user + times.system
+
+
+def _parents(process: psutil.Process) -> set[int]:
+    """Return a process's parent and the leader of its session."""
+    with suppress(psutil.Error, OSError):
+        return {process.ppid(), os.getsid(process.pid)}
+    return set()
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        running: bool = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return running
+    return False
+
+
+def _title(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""

@@ -19,9 +19,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from loadtest.http.client import ApiError, Json
+from loadtest.http.client import Json
 from loadtest.http.console import print_error, print_text, run_command, started
-from loadtest.http.server_process import ServerFailed, serve_bundle
+from loadtest.http.processes import Family
+from loadtest.http.server_process import serve_bundle
 from loadtest.load.figures import Figures, problems
 from loadtest.load.options import add_options, set_rate_per_user
 from loadtest.load.report import write_report
@@ -32,15 +33,14 @@ _SECONDS = {"soak": 600.0, "ramp": 3600.0}  # a ramp ends by itself
 
 class _Target(NamedTuple):
     url: str
-    pid: int | None
+    family: Family | None
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a load test; 0 only if every request was answered and the exits add up."""
     words = sys.argv[1:] if arguments is None else arguments
     options, console = _options(words), Console()
-    work = partial(_run, options, words, console)
-    return run_command("load test", console, work, (ApiError, ServerFailed))
+    return run_command("load test", console, partial(_run, options, words, console))
 
 
 def _run(options: argparse.Namespace, words: list[str], console: Console) -> int:
@@ -100,7 +100,7 @@ def _target(options: argparse.Namespace, console: Console) -> Iterator[_Target]:
         return
     how = ["--standalone"] if options.standalone else ["--replicas", str(options.replicas)]
     with started(serve_bundle(options.bundle, *how), console) as server:
-        yield _Target(server.url, server.pid)
+        yield _Target(server.url, server.family)
 
 
 def _load(target: _Target, options: argparse.Namespace, console: Console) -> Figures:
@@ -110,7 +110,7 @@ def _load(target: _Target, options: argparse.Namespace, console: Console) -> Fig
     ramp = options.shape == "ramp"
     length = "until the server is saturated" if ramp else f"for {options.seconds:g} s"
     console.print(f"{options.users} users {length}, {_arrivals(options)}", highlight=False)
-    runner = LocustRunner(target.url, options, target.pid)
+    runner = LocustRunner(target.url, options, target.family)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} s, {task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None if ramp else options.seconds)

@@ -17,9 +17,8 @@ import psutil
 from rich.console import Console
 
 from loadtest.http.console import print_text, run_command, started
-from loadtest.http.processes import session_of
-from loadtest.http.server_process import ServerFailed, ServerProcess, serve_bundle
-from loadtest.load.load_process import LoadFailed, LoadProcess
+from loadtest.http.server_process import ServerProcess, serve_bundle
+from loadtest.load.load_process import LoadProcess
 from models.report.markdown import table
 
 _USERS = 4
@@ -29,8 +28,7 @@ _BEFORE_S = 5.0
 def main(arguments: list[str] | None = None) -> int:
     """Run both and print the table."""
     options, console = _options(arguments), Console()
-    work = partial(_compare, options, console)
-    return run_command("demonstration", console, work, (ServerFailed, LoadFailed))
+    return run_command("demonstration", console, partial(_compare, options, console))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -71,8 +69,7 @@ def _row(server: ServerProcess, options: argparse.Namespace, arrivals: str) -> l
 @contextmanager
 def standing_still(server: ServerProcess) -> Iterator[None]:
     """Suspend a server's processes for a block."""
-    assert server.pid is not None
-    processes = session_of(server.pid)
+    processes = server.family.running()
     try:
         for process in processes:
             process.suspend()

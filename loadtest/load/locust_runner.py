@@ -19,7 +19,7 @@ from locust.runners import LocalRunner
 
 from loadtest.http.client import ApiError, Client
 from loadtest.http.metrics_page import Growth, MetricsPage
-from loadtest.http.processes import Cost, cost_of, own_cpu_s, session_of
+from loadtest.http.processes import Cost, Family, cost_of, own_cpu_s
 from loadtest.load.figures import Figures, RunCost
 from loadtest.load.request_log import LoggedRequest
 from loadtest.load.samples import Samples
@@ -38,16 +38,16 @@ _READ_EVERY_S = 5.0
 class LocustRunner:
     """Runs the users against one server and collects what they find."""
 
-    def __init__(self, url: str, options: Namespace, server_pid: int | None = None) -> None:
+    def __init__(self, url: str, options: Namespace, family: Family | None = None) -> None:
         """Prepare.
 
         Args:
             url: of the server.
             options: those of `loadtest.load.options`, with `users` and `seconds`.
-            server_pid: leader of the session of the server's processes, if they run here.
+            family: the server's processes, if they run here.
         """
         self._client = Client(url)
-        self._pid = server_pid
+        self._family = family
         self._samples = Samples(labels=_labels(self._client))
         self._metered = not options.no_metrics
         self._users: list[tuple[float, int]] = []
@@ -127,7 +127,7 @@ class LocustRunner:
         return max((*self._samples.began_s[-1:], _TICK_S))
 
     def _cost(self) -> Cost | None:
-        return None if self._pid is None else cost_of(session_of(self._pid))
+        return cost_of(self._family.running()) if self._family else None
 
     def _read_metrics(self, growth: Growth) -> None:
         """Read the server's counters now and then, until killed."""

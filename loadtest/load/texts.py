@@ -16,6 +16,7 @@ from models.data.rows import Row, read_rows
 from models.data.tagged_sentences import is_tagged
 from models.data.unlabelled import read_unlabelled
 from models.errors import UnusableData
+from serve.errors import OfframpError
 
 _NUM_MADE_UP = 2000
 
@@ -34,7 +35,7 @@ class Example(NamedTuple):
         return wanted == label
 
 
-class NoTexts(Exception):
+class NoTexts(OfframpError):
     """The file has no texts; the message says why."""
 
 

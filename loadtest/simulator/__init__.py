@@ -1,4 +1,4 @@
-"""The engine's scheduler on simulated segments, arrivals and exits: `offramp simulate`.
+"""The engine's scheduler on simulated segments, arrivals and exits.
 
 Deterministic by seed, without threads, clock or ONNX Runtime.
 """

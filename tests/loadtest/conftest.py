@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.http import console
-from loadtest.http.server_process import HOST, ServerProcess, free_port
+from loadtest.http.server_process import ServerProcess, on_free_port
 from tests.loadtest.fake_server import FakeServer
 
 StartFake = Callable[..., FakeServer]
@@ -41,8 +41,6 @@ def make_child() -> MakeChild:
     """Make fake servers that are child processes, not yet started, with the faults named."""
 
     def make(*faults: str) -> ServerProcess:
-        port = free_port()
-        command = [sys.executable, str(_FAKE), str(port), *faults]
-        return ServerProcess(command, f"http://{HOST}:{port}")
+        return on_free_port(sys.executable, str(_FAKE), *faults)
 
     return make

@@ -115,9 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "refuses everything" in faults or ("refuses batches" in faults and batch):
             problem = {"code": "too_many_inputs", "message": "at most one text"}
             self._reply(422, {"error": problem})
-        elif "hangs up" in faults:
+        elif "hangs up" in faults or self._odd_try("hangs up at every other try"):
             self.close_connection = True
-        elif "is busy at every other try" in faults and next(self.server.tries) % 2 == 0:
+        elif self._odd_try("is busy at every other try"):
             self._reply(503, {"error": {"code": "unavailable", "message": "come back"}})
         elif "never answers" in faults:
             threading.Event().wait()
@@ -125,6 +125,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, "<html>")
         else:
             self._reply(200, self.server.classify(request))
+
+    def _odd_try(self, fault: str) -> bool:
+        return fault in self.server.faults and next(self.server.tries) % 2 == 0
 
     def _body(self) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -154,4 +157,4 @@ def main(port: int, faults: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), tuple(sys.argv[2:]))
+    main(int(sys.argv[-1]), tuple(sys.argv[1:-1]))

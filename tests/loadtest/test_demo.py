@@ -16,8 +16,7 @@ import sys
 from rich.console import Console
 from loadtest.demo import run
 from loadtest.http.server_process import ServerProcess
-url, *command = sys.argv[1:]
-sys.exit(run(ServerProcess(command, url), Console()))
+sys.exit(run(ServerProcess(sys.argv[1:], int(sys.argv[-1])), Console()))
 """
 
 
@@ -84,7 +83,7 @@ def test_run_with_a_server_that_fails_says_why(make_child: MakeChild, console: C
 def test_interrupted_run_ends_its_server(make_child: MakeChild, number: signal.Signals) -> None:
     child = make_child("never answers")
     with subprocess.Popen(
-        [sys.executable, "-c", RUN, child.url, *child.command], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RUN, *child.command], stdout=subprocess.PIPE, text=True
     ) as demo:
         assert demo.stdout is not None
         assert any("ready after" in line for line in demo.stdout)

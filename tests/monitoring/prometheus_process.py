@@ -1,8 +1,6 @@
 """A real Prometheus that scrapes one server every second, with our rules."""
 
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,8 @@ from typing import Any
 import httpx
 import yaml
 
+from loadtest.http.child_process import ChildProcess
+from loadtest.http.server_process import free_port
 from tests.monitoring.promql import ALERTS
 from tests.support.patience import until
 
@@ -20,13 +20,13 @@ Sample = dict[str, Any]
 class PrometheusProcess:
     """A running Prometheus."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, http: httpx.Client) -> None:
-        """Ask a process through a client of its API; `log` says why it has ended, if it has."""
-        self._process, self._log, self._http = process, log, http
+    def __init__(self, process: ChildProcess, http: httpx.Client) -> None:
+        """Ask a process through a client of its API."""
+        self._process, self._http = process, http
 
     def ready(self) -> bool:
         """Tell whether it answers queries and has scraped once."""
-        assert self._process.poll() is None, self._log.read_text()
+        assert self._process.status(0) is None, self._process.output
         try:
             # Until its storage is open, it answers everything with 503.
             if self._http.get("/-/ready").status_code != 200:
@@ -61,27 +61,18 @@ def running_prometheus(folder: Path, scraped_port: int) -> Iterator[PrometheusPr
     """
     program = shutil.which("prometheus")
     assert program
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     target = {"static_configs": [{"targets": [f"127.0.0.1:{scraped_port}"]}]}
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(ALERTS)],
         "scrape_configs": [{"job_name": "offramp", **target}],
     }
-    file, log = folder / "prometheus.yml", folder / "log"
+    file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))
     options = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
     command = [program, *options, f"--web.listen-address={address}"]
-    with log.open("wb") as output, httpx.Client(base_url=f"http://{address}") as http:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
-        try:
-            prometheus = PrometheusProcess(process, log, http)
-            until(prometheus.ready)
-            yield prometheus
-        finally:
-            process.terminate()
-            process.wait()
+    with ChildProcess(command) as process, httpx.Client(base_url=f"http://{address}") as http:
+        prometheus = PrometheusProcess(process, http)
+        until(prometheus.ready)
+        yield prometheus

@@ -39,13 +39,12 @@ def loaded_modules(*arguments: str) -> frozenset[str]:
         ("serve", "/nowhere", "--standalone"),
         ("export", "--help"),
         ("train", "--help"),
-        ("bench", "--help"),
     ],
 )
 def test_torch_is_not_loaded_before_it_is_needed(arguments: tuple[str, ...]) -> None:
     loaded = loaded_modules(*arguments)
     assert "typer" in loaded
-    assert loaded.isdisjoint(HEAVY)
+    assert loaded.isdisjoint({*HEAVY, "loadtest"})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_version_is_told() -> None:
 def test_help_lists_the_commands() -> None:
     status, text, _ = run_offramp("--help")
     assert status == 0
-    for command in ("serve", "export", "train", "bench"):
+    for command in ("serve", "export", "train", "evaluate"):
         assert command in text
 
 
@@ -114,15 +113,6 @@ def test_error_is_one_line_and_status_2(tmp_path: Path, more: tuple[str, ...]) -
     assert (status, text) == (2, "")
     where = f"{tmp_path}/nowhere"
     assert error == f"offramp: {where}: no such folder; `offramp export` writes one\n"
-
-
-def test_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    out = tmp_path / "nowhere" / "figures.json"
-    flags = "--requests 100 --no-search --loads 0.5 --layers 2 --exits never --arrivals poisson"
-    status, _, error = run_offramp("simulate", *flags.split(), "--json", str(out))
-    assert status == 2
-    assert error.endswith(f"offramp: {out}: No such file or directory\n")
-    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""`offramp bench-engine`: the engine's bars on a model of BERT-base's size."""
+"""The engine's bars on a model of BERT-base's size."""

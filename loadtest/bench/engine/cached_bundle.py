@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sysconfig
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import version
@@ -14,11 +11,10 @@ from pathlib import Path
 from loadtest.bench.engine import random_model
 from loadtest.bench.engine.bars import Report
 from loadtest.bench.engine.settings import ModelSettings
-from loadtest.bench.errors import BenchFailed
 from serve.bundle import manifest
 from serve.bundle.loader import Bundle, load_bundle
 
-_PRECISIONS = "fp32,int8"
+_PRECISIONS = ("fp32", "int8")
 # A bundle's content depends on their code or version.
 _OUR_PACKAGES = ("export", "models")
 _LIBRARIES = ("onnx-ir", "onnxscript", "torch", "transformers")
@@ -39,7 +35,8 @@ def cached_bundle(settings: ModelSettings, cache: Path, report: Report) -> Bundl
     key = key_of(settings)
     if not (key_file.is_file() and key_file.read_text() == key):
         key_file.unlink(missing_ok=True)
-        _build(settings, folder, report)
+        report(f"{settings.name}: drawing weights and exporting, a minute or two")
+        random_model.build(settings, _PRECISIONS, folder)
         key_file.write_text(key)
     report(f"{settings.name}: reading")
     return load_bundle(folder)
@@ -60,19 +57,3 @@ def _sources() -> Iterator[Path]:
         found = find_spec(package)
         for place in (found and found.submodule_search_locations) or ():
             yield from sorted(Path(place).rglob("*.py"))
-
-
-def _build(settings: ModelSettings, folder: Path, report: Report) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{settings.name}-") as model:
-        report(f"{settings.name}: drawing weights")
-        _run(random_model.arguments(settings, Path(model)))
-        report(f"{settings.name}: exporting, a minute or two")
-        offramp = str(Path(sysconfig.get_path("scripts")) / "offramp")
-        _run([offramp, "export", model, "--out", str(folder), "--precision", _PRECISIONS])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchFailed(f"the model for the bench cannot be made:\n{done.stderr.strip()[-2000:]}")

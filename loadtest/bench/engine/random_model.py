@@ -1,19 +1,33 @@
-"""Write a model with random weights, ready for `offramp export`.
-
-This runs as a process (`python -m loadtest.bench.engine.random_model FOLDER SETTINGS`), so that
-PyTorch's memory and threads are not in the process that measures.
-"""
+"""A model with random weights, and its bundle."""
 
 import json
+import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from loadtest.bench.engine.settings import ModelSettings
+from loadtest.bench.errors import BenchFailed
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+# In a process of its own, so that PyTorch's memory and threads are not in the one that measures.
+# `offramp export` would need typer and rich, which a bare GPU host lacks.
+_BUILD = """
+import json, os, sys
+from pathlib import Path
+from export.bundle import plan, write
+from loadtest.bench.engine import random_model
+from loadtest.bench.engine.settings import ModelSettings
+settings, precisions = json.loads(sys.argv[1])
+model, bundle = map(Path, sys.argv[2:])
+random_model.write(ModelSettings(**settings), model)
+write(plan(model, precisions), bundle)
+os._exit(0)  # the libraries have been seen to crash while Python ends
+"""
 
 
 def write(settings: ModelSettings, folder: Path) -> None:
@@ -53,10 +67,17 @@ def word_pieces(size: int) -> Tokenizer:
     return tokenizer
 
 
-def arguments(settings: ModelSettings, folder: Path) -> list[str]:
-    """Return the command that writes the model in a process of its own."""
-    return [sys.executable, "-m", __name__, str(folder), json.dumps(asdict(settings))]
+def build(settings: ModelSettings, precisions: Sequence[str], folder: Path) -> None:
+    """Write a bundle of such a model.
 
-
-if __name__ == "__main__":
-    write(ModelSettings(**json.loads(sys.argv[2])), Path(sys.argv[1]))
+    Raises:
+        BenchFailed: it could not be made.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as model:
+        wanted = json.dumps([asdict(settings), list(precisions)])
+        command = [sys.executable, "-c", _BUILD, wanted, model, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip()[-2000:] or f"its process ended with {done.returncode}"
+        raise BenchFailed(f"the model cannot be made:\n{said}")

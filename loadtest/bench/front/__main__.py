@@ -23,12 +23,9 @@ from loadtest.bench.front.servers import sides
 from loadtest.bench.front.table import Line, cost_table, document, stage_table
 from loadtest.compare.contenders import ServedModel
 from loadtest.compare.cores import share_cores
-from loadtest.compare.measure import WrongAnswers
 from loadtest.http.console import print_text, run_command
-from loadtest.http.server_process import ServerFailed
 from loadtest.load.texts import NoTexts, load_texts, made_up
 from serve.bundle.loader import load_bundle
-from serve.errors import OfframpError
 
 # A turn has so many times fewer requests of several texts than of one.
 _FEWER = 16
@@ -38,8 +35,7 @@ _THREADS = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the tables."""
     options, console = _options(arguments), Console()
-    failures = (NoTexts, OfframpError, ServerFailed, WrongAnswers)
-    return run_command("benchmark", console, partial(_bench, options, console), failures)
+    return run_command("benchmark", console, partial(_bench, options, console))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from loadtest.bench.front.servers import Started
 from loadtest.compare.loads import ClosedLoop, Loaded, saturate
 from loadtest.compare.measure import WrongAnswers
+from loadtest.http.server_process import ServerProcess
 
 _LIMIT_S = 120.0
 _OK = 200
@@ -40,7 +40,8 @@ class Cost(NamedTuple):
 class Lane(NamedTuple):
     """What one turn sends to one server: whole HTTP requests, from so many clients at a time."""
 
-    started: Started
+    name: str  # of the server, in messages
+    server: ServerProcess
     requests: Sequence[bytes]
     clients: int
 
@@ -51,12 +52,11 @@ class Lane(NamedTuple):
             WrongAnswers: the server failed to answer.
         """
         closed = ClosedLoop(self.clients, 0.0, _LIMIT_S)
-        loaded = asyncio.run(saturate(self.started.port, self.requests, closed))
+        loaded = asyncio.run(saturate(self.server.port, self.requests, closed))
         for answer in loaded.answers:
             if answer.status != _OK:
                 shown = answer.body[:200].decode(errors="replace")
-                name = self.started.side.name
-                raise WrongAnswers(f"{name} answered {answer.status}: {shown}")
+                raise WrongAnswers(f"{self.name} answered {answer.status}: {shown}")
         return loaded
 
     def cost(self) -> Cost:
@@ -65,7 +65,7 @@ class Lane(NamedTuple):
         Raises:
             WrongAnswers: the server failed to answer.
         """
-        pid = self.started.pid
+        pid = self.server.pid
         before = thread_seconds(pid)
         loaded = self.load()
         seconds = spent(pid, before, thread_seconds(pid))

@@ -1,19 +1,19 @@
 """Both rounds of the benchmark: costs in turns, then samples of the event loop."""
 
 import json
-import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
 from loadtest.bench.front.costs import Lane, measure
-from loadtest.bench.front.servers import Side, running
+from loadtest.bench.front.servers import Side
 from loadtest.bench.front.stages import Stage, shares
 from loadtest.bench.front.table import Line
 from loadtest.compare.connection import request_bytes
-from loadtest.compare.cores import Cores, on
+from loadtest.compare.cores import Cores, on, running
 from loadtest.http.client import Json
 from loadtest.load.texts import Example
 
@@ -53,13 +53,14 @@ def measured(
         WrongAnswers: a server failed to answer.
     """
     lanes, kinds = [], []
-    with running(sides, setting.cores) as all_started:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(running(side.command, setting.cores)) for side in sides]
         for texts, num_requests in loads.items():
-            for started in all_started:
-                for name, extra in started.side.exits.items():
+            for side, server in zip(sides, servers, strict=True):
+                for name, extra in side.exits.items():
                     requests = setting.requests(texts, num_requests, extra)
-                    lanes.append(Lane(started, requests, setting.clients))
-                    kinds.append((started.side.name, name, texts))
+                    lanes.append(Lane(side.name, server, requests, setting.clients))
+                    kinds.append((side.name, name, texts))
         with on(setting.cores.load):
             costs = measure(lanes, turns, report)
     return [Line(*kind, of_lane) for kind, of_lane in zip(kinds, costs, strict=True)]
@@ -97,12 +98,11 @@ def _sample(
     side: Side, requests: Sequence[bytes], setting: Setting, folder: Path
 ) -> dict[Stage, float]:
     file = folder / "stacks.json"
-    with (
-        running([side.sampled(file)], setting.cores) as (started,),
-        on(setting.cores.load),
-    ):
-        Lane(started, requests[: 2 * setting.clients], setting.clients).load()  # warms up
-        os.kill(started.pid, signal.SIGUSR1)
-        Lane(started, requests, setting.clients).load()
-        os.kill(started.pid, signal.SIGUSR1)
+    command = side.sampled(file).command
+    with running(command, setting.cores) as server, on(setting.cores.load):
+        lane = Lane(side.name, server, requests, setting.clients)
+        lane._replace(requests=requests[: 2 * setting.clients]).load()  # warms up
+        server.send(signal.SIGUSR1)
+        lane.load()
+        server.send(signal.SIGUSR1)
     return shares({tuple(stack): count for stack, count in json.loads(file.read_text())})

@@ -1,24 +1,19 @@
 """The servers that are measured beside each other."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from loadtest.compare.contenders import ServedModel, one_graph, policies
-from loadtest.compare.cores import Cores, on
 from loadtest.http.client import Json
-from loadtest.http.server_process import HOST, OFFRAMP, ServerProcess, free_port
+from loadtest.http.server_process import OFFRAMP
 from serve.bundle.manifest import Precision
 
 THIS = "Offramp"
 AGAINST = "Offramp in {}"
 FLOOR = "bare ASGI app over the same classifier"
 
-_READY_S = 120.0
 _SAMPLER = Path(__file__).with_name("sampler.py")
 
 
@@ -49,14 +44,6 @@ class Side:
         return replace(self, command=command)
 
 
-class Started(NamedTuple):
-    """A server that runs."""
-
-    side: Side
-    pid: int
-    port: int
-
-
 def sides(model: ServedModel, precision: Precision, against: Path | None) -> list[Side]:
     """Return all servers: this one, the other checkout's, the floor and the contender."""
     exits = dict(policies(model.bundle)[:2])
@@ -79,22 +66,3 @@ def sides(model: ServedModel, precision: Precision, against: Path | None) -> lis
         Side(FLOOR, floor, exits),
         Side("ONNX Runtime + FastAPI", contender.command, {"whole model": {}}),
     ]
-
-
-@contextmanager
-def running(chosen: Sequence[Side], cores: Cores) -> Iterator[list[Started]]:
-    """Run servers on the same cores for a block.
-
-    Raises:
-        ServerFailed: one did not start, or did not stop.
-    """
-    with ExitStack() as stack:
-        started = []
-        for side in chosen:
-            url = f"http://{HOST}:{free_port()}"
-            port = urlsplit(url).port or 0
-            with on(cores.servers):
-                server = stack.enter_context(ServerProcess((*side.command, str(port)), url))
-            server.wait_until_ready(_READY_S, lambda _: None)
-            started.append(Started(side, server.pid or 0, port))
-        yield started

@@ -17,7 +17,6 @@ from loadtest.bench.gpu.captured import measure_captured
 from loadtest.bench.gpu.correctness import measure_correctness
 from loadtest.bench.gpu.device_variant import Place, load, reference, variants
 from loadtest.bench.gpu.facts import device_facts, measure_facts
-from loadtest.bench.gpu.launches import measure_launches
 from loadtest.bench.gpu.memory import measure_memory
 from loadtest.bench.gpu.open_loop import measure_open_loop
 from loadtest.bench.gpu.plan import Figures, Step, run_plan, show, text_table
@@ -48,7 +47,6 @@ PLAN: tuple[tuple[str, float, Measure], ...] = (
     ("open_loop", 90, measure_open_loop),
     ("captured", 40, measure_captured),
     ("memory", 20, measure_memory),
-    ("launches", 20, measure_launches),
 )
 # A step may overrun its share a little, and the last one too.
 _SHARE = 0.95

@@ -3,6 +3,8 @@
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,25 +64,15 @@ class RefusingRunner:
     def __len__(self) -> int:
         return len(self._runner)
 
-    def start(
-        self, input_ids: Ids, attention_mask: Ids, token_type_ids: Ids, until: int = 0
-    ) -> StepOutput:
-        return self._counted(
-            len(input_ids),
-            lambda: self._runner.start(input_ids, attention_mask, token_type_ids, until),
-        )
+    def start(self, input_ids: Ids, *more: Any, **named: Any) -> StepOutput:
+        run = partial(self._runner.start, input_ids, *more, **named)
+        return self._counted(len(input_ids), run)
 
     def advance(
-        self,
-        index: int,
-        hidden: Hidden,
-        keep: NDArray[np.int64],
-        attention_mask: Ids,
-        until: int | None = None,
+        self, index: int, hidden: Hidden, keep: Ids, *more: Any, **named: Any
     ) -> StepOutput:
-        return self._counted(
-            len(keep), lambda: self._runner.advance(index, hidden, keep, attention_mask, until)
-        )
+        run = partial(self._runner.advance, index, hidden, keep, *more, **named)
+        return self._counted(len(keep), run)
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._runner.join(parts)

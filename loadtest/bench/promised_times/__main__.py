@@ -10,6 +10,7 @@ import json
 import random
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -17,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench.promised_times.measure import Kept, measure
-from loadtest.load.texts import NoTexts, load_texts
+from loadtest.http.console import run_command
+from loadtest.load.texts import load_texts
 from serve.bundle.loader import load_bundle
-from serve.errors import OfframpError
 from serve.runtime.hardware import available_threads
 from serve.tokenization.length_bounds import Text
 
@@ -38,16 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
-    try:
-        texts = _texts(options.data, options.texts)
-        found = {}
-        for precision in load_bundle(options.bundle).manifest.variants:
-            if precision != "fp16":
-                found[precision] = measure(options.bundle, precision, options.threads, texts)
-                console.print(_table(precision, found[precision]))
-    except (OfframpError, NoTexts, OSError) as error:
-        print(f"promised_times: FAILED: {error}", file=sys.stderr)
-        return 1
+    return run_command("benchmark", console, partial(_bench, options, console))
+
+
+def _bench(options: argparse.Namespace, console: Console) -> int:
+    texts = _texts(options.data, options.texts)
+    found = {}
+    for precision in load_bundle(options.bundle).manifest.variants:
+        if precision != "fp16":
+            found[precision] = measure(options.bundle, precision, options.threads, texts)
+            console.print(_table(precision, found[precision]))
     if options.json:
         document = {p: [kept._asdict() for kept in rows] for p, rows in found.items()}
         options.json.write_text(json.dumps(document, indent=2) + "\n")

@@ -1,1 +1,1 @@
-"""`offramp bench`: a bundle's segments beside the same model as one graph."""
+"""A bundle's segments beside the same model as one graph."""

@@ -4,10 +4,10 @@ import pytest
 
 from loadtest.chaos.explanations import Event, why
 from loadtest.chaos.findings import findings_text, judge
-from loadtest.chaos.scenario import Scenario
+from loadtest.chaos.scenario import NotSeen, Scenario, wait_for
 from loadtest.chaos.scenarios import _check_versions
-from loadtest.chaos.server_processes import ServerProcesses
 from loadtest.http.client import Json
+from loadtest.http.server_process import ServerProcess
 
 REFUSED = "no answer: [Errno 111] Connection refused"
 
@@ -20,8 +20,8 @@ def scenario(event: Event, **report: object) -> Scenario:
         "retried": {},
         "errors": {},
     }
-    processes = ServerProcesses(leader=1)
-    return Scenario(event, "http://x", processes, 10.0, 5.0, Path("x"), report=found | report)
+    server = ServerProcess((), port=1)
+    return Scenario(event, server, 10.0, 5.0, Path("x"), report=found | report)
 
 
 def test_failure_that_the_event_explains_is_no_problem() -> None:
@@ -81,3 +81,8 @@ def test_scenario_that_was_not_finished_has_its_line_too() -> None:
     text = findings_text([broken])
     assert "| new code | - |" in text
     assert "* new code: two new replicas: not within 90 s" in text
+
+
+def test_event_that_does_not_happen_is_named() -> None:
+    with pytest.raises(NotSeen, match="another replica: not within 0 s"):
+        wait_for(lambda: False, "another replica", timeout_s=0)

@@ -1,22 +1,16 @@
 import asyncio
 import json
-from urllib.parse import urlsplit
 
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.loads import ClosedLoop, arrive, saturate
 from tests.loadtest.conftest import StartFake
-from tests.loadtest.fake_server import FakeServer
 
 REQUESTS = [request_bytes({"inputs": "word " * (1 + place)}) for place in range(7)]
 
 
-def port(server: FakeServer) -> int:
-    return urlsplit(server.url).port or 0
-
-
 def test_every_text_is_sent_however_short_the_time(start_fake: StartFake) -> None:
     load = ClosedLoop(clients=3, seconds=0.0, limit_s=60.0)
-    loaded = asyncio.run(saturate(port(start_fake()), REQUESTS, load))
+    loaded = asyncio.run(saturate(start_fake().server_address[1], REQUESTS, load))
     assert {answer.place for answer in loaded.answers} == set(range(7))
     assert {answer.status for answer in loaded.answers} == {200}
     assert all(json.loads(answer.body)["results"] for answer in loaded.answers)
@@ -24,7 +18,9 @@ def test_every_text_is_sent_however_short_the_time(start_fake: StartFake) -> Non
 
 def test_arrivals_come_at_their_rate_and_are_the_same_for_all(start_fake: StartFake) -> None:
     first, second = (
-        asyncio.run(arrive(port(start_fake()), REQUESTS, per_second=200.0, seconds=0.5)).answers
+        asyncio.run(
+            arrive(start_fake().server_address[1], REQUESTS, per_second=200.0, seconds=0.5)
+        ).answers
         for _ in range(2)
     )
     assert 60 < len(first) == len(second) < 150
@@ -33,5 +29,5 @@ def test_arrivals_come_at_their_rate_and_are_the_same_for_all(start_fake: StartF
 
 def test_server_that_hangs_up_gives_no_answer(start_fake: StartFake) -> None:
     load = ClosedLoop(clients=1, seconds=0.0, limit_s=60.0)
-    loaded = asyncio.run(saturate(port(start_fake("hangs up")), REQUESTS, load))
+    loaded = asyncio.run(saturate(start_fake("hangs up").server_address[1], REQUESTS, load))
     assert [answer.status for answer in loaded.answers] == [0]

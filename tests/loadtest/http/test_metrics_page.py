@@ -5,29 +5,20 @@ import pytest
 from loadtest.http.exit_counts import Exit, ExitCounts, exits_in_reply, mean_layer
 from loadtest.http.metrics_page import Growth, MetricsPage
 
-BEFORE = """\
+PAGE = """\
 # TYPE offramp_requests counter
-offramp_requests_total{code="200",replica="a",route="/v1/classify"} 10.0
-offramp_requests_total{code="200",replica="b",route="/v1/classify"} 5.0
+offramp_requests_total{code="200",replica="a",route="/v1/classify"} %d
+offramp_requests_total{code="200",replica="b",route="/v1/classify"} %d
+offramp_requests_total{code="429",replica="b",route="/v1/classify"} %d
 # TYPE offramp_request_duration_seconds histogram
-offramp_request_duration_seconds_bucket{le="0.1",replica="a"} 10.0
-offramp_request_duration_seconds_bucket{le="0.2",replica="a"} 10.0
-offramp_request_duration_seconds_bucket{le="+Inf",replica="a"} 10.0
-offramp_request_duration_seconds_count{replica="a"} 10.0
-offramp_request_duration_seconds_sum{replica="a"} 0.5
+offramp_request_duration_seconds_bucket{le="0.1",replica="a"} %d
+offramp_request_duration_seconds_bucket{le="0.2",replica="a"} %d
+offramp_request_duration_seconds_bucket{le="+Inf",replica="a"} %d
+offramp_request_duration_seconds_count{replica="a"} %d
+offramp_request_duration_seconds_sum{replica="a"} %g
 """
-AFTER = """\
-# TYPE offramp_requests counter
-offramp_requests_total{code="200",replica="a",route="/v1/classify"} 30.0
-offramp_requests_total{code="200",replica="b",route="/v1/classify"} 6.0
-offramp_requests_total{code="429",replica="b",route="/v1/classify"} 2.0
-# TYPE offramp_request_duration_seconds histogram
-offramp_request_duration_seconds_bucket{le="0.1",replica="a"} 15.0
-offramp_request_duration_seconds_bucket{le="0.2",replica="a"} 20.0
-offramp_request_duration_seconds_bucket{le="+Inf",replica="a"} 20.0
-offramp_request_duration_seconds_count{replica="a"} 20.0
-offramp_request_duration_seconds_sum{replica="a"} 2.5
-"""
+BEFORE = PAGE % (10, 5, 0, 10, 10, 10, 10, 0.5)
+AFTER = PAGE % (30, 6, 2, 15, 20, 20, 20, 2.5)
 
 
 def growth(*pages: str) -> Growth:

@@ -4,22 +4,24 @@ import sys
 
 import psutil
 
-from loadtest.http.processes import cost_of, session_of
+from loadtest.http.processes import Family, cost_of
 from tests.support.patience import until
 
-BUSY = "import os, subprocess, sys; subprocess.Popen(['sleep', '60']); sys.stdin.read()"
+CHILD = "import subprocess, sys; subprocess.Popen(['sleep', '60', '60']); sys.stdin.read()"
 
 
-def test_session_has_its_leader_and_its_children() -> None:
+def test_child_of_a_process_that_has_ended_is_of_its_family() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, start_new_session=True
     ) as leader:
-        try:
-            found = until(lambda: [p for p in session_of(leader.pid) if "sleep" in p.cmdline()])
-            assert found[0].pid != leader.pid
-        finally:
-            for process in session_of(leader.pid):
-                process.kill()
+        family = Family(leader.pid)
+        (child,) = until(lambda: family.titled("60 60"))
+        assert len(family.running()) == 2
+        leader.kill()
+        leader.wait()
+        assert family.running() == {child}
+        assert family.kill() == 1
+    until(lambda: not family.running())
 
 
 def test_cost_is_what_this_process_has_used_since() -> None:

@@ -8,13 +8,9 @@ from loadtest.http.server_process import ServerFailed, serve_bundle
 from tests.loadtest.conftest import MakeChild
 
 
-def ignore(_: float) -> None:
-    """Wait without output."""
-
-
 def test_server_is_ready_inside_its_block_and_gone_after_it(make_child: MakeChild) -> None:
     with make_child() as child:
-        child.wait_until_ready(30.0, ignore)
+        child.wait_until_ready(30.0)
         assert Client(child.url).ready()
     assert not Client(child.url).ready()
 
@@ -33,8 +29,9 @@ def test_fault_is_a_failure_and_no_process_is_left(
 ) -> None:
     if fault == "ignores SIGTERM":
         monkeypatch.setattr(server_process, "_STOP_S", 0.0)
+    monkeypatch.setattr(server_process, "_GONE_S", 0.0)
     with pytest.raises(ServerFailed, match=complaint), make_child(fault) as child:
-        child.wait_until_ready(30.0, ignore)
+        child.wait_until_ready(30.0)
     assert not Client(child.url).ready()
 
 
@@ -43,7 +40,7 @@ def test_server_that_is_never_ready_is_given_up(make_child: MakeChild) -> None:
         pytest.raises(ServerFailed, match="not ready after 0 s"),
         make_child("is never ready") as child,
     ):
-        child.wait_until_ready(0.0, ignore)
+        child.wait_until_ready(0.0)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +50,7 @@ def test_block_that_raises_ends_its_server_and_keeps_its_error(
     make_child: MakeChild, error: type[BaseException], faults: tuple[str, ...]
 ) -> None:
     with pytest.raises(error), make_child(*faults) as child:
-        child.wait_until_ready(30.0, ignore)
+        child.wait_until_ready(30.0)
         raise error
     assert not Client(child.url).ready()
 
@@ -63,4 +60,4 @@ def test_missing_bundle_is_reported_by_the_command_itself(tmp_path: Path) -> Non
         pytest.raises(ServerFailed, match="ended before it was ready"),
         serve_bundle(tmp_path / "nothing") as child,
     ):
-        child.wait_until_ready(60.0, ignore)
+        child.wait_until_ready(60.0)

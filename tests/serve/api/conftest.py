@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 
 StartServer = Callable[..., LiveServer]
 
@@ -15,6 +16,14 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
     """Return a server that all tests share; none may change its policy."""
     with ExitStack() as stack:
         yield _start(stack, bundle_folder)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """Return a server with a model of every task; none may change its policies."""
+    folder = tmp_path_factory.mktemp("tasks")
+    with serving_bundles(*(write_task_bundle(folder, Kind(task)) for task in LABELS)) as live:
+        yield live
 
 
 @pytest.fixture

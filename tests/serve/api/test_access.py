@@ -153,11 +153,6 @@ def test_refused_policy_changes_nothing(guarded: LiveServer, keys: Keys) -> None
     assert guarded.http.get(POLICY, headers=keys["ops"]).json() == before
 
 
-def test_x_api_key_is_a_key_too(guarded: LiveServer, keys: Keys) -> None:
-    headers = {"X-API-Key": keys.secrets["user"]}
-    assert guarded.http.post("/v1/classify", json=ASK, headers=headers).status_code == 200
-
-
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/docs", "/openapi.json"])
 def test_probes_and_docs_need_no_key(guarded: LiveServer, path: str) -> None:
     assert guarded.http.get(path).status_code == 200

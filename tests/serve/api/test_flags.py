@@ -1,24 +1,15 @@
 """From scores to a yes or no: thresholds by label, of a request or of its profile."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import WORDS
 
 TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 40, 4)]
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """Serve a model of every task."""
-    folder = tmp_path_factory.mktemp("tasks")
-    with serving_bundles(*(write_task_bundle(folder, Kind(task)) for task in LABELS)) as live:
-        yield live
 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label"])

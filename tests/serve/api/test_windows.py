@@ -1,6 +1,5 @@
 """Long texts over HTTP: each window is what its token ids would be alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,23 +7,15 @@ import numpy as np
 import pytest
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.live_server import LiveServer
 from tests.serve.support.openapi_fuzz import make_key
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, WORDS, tiny_tokenizer
 
 OWN, STRIDE = MAX_TOKENS - 2, 16
 CLS, SEP = 2, 3
 LONG = " ".join(WORDS[i * 31 % 150] for i in range(200))
 RULE = {"rule": "entropy", "threshold": 0.5}
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """Serve a model of every task."""
-    folder = tmp_path_factory.mktemp("tasks")
-    with serving_bundles(*(write_task_bundle(folder, Kind(task)) for task in LABELS)) as live:
-        yield live
 
 
 def windows_of(text: str) -> list[dict[str, list[int]]]:

@@ -116,7 +116,7 @@ def test_both_replicas_answer_and_their_metrics_add_up(server: LiveServer) -> No
 
 def test_replicas_listen_themselves_and_no_proxy_runs(process: ServerProcess) -> None:
     assert len(process.replicas()) == 2
-    assert not process.titled("Proxy")
+    assert not process.family.titled("Proxy")
 
 
 def test_bound_on_connections_holds_that_the_command_was_given(server: LiveServer) -> None:
@@ -149,7 +149,7 @@ def test_beyond_loopback_each_replica_has_one_port_and_ray_wants_its_token(
     for port in beyond.values():
         refused = status_of(port, "/ray.serve.ASGIService/HandleRequest")
         assert refused is grpc.StatusCode.UNAUTHENTICATED
-    [store] = process.titled("gcs_server")
+    [store] = process.family.titled("gcs_server")
     [store_port] = [port for owner, _, port in listening if owner == store]
     refused = status_of(store_port, "/ray.rpc.InternalKVGcsService/InternalKVKeys")
     assert refused is grpc.StatusCode.UNAUTHENTICATED
@@ -280,9 +280,9 @@ def test_killed_controller_is_replaced_and_replicas_go_on(
     server: LiveServer, process: ServerProcess
 ) -> None:
     replicas = process.replicas()
-    [controller] = process.titled("ServeController")
+    [controller] = process.family.titled("ServeController")
     controller.kill()
-    until(lambda: process.titled("ServeController") - {controller})
+    until(lambda: process.family.titled("ServeController") - {controller})
     names = set(by_replica(server, "offramp_policy_version"))
     until(lambda: {ack["replica"] for ack in change_policy(server, 2)["replicas"]} == names)
     assert process.replicas() == replicas
@@ -320,8 +320,8 @@ def test_at_the_end_requests_are_answered_or_refused_and_nothing_is_left(
         # Ray's own signal handler would abort the process 3 s after a signal.
         time.sleep(4)
         assert statuses() == [200] * 8
-        process.press_ctrl_c()
-        process.press_ctrl_c()
+        process.send_to_group(signal.SIGINT)
+        process.send_to_group(signal.SIGINT)
         assert process.exit_status() == 0, process.output
     assert set(outcomes) <= {"200 application/json", "503 application/json", "refused"}
     assert outcomes["refused"]
@@ -353,7 +353,7 @@ def test_replicas_go_on_while_the_head_is_away_and_policies_stay_as_they_are(
     with ServerProcess(bundle_folder, "--replicas", "2", "--port", "0") as process:
         server = process.client()
         until(lambda: names_of_replicas(server) == 2)  # each is dealt connections
-        [head] = process.titled("gcs_server")
+        [head] = process.family.titled("gcs_server")
         # Nothing has been scraped yet: what a first scrape needs of the head must be there.
         head.kill()
         for _ in range(8):

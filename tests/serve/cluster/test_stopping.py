@@ -30,7 +30,7 @@ def test_signal_to_the_whole_group_ends_all_and_leaves_no_folder(
         if serving:
             process.curl_line()
         else:
-            until(lambda: process.titled("gcs_server"))
+            until(lambda: process.family.titled("gcs_server"))
         process.send_to_group(signal.SIGTERM)
         assert process.exit_status() == 0, process.output
         assert process.output.splitlines()[-1] == "stopped"

@@ -1,3 +1,3 @@
-from tests.serve.api.conftest import server, start_server
+from tests.serve.api.conftest import server, servers, start_server
 
-__all__ = ["server", "start_server"]
+__all__ = ["server", "servers", "start_server"]

@@ -1,7 +1,6 @@
 """Which dialects a server speaks, and what all of them have in common."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ LONG = "w1 " * 200
 TEXT = {"name": "TEXT", "shape": [1], "datatype": "BYTES"}
 FLAG = {"flag": {"negative": 0.5}}
 LITELLM = {"texts": ["w1"], "input_type": "request", "additional_provider_specific_params": FLAG}
-
-
-@pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
-        yield live
 
 
 def test_only_the_chosen_dialects_are_answered(bundle_folder: Path) -> None:

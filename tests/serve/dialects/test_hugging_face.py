@@ -1,7 +1,6 @@
 """Hugging Face's own client against a running server."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,10 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.live_server import LiveServer
 from tests.serve.support.openapi_fuzz import make_key
 
 NEVER = '{"rule": "never"}'
-
-
-@pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
-        yield live
 
 
 def client(server: LiveServer, path: str = "", **headers: str) -> InferenceClient:

@@ -1,24 +1,17 @@
 """KServe's protocol V1 against a running server."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from serve.access.keys import Key, new_key
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, serving_bundles
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
-        yield live
 
 
 def predict(server: LiveServer, instances: Any, model: str = "tiny", **more: Any) -> httpx.Response:
@@ -78,11 +71,8 @@ def test_what_cannot_be_had_is_refused(
 def test_missing_models_keys_and_room_are_told_in_kserves_shape(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    keys = tmp_path / "keys.json"
-    limits = {"rows_per_s": 1}
-    fields = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
-    secret = new_key(Key.model_validate(fields), keys)
-    server = start_server(keys=keys)
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json")
     assert refusal(predict(server, ["w1"]))[0] == 401
     server.http.headers["Authorization"] = f"Bearer {secret}"
     assert refusal(predict(server, ["w1"], "none")) == (404, "no model 'none'; served are tiny")
@@ -94,15 +84,12 @@ def test_missing_models_keys_and_room_are_told_in_kserves_shape(
     assert int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_other_tasks_are_answered_or_refused(tmp_path: Path) -> None:
-    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
-    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
-    with serving_bundles(*folders) as server:
-        (own,) = server.answer("w1", model="multi_label")["results"]
-        assert predict(server, ["w1"], "multi_label").json()["predictions"] == [own["scores"]]
-        (own,) = server.answer("w1", model="regression")["results"]
-        (name,) = LABELS["regression"]
-        answer = predict(server, ["w1"], "regression").json()
-        assert answer["predictions"] == [{name: own["value"]}]
-        status, message = refusal(predict(server, ["w1"], "token"))
-        assert (status, message[:19]) == (422, "token labels tokens")
+def test_other_tasks_are_answered_or_refused(servers: LiveServer) -> None:
+    (own,) = servers.answer("w1", model="multi_label")["results"]
+    assert predict(servers, ["w1"], "multi_label").json()["predictions"] == [own["scores"]]
+    (own,) = servers.answer("w1", model="regression")["results"]
+    (name,) = LABELS["regression"]
+    answer = predict(servers, ["w1"], "regression").json()
+    assert answer["predictions"] == [{name: own["value"]}]
+    status, message = refusal(predict(servers, ["w1"], "token"))
+    assert (status, message[:19]) == (422, "token labels tokens")

@@ -10,20 +10,13 @@ import pytest
 from tei_client import HttpClient
 from tei_client.models import ClassificationResult
 
-from serve.access.keys import Key, new_key
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.live_server import LiveServer
 from tests.serve.support.openapi_fuzz import make_key
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
 PAIR = ("w1", "w2 w3")
-
-
-@pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
-        yield live
 
 
 @contextmanager
@@ -164,9 +157,7 @@ def test_tokenizing_is_bounded(server: LiveServer, body: Any, said: str) -> None
 def test_keys_are_asked_for_everywhere_but_at_the_probe(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    limits = {"rows_per_s": 1}
-    key = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
-    secret = new_key(Key.model_validate(key), tmp_path / "keys.json")
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
     server = start_server(keys=tmp_path / "keys.json")
     assert server.http.get("/health").status_code == 200
     for path in ("/predict", "/tokenize", "/models/tiny/predict"):
@@ -182,23 +173,20 @@ def test_keys_are_asked_for_everywhere_but_at_the_probe(
     assert refusal(server.http.get("/info", headers=headers))[:2] == (403, "Validation")
 
 
-def test_several_models_are_told_apart_by_the_address(tmp_path: Path) -> None:
-    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
-    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
-    with serving_bundles(*folders) as server:
-        (found,) = classify(server, "/models/multi_label", "w1")
-        (own,) = server.answer("w1", model="multi_label")["results"]
-        assert scores(found) == own["scores"]
-        (found,) = classify(server, "/models/regression", "w1")
-        (own,) = server.answer("w1", model="regression")["results"]
-        assert scores(found) == {LABELS["regression"][0]: own["value"]}
-        for path, status, said in (
-            ("/models/token/predict", 422, "token labels tokens, for which this route has no form"),
-            ("/models/none/predict", 404, "no model 'none'"),
-            ("/predict", 422, "model: required when several are served"),
-        ):
-            found_status, _, message = refusal(server.http.post(path, json={"inputs": "w1"}))
-            assert (found_status, message[: len(said)]) == (status, said)
+def test_several_models_are_told_apart_by_the_address(servers: LiveServer) -> None:
+    (found,) = classify(servers, "/models/multi_label", "w1")
+    (own,) = servers.answer("w1", model="multi_label")["results"]
+    assert scores(found) == own["scores"]
+    (found,) = classify(servers, "/models/regression", "w1")
+    (own,) = servers.answer("w1", model="regression")["results"]
+    assert scores(found) == {LABELS["regression"][0]: own["value"]}
+    for path, status, said in (
+        ("/models/token/predict", 422, "token labels tokens, for which this route has no form"),
+        ("/models/none/predict", 404, "no model 'none'"),
+        ("/predict", 422, "model: required when several are served"),
+    ):
+        found_status, _, message = refusal(servers.http.post(path, json={"inputs": "w1"}))
+        assert (found_status, message[: len(said)]) == (status, said)
 
 
 def test_tokenizing_counts_against_a_keys_tokens(start_server: StartServer, tmp_path: Path) -> None:

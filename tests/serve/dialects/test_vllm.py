@@ -9,19 +9,13 @@ import httpx2
 import openai
 import pytest
 
-from serve.access.keys import Key, new_key
 from tests.serve.api.conftest import StartServer
-from tests.serve.support.live_server import TIMEOUT_S, LiveServer, serving_bundles
-from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
+from tests.serve.support.live_server import TIMEOUT_S, LiveServer
+from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.task_bundles import LABELS
 from tests.support.tiny import MAX_TOKENS, tiny_tokenizer
 
 LABEL_IDS = ("negative", "neutral", "positive")
-
-
-@pytest.fixture(scope="module")
-def server(bundle_folder: Path) -> Iterator[LiveServer]:
-    with serving_bundles(bundle_folder) as live:
-        yield live
 
 
 # Reading certificates takes a while, so all clients share one connection pool.
@@ -169,11 +163,8 @@ def test_a_text_that_is_too_long_is_told_of_vllms_field(server: LiveServer) -> N
 
 
 def test_client_raises_its_own_errors(start_server: StartServer, tmp_path: Path) -> None:
-    keys = tmp_path / "keys.json"
-    limits = {"rows_per_s": 1}
-    fields = {"name": "user", "sha256": "0" * 64, "scopes": ["classify"], "limits": limits}
-    secret = new_key(Key.model_validate(fields), keys)
-    server = start_server(keys=keys)
+    secret = make_key(tmp_path, "classify", rows_per_s=1)
+    server = start_server(keys=tmp_path / "keys.json")
     with pytest.raises(openai.AuthenticationError) as unknown:
         Client(server).classify("w1")
     assert message_of(unknown.value).startswith("the key is unknown")
@@ -193,17 +184,14 @@ def test_client_raises_its_own_errors(start_server: StartServer, tmp_path: Path)
         known.openai.models.list()
 
 
-def test_other_tasks_are_answered_or_refused(tmp_path: Path) -> None:
-    kinds: tuple[Any, ...] = ("multi_label", "regression", "token")
-    folders = [write_task_bundle(tmp_path, Kind(kind), kind) for kind in kinds]
-    with serving_bundles(*folders) as server:
-        client = Client(server)
-        (found,) = client.data("w1", model="multi_label")
-        (own,) = server.answer("w1", model="multi_label")["results"]
-        assert found["probs"] == [own["scores"][label] for label in LABELS["multi_label"]]
-        assert found["label"] == own["label"]
-        (found,) = client.data("w1", model="regression")
-        (own,) = server.answer("w1", model="regression")["results"]
-        assert (found["probs"], found["num_classes"]) == ([own["value"]], 1)
-        assert client.refusal("w1", model="token").startswith("token labels tokens")
-        assert client.refusal("w1").startswith("model: required when several are served")
+def test_other_tasks_are_answered_or_refused(servers: LiveServer) -> None:
+    client = Client(servers)
+    (found,) = client.data("w1", model="multi_label")
+    (own,) = servers.answer("w1", model="multi_label")["results"]
+    assert found["probs"] == [own["scores"][label] for label in LABELS["multi_label"]]
+    assert found["label"] == own["label"]
+    (found,) = client.data("w1", model="regression")
+    (own,) = servers.answer("w1", model="regression")["results"]
+    assert (found["probs"], found["num_classes"]) == ([own["value"]], 1)
+    assert client.refusal("w1", model="token").startswith("token labels tokens")
+    assert client.refusal("w1").startswith("model: required when several are served")

@@ -3,29 +3,17 @@
 import math
 from functools import partial
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
-from serve.engine.executor import ModelShape
-from serve.engine.row import Answer, BatchStats, Outcome, Priority, Row
+from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
-from serve.rules import (
-    ConfidenceRule,
-    EntropyRule,
-    ExitRule,
-    LayerRule,
-    NeverRule,
-    PatienceRule,
-)
+from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule
 from serve.rules.reason import Reason
-from tests.serve.support.fake_runner import FakeRunner, Heads
+from tests.serve.support.core_bench import CoreBench
+from tests.serve.support.fake_runner import Heads
 from tests.serve.support.fake_runner import fake_row as row_for
-from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4)
 fake_row = partial(row_for, exits=EXITS)
@@ -33,39 +21,8 @@ SOON_S = 1e-5  # a turn that takes no time to speak of
 SURE, UNSURE = (9.0, 0.0), (0.1, 0.0)
 
 
-class Bench:
-    """An engine core over a fake runner, with a clock that only the test moves."""
-
-    def __init__(
-        self, heads: Heads, limits: BatchLimits | None = None, tick_s: float = 1.0
-    ) -> None:
-        self.now_s = 0.0
-        self.tick_s = tick_s
-        self.seen: list[BatchStats] = []
-        self.runner = FakeRunner(len(EXITS), heads)
-        self.core = EngineCore(
-            self.runner,
-            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
-            limits or BatchLimits(),
-            clock=lambda: self.now_s,
-            observe=self.seen.append,
-        )
-
-    def add(self, *rows: Row) -> None:
-        for row in rows:
-            row.admitted_s = self.now_s
-        self.core.add(list(rows))
-
-    def step(self) -> list[Outcome]:
-        self.now_s += self.tick_s
-        return self.core.step()
-
-    def finish(self) -> list[Outcome]:
-        outcomes = []
-        while self.core:
-            outcomes += self.step()
-        self.core.flush_costs()
-        return outcomes
+def bench_of(heads: Heads, limits: BatchLimits | None = None, tick_s: float = 1.0) -> CoreBench:
+    return CoreBench(heads, len(EXITS), limits, tick_s)
 
 
 def sure_from(first_sure: dict[int, int]) -> Heads:
@@ -79,7 +36,7 @@ def answer_of(outcome: Outcome) -> Answer:
 
 
 def test_easy_row_leaves_and_the_batch_shrinks() -> None:
-    bench = Bench(sure_from({1: 0, 2: 2, 3: 3}))
+    bench = bench_of(sure_from({1: 0, 2: 2, 3: 3}))
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 5, rule), fake_row(2, 4, rule), fake_row(3, 4, rule))
     assert [o.row.tag for o in bench.step()] == [1]
@@ -89,7 +46,7 @@ def test_easy_row_leaves_and_the_batch_shrinks() -> None:
 
 
 def test_an_answer_says_where_why_and_how_long() -> None:
-    bench = Bench(sure_from({1: 1}))
+    bench = bench_of(sure_from({1: 1}))
     bench.add(fake_row(1, rule=EntropyRule(threshold=0.3)))
     answer = answer_of(bench.finish()[0])
     assert answer.exit_index == 1
@@ -100,7 +57,7 @@ def test_an_answer_says_where_why_and_how_long() -> None:
 
 
 def test_rows_of_a_better_priority_enter_while_others_are_deeper_and_go_on_together() -> None:
-    bench = Bench(sure_from({1: 3, 2: 0, 3: 3, 4: 3}), BatchLimits(max_rows=3), SOON_S)
+    bench = bench_of(sure_from({1: 3, 2: 0, 3: 3, 4: 3}), BatchLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, rule=rule))
     bench.step()
@@ -112,7 +69,7 @@ def test_rows_of_a_better_priority_enter_while_others_are_deeper_and_go_on_toget
 
 def test_batches_that_join_keep_every_row_its_own_state() -> None:
     """Rows of different lengths, joined after some have left, in both orders."""
-    bench = Bench(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), BatchLimits(max_rows=3), SOON_S)
+    bench = bench_of(sure_from({1: 0, 2: 3, 3: 0, 4: 3, 5: 3}), BatchLimits(max_rows=3), SOON_S)
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 9, rule), fake_row(2, 4, rule))
     bench.step()
@@ -123,7 +80,7 @@ def test_batches_that_join_keep_every_row_its_own_state() -> None:
 
 
 def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
-    bench = Bench(sure_from({1: 3, 2: 3}))
+    bench = bench_of(sure_from({1: 3, 2: 3}))
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, rule=rule, deadline_s=2.5), fake_row(2, rule=rule))
     bench.step()
@@ -137,7 +94,7 @@ def test_a_late_row_leaves_with_the_best_answer_it_has() -> None:
 
 
 def test_a_row_too_late_to_start_is_an_error_and_never_runs() -> None:
-    bench = Bench(sure_from({1: 3, 2: 3}))
+    bench = bench_of(sure_from({1: 3, 2: 3}))
     bench.add(fake_row(1, deadline_s=0.5), fake_row(2))
     results = {o.row.tag: o.result for o in bench.finish()}
     assert isinstance(results[1], DeadlineExceeded)
@@ -145,7 +102,7 @@ def test_a_row_too_late_to_start_is_an_error_and_never_runs() -> None:
 
 
 def test_a_row_whose_client_has_left_is_dropped_before_its_next_segment() -> None:
-    bench = Bench(sure_from({1: 3, 2: 3, 3: 3}))
+    bench = bench_of(sure_from({1: 3, 2: 3, 3: 3}))
     rule = EntropyRule(threshold=0.3)
     running, waiting = fake_row(1, rule=rule), fake_row(3)
     bench.add(running, fake_row(2, rule=rule))
@@ -177,24 +134,9 @@ class Fickle(Row):
 
 @pytest.mark.parametrize("patient_looks", range(8))
 def test_a_client_that_leaves_at_any_moment_gets_exactly_one_outcome(patient_looks: int) -> None:
-    bench = Bench(sure_from({1: 3, 2: 3}))
+    bench = bench_of(sure_from({1: 3, 2: 3}))
     bench.add(Fickle(fake_row(1), patient_looks), fake_row(2))
     assert sorted(outcome.row.tag for outcome in bench.finish()) == [1, 2]
-
-
-def test_a_segment_that_fails_fails_its_batch_only() -> None:
-    def heads(key: int, index: int) -> tuple[float, float]:
-        if key == 1 and index == 1:
-            raise RuntimeError("no memory")
-        return UNSURE
-
-    bench = Bench(heads, BatchLimits(max_tokens=16))
-    rule = EntropyRule(threshold=0.3)
-    bench.add(fake_row(1, 4, rule), fake_row(2, 4, rule), fake_row(3, 9))
-    results = {o.row.tag: o.result for o in bench.finish()}
-    assert isinstance(results[1], ModelFailure)
-    assert isinstance(results[2], ModelFailure)
-    assert isinstance(results[3], Answer)
 
 
 @pytest.mark.parametrize("bad", [(math.nan, 0.0), (math.inf, 0.0), (-math.inf, -math.inf)])
@@ -202,7 +144,7 @@ def test_a_segment_that_fails_fails_its_batch_only() -> None:
 def test_a_head_that_gives_no_number_gives_no_label(
     bad: tuple[float, float], rule: ExitRule
 ) -> None:
-    bench = Bench(lambda key, index: bad if key == 1 else UNSURE)
+    bench = bench_of(lambda key, index: bad if key == 1 else UNSURE)
     bench.add(fake_row(1, rule=rule), fake_row(2, rule=rule))
     results = {o.row.tag: o.result for o in bench.finish()}
     assert isinstance(results[1], ModelFailure)
@@ -210,14 +152,14 @@ def test_a_head_that_gives_no_number_gives_no_label(
 
 
 def test_a_nan_on_the_way_is_passed_and_the_last_layer_answers() -> None:
-    bench = Bench(lambda key, index: (math.nan, 0.0) if index < 3 else UNSURE)
+    bench = bench_of(lambda key, index: (math.nan, 0.0) if index < 3 else UNSURE)
     bench.add(fake_row(1, rule=EntropyRule(threshold=0.7)))
     answer = answer_of(bench.finish()[0])
     assert (answer.reason, answer.exit_index) == (Reason.FINAL, 3)
 
 
 def test_figures_of_a_batch_count_rows_tokens_and_padding() -> None:
-    bench = Bench(sure_from({1: 0, 2: 3}))
+    bench = bench_of(sure_from({1: 0, 2: 3}))
     rule = EntropyRule(threshold=0.3)
     bench.add(fake_row(1, 5, rule), fake_row(2, 4, rule))
     bench.finish()
@@ -225,52 +167,9 @@ def test_figures_of_a_batch_count_rows_tokens_and_padding() -> None:
     assert figures == [(0, 2, 9, 10), (1, 1, 4, 4), (2, 1, 4, 4), (3, 1, 4, 4)]
 
 
-rules = st.one_of(
-    st.builds(EntropyRule, threshold=st.floats(0, 0.69)),
-    st.builds(ConfidenceRule, threshold=st.floats(0.5, 1)),
-    st.builds(PatienceRule, patience=st.integers(1, 4)),
-    st.builds(LayerRule, layer=st.integers(1, 4)),
-    st.builds(NeverRule, max_layer=st.integers(1, 4)),
-)
-fates = st.fixed_dictionaries(
-    {
-        "length": st.integers(1, 20),
-        "rule": rules,
-        "deadline_s": st.one_of(st.just(math.inf), st.floats(0, 30)),
-        "arrives": st.integers(0, 12),
-        "leaves": st.one_of(st.none(), st.integers(0, 30)),
-    }
-)
-
-
-@given(st.lists(fates, min_size=1, max_size=25), st.integers(0, 999), st.integers(1, 6))
-def test_every_row_gets_exactly_one_outcome(plan: list[dict], seed: int, max_rows: int) -> None:
-    """Whatever arrives, leaves, comes too late, or fails in the middle."""
-    generator = np.random.default_rng(seed)
-
-    def heads(key: int, index: int) -> np.ndarray:
-        if generator.random() < 0.02:
-            raise RuntimeError("a segment failed")
-        return generator.normal(0, 3, 2)
-
-    bench = Bench(heads, BatchLimits(max_rows=max_rows, max_tokens=40))
-    rows = [
-        fake_row(i, fate["length"], fate["rule"], deadline_s=fate["deadline_s"])
-        for i, fate in enumerate(plan, 1)
-    ]
-    outcomes: list[Outcome] = []
-    for turn in range(13):
-        bench.add(*(r for r, f in zip(rows, plan, strict=True) if f["arrives"] == turn))
-        for row, fate in zip(rows, plan, strict=True):
-            row.cancelled = fate["leaves"] is not None and fate["leaves"] <= turn
-        outcomes += bench.step()
-    outcomes += bench.finish()
-    assert sorted(o.row.tag for o in outcomes) == list(range(1, len(plan) + 1))
-
-
 @pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 5000), (5000, 1)])
 def test_batches_may_be_of_any_size(num_rows: int, num_tokens: int) -> None:
-    bench = Bench(lambda key, index: SURE, BatchLimits(max_rows=num_rows, max_tokens=5000))
+    bench = bench_of(lambda key, index: SURE, BatchLimits(max_rows=num_rows, max_tokens=5000))
     # Where a launch costs this much, every row that may go along goes along.
     bench.core.costs._publish([SegmentCost(fixed_s=1.0, per_token_s=1e-6)] * len(EXITS))
     bench.add(*(fake_row(key, num_tokens) for key in range(1, num_rows + 1)))

@@ -8,51 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serve.engine.core import EngineCore
 from serve.engine.cost_model import SegmentCost
-from serve.engine.executor import ModelShape
-from serve.engine.row import Answer, BatchStats, Outcome, Row
+from serve.engine.row import Answer
 from serve.engine.runner import Hidden, Ids, StepOutput
-from serve.engine.scheduler import BatchLimits
 from serve.errors import Cancelled, DeadlineExceeded, ModelFailure
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule
 from serve.rules.reason import Reason
-from tests.serve.support.fake_runner import FakeRunner, fake_row
+from tests.serve.support.core_bench import CoreBench
+from tests.serve.support.fake_runner import fake_row
 from tests.serve.support.lost_device import ILLEGAL_ADDRESS
-from tests.support.traits import two_labels
 
 EXITS = (1, 2, 3, 4, 5, 6)
 UNSURE = (0.0, 0.1)
 SURE = (0.0, 9.0)
 
 
-class Bench:
-    """An engine core without calls between segments unless the test says so.
+def bench_of(sure_from: int = 9, between: Callable[[int], bool] = lambda runs: False) -> CoreBench:
+    """Return an engine core without calls between segments unless the test says so."""
 
-    `between` runs before each look at whether a row waits.
-    """
+    def heads(key: int, index: int) -> tuple[float, float]:
+        return SURE if index >= sure_from else UNSURE
 
-    def __init__(self, sure_from: int = 9, between: Callable[[int], bool] | None = None) -> None:
-        self.now_s = 0.0
-        self.seen: list[BatchStats] = []
-        self.between = between or (lambda runs: False)
-        self.runner = FakeRunner(
-            len(EXITS), lambda key, index: SURE if index >= sure_from else UNSURE
-        )
-        self.core = EngineCore(
-            self.runner,
-            ModelShape(two_labels(EXITS), (1.0,) * len(EXITS)),
-            BatchLimits(),
-            lambda: self.now_s,
-            self.seen.append,
-            lambda: self.between(len(self.runner.runs)),
-        )
-
-    def step(self, *rows: Row) -> list[Outcome]:
-        for row in rows:
-            row.admitted_s = self.now_s
-        self.core.add(list(rows))
-        return self.core.step()
+    return CoreBench(heads, len(EXITS), between=between)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +43,7 @@ class Bench:
     ],
 )
 def test_lone_row_is_answered_in_one_turn(rule: ExitRule, index: int, reason: Reason) -> None:
-    bench = Bench(sure_from=3)
+    bench = bench_of(sure_from=3)
     ((_, answer),) = bench.step(fake_row(1, rule=rule))
     assert isinstance(answer, Answer)
     assert (answer.exit_index, answer.reason) == (index, reason)
@@ -75,7 +52,7 @@ def test_lone_row_is_answered_in_one_turn(rule: ExitRule, index: int, reason: Re
 
 
 def test_every_run_is_written_down_once_the_answer_is_out() -> None:
-    bench = Bench()
+    bench = bench_of()
     bench.step(fake_row(1, 7, EntropyRule(threshold=0.3)))
     assert bench.seen == []
     bench.core.flush_costs()
@@ -85,14 +62,14 @@ def test_every_run_is_written_down_once_the_answer_is_out() -> None:
 
 
 def test_next_turn_writes_down_what_nobody_has_asked_for() -> None:
-    bench = Bench()
+    bench = bench_of()
     bench.step(fake_row(1))
     bench.step(fake_row(2))
     assert len(bench.seen) == len(EXITS)
 
 
 def test_row_waits_for_those_who_come() -> None:
-    bench = Bench(between=lambda runs: runs == 2)
+    bench = bench_of(between=lambda runs: runs == 2)
     rule = EntropyRule(threshold=0.3)
     assert bench.step(fake_row(1, rule=rule)) == []
     assert [run.keys for run in bench.runner.runs] == [[1], [1]]
@@ -110,7 +87,7 @@ def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
         row.cancelled = runs == 2
         return False
 
-    bench = Bench(between=leave)
+    bench = bench_of(between=leave)
     outcomes = [*bench.step(row), *bench.step()]
     ((_, error),) = outcomes
     assert isinstance(error, Cancelled)
@@ -118,7 +95,7 @@ def test_row_whose_client_leaves_on_the_way_is_dropped() -> None:
 
 
 def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
-    bench = Bench()
+    bench = bench_of()
 
     def pass_time(runs: int) -> bool:
         bench.now_s = float(runs)
@@ -134,13 +111,13 @@ def test_row_that_becomes_late_on_the_way_leaves_with_what_it_has() -> None:
 
 
 def test_row_with_others_in_flight_is_judged_as_ever() -> None:
-    bench = Bench()
+    bench = bench_of()
     bench.step(fake_row(1, 3), fake_row(2, 3, LayerRule(layer=1)))
     assert [run.keys for run in bench.runner.runs] == [[1, 2]]
 
 
 def test_row_that_others_leave_behind_goes_on_alone() -> None:
-    bench = Bench()
+    bench = bench_of()
     one = fake_row(1, 3, EntropyRule(threshold=0.3))
     other = fake_row(2, 3, LayerRule(layer=2))
     outcomes = [*bench.step(one, other), *bench.step()]
@@ -155,7 +132,7 @@ def test_row_that_others_leave_behind_goes_on_alone() -> None:
 def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
     waited_s: float, held_from_s: float
 ) -> None:
-    bench = Bench(between=lambda runs: runs == 2)
+    bench = bench_of(between=lambda runs: runs == 2)
     bench.core.costs._publish([SegmentCost(fixed_s=0.001)] * len(EXITS))
     row = fake_row(1, rule=EntropyRule(threshold=0.3), admitted_s=5.0)
     bench.core.add([row])
@@ -168,7 +145,7 @@ def test_row_that_waits_for_others_may_be_held_no_longer_than_any(
 
 def test_hidden_states_of_those_who_have_left_are_given_back() -> None:
     """They are most of a large batch's memory."""
-    bench = Bench()
+    bench = bench_of()
     run, held = bench.runner._step, list[weakref.ref[Hidden]]()
 
     class Kept(np.ndarray):  # which can be referred to weakly
@@ -195,7 +172,7 @@ def test_hidden_states_of_those_who_have_left_are_given_back() -> None:
 def test_row_that_nobody_waits_for_does_not_start(
     gone: dict[str, Any], waited_for: bool, others: int
 ) -> None:
-    bench = Bench(between=lambda runs: waited_for)
+    bench = bench_of(between=lambda runs: waited_for)
     bench.now_s = 0.001  # the last look at all who wait was less than 5 ms ago
     rows = [fake_row(1, **gone), *(fake_row(2 + key) for key in range(others))]
     outcomes = bench.step(*rows)
@@ -218,7 +195,7 @@ def test_row_that_nobody_waits_for_does_not_start(
 def test_a_row_that_needs_more_than_one_exits_logits_goes_as_a_batch(
     rule: ExitRule, fields: dict[str, Any]
 ) -> None:
-    bench = Bench()
+    bench = bench_of()
     assert bench.step(fake_row(1, rule=rule, **fields)) == []
     assert len(bench.runner.runs) == 1
 
@@ -227,14 +204,14 @@ def test_device_that_is_lost_on_the_way_ends_the_engine() -> None:
     def heads(key: int, index: int) -> tuple[float, float]:
         raise RuntimeError(ILLEGAL_ADDRESS)
 
-    bench = Bench()
+    bench = bench_of()
     bench.runner._heads = heads
     with pytest.raises(RuntimeError, match="CUDA failure 700"):
         bench.step(fake_row(1))
 
 
 def test_segment_that_fails_on_the_way_gives_the_row_its_error() -> None:
-    bench = Bench()
+    bench = bench_of()
     step = bench.runner.advance
 
     def break_down(index: int, *arguments: object) -> object:

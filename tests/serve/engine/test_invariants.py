@@ -1,199 +1,57 @@
-"""DESIGN's promises about answers, on a real (tiny) model through the real engine core."""
-
-from collections.abc import Callable
+"""The engine's core answers what the original model does; its mates: test_tasks_in_batches.py."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import Precision
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, Row
-from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
-from serve.rules import (
-    ConfidenceRule,
-    EntropyRule,
-    ExitRule,
-    LayerRule,
-    NeverRule,
-    PatienceRule,
-)
+from serve.rules import ExitRule, LayerRule, NeverRule
 from serve.rules.reason import Reason
-from serve.rules.signals import confidence, entropy
-from serve.runtime.placement import Placement, build_runner
+from serve.runtime.cpu_runner import CpuRunner
 from tests.support.tiny import DEPTH, MAX_TOKENS, SPECIAL, WORDS, Family, tiny_model
 
-# What a row's logits may differ by when its batch mates, padding or order change.
-TOLERANCE = 1e-4
-KINDS: tuple[tuple[Family, Precision], ...] = (
-    ("bert", "fp32"),
-    ("bert", "int8"),
-    ("albert", "fp32"),
-    ("albert", "int8"),
-)
-
-Ids = NDArray[np.int64]
-Runners = dict[tuple[Family, Precision], ModelRunner]
+words = st.integers(len(SPECIAL), len(SPECIAL) + len(WORDS) - 1)
 
 
 @pytest.fixture(scope="module")
-def runners(bundle: Bundle, shared_bundle: Bundle) -> Runners:
-    folders = {"bert": bundle, "albert": shared_bundle}
-    return {kind: build_runner(folders[kind[0]], Placement("cpu", kind[1]), 1) for kind in KINDS}
-
-
-def new_core(
-    bundle: Bundle, runner: ModelRunner, limits: BatchLimits, should_yield: bool = True
-) -> EngineCore:
-    return EngineCore(
-        runner, shape_of(bundle), limits, lambda: 0.0, lambda stats: None, lambda: should_yield
-    )
-
-
-def shape_of(bundle: Bundle) -> ModelShape:
-    return ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
-
-
-def row_of(bundle: Bundle, ids: Ids, rule: ExitRule, tag: int = 0) -> Row:
-    compiled = shape_of(bundle).compile(rule)
-    return Row(ids, np.zeros_like(ids), compiled, tag=tag, admitted_s=0.0)
-
-
-def finish(core: EngineCore) -> dict[int, Answer]:
-    answers = {}
-    while core:
-        for row, result in core.step():
-            assert isinstance(result, Answer)
-            assert row.tag not in answers
-            answers[row.tag] = result
-    return answers
-
-
-def alone(bundle: Bundle, runner: ModelRunner, ids: Ids, rule: ExitRule) -> Answer:
-    # The engine has no other work, so the row takes the fast path.
-    core = new_core(bundle, runner, BatchLimits(), should_yield=False)
-    core.add([row_of(bundle, ids, rule)])
-    return finish(core)[0]
-
-
-def all_heads(bundle: Bundle, runner: ModelRunner, ids: Ids) -> NDArray[np.float32]:
-    """Return (exits, labels): what each head says of this row alone."""
-    layers = bundle.manifest.exit_layers
-    return np.stack([alone(bundle, runner, ids, LayerRule(layer=k)).logits for k in layers])
-
-
-texts = (
-    st.integers(1, MAX_TOKENS)
-    .flatmap(
-        lambda n: st.lists(
-            st.integers(len(SPECIAL), len(SPECIAL) + len(WORDS) - 1), min_size=n, max_size=n
-        )
-    )
-    .map(lambda ids: np.array(ids, np.int64))
-)
-rules = st.one_of(
-    st.builds(EntropyRule, threshold=st.floats(0, 1.1)),
-    st.builds(ConfidenceRule, threshold=st.floats(0, 1)),
-    st.builds(PatienceRule, patience=st.integers(1, DEPTH)),
-    st.builds(LayerRule, layer=st.integers(1, DEPTH)),
-    st.builds(NeverRule, max_layer=st.integers(1, DEPTH)),
-    st.builds(EntropyRule, threshold=st.floats(0, 1.1), min_layer=st.integers(1, DEPTH)),
-)
-batch_limits = st.builds(
-    BatchLimits,
-    max_rows=st.integers(1, 12),
-    max_tokens=st.integers(MAX_TOKENS, 8 * MAX_TOKENS),
-    max_hold_passes=st.floats(0, 4),
-)
-
-
-def is_a_coin_toss(heads: NDArray[np.float32], rule: ExitRule) -> bool:
-    """Tell whether a signal lies within the tolerance of what decides the row's exit."""
-    threshold = getattr(rule, "threshold", None)
-    if threshold is not None:
-        signal = entropy(heads) if isinstance(rule, EntropyRule) else confidence(heads)
-        return bool((np.abs(signal - threshold) < 10 * TOLERANCE).any())
-    best, second = np.sort(heads, axis=1)[:, ::-1][:, :2].T
-    return isinstance(rule, PatienceRule) and bool((best - second < 10 * TOLERANCE).any())
-
-
-@pytest.mark.parametrize("model", KINDS, ids="-".join)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    mix=st.lists(st.tuples(texts, rules, st.integers(0, 6)), min_size=1, max_size=16),
-    limits=batch_limits,
-)
-def test_a_rows_answer_does_not_depend_on_mates_padding_or_order(
-    bundle: Bundle,
-    runners: Runners,
-    model: tuple[Family, Precision],
-    mix: list[tuple[Ids, ExitRule, int]],
-    limits: BatchLimits,
-) -> None:
-    runner = runners[model]
-    core = new_core(bundle, runner, limits)
-    together: dict[int, Answer] = {}
-    for turn in range(7):
-        core.add(
-            [
-                row_of(bundle, ids, rule, tag)
-                for tag, (ids, rule, when) in enumerate(mix)
-                if when == turn
-            ]
-        )
-        together |= {row.tag: result for row, result in core.step()}  # type: ignore[misc]
-    together |= finish(core)
-    assert sorted(together) == list(range(len(mix)))
-    for tag, (ids, rule, _) in enumerate(mix):
-        heads = all_heads(bundle, runner, ids)
-        answer = together[tag]
-        np.testing.assert_allclose(
-            answer.logits, heads[answer.exit_index], rtol=TOLERANCE, atol=TOLERANCE
-        )
-        if not is_a_coin_toss(heads, rule):
-            expected = alone(bundle, runner, ids, rule)
-            assert (answer.exit_index, answer.reason) == (expected.exit_index, expected.reason)
+def runners(bundle: Bundle, shared_bundle: Bundle) -> dict[Family, CpuRunner]:
+    return {"bert": CpuRunner(bundle, "fp32", 1), "albert": CpuRunner(shared_bundle, "fp32", 1)}
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
 @settings(max_examples=40)
-@given(ids=texts)
+@given(ids=st.lists(words, min_size=1, max_size=MAX_TOKENS))
 def test_with_the_rule_off_and_at_every_exit_answers_are_the_original_models(
-    bundle: Bundle, runners: Runners, family: Family, ids: Ids
+    bundle: Bundle, runners: dict[Family, CpuRunner], family: Family, ids: list[int]
 ) -> None:
-    tokens = torch.from_numpy(ids)[None]
+    shape = ModelShape(bundle.manifest.traits, (1.0,) * DEPTH, bundle.manifest.pad_id)
+
+    def alone(rule: ExitRule) -> Answer:
+        core = EngineCore(
+            runners[family], shape, BatchLimits(), lambda: 0.0, lambda stats: None, lambda: False
+        )
+        row = np.array(ids, np.int64)
+        core.add([Row(row, np.zeros_like(row), shape.compile(rule), tag=0, admitted_s=0.0)])
+        outcomes = []
+        while core:
+            outcomes += core.step()
+        ((_, answer),) = outcomes
+        assert isinstance(answer, Answer)
+        return answer
+
+    tokens = torch.tensor([ids])
     with torch.no_grad():
         model = tiny_model(family=family)
         original = model(tokens, torch.ones_like(tokens), torch.zeros_like(tokens))
     expected = np.stack([logits[0].numpy() for logits in original])
-    runner = runners[family, "fp32"]
-    np.testing.assert_allclose(all_heads(bundle, runner, ids), expected, atol=1e-4)
-    off = alone(bundle, runner, ids, NeverRule())
+    heads = [alone(LayerRule(layer=layer)).logits for layer in bundle.manifest.exit_layers]
+    np.testing.assert_allclose(np.stack(heads), expected, atol=1e-4)
+    off = alone(NeverRule())
     assert off.reason is Reason.FINAL
     np.testing.assert_allclose(off.logits, expected[-1], atol=1e-4)
-
-
-@pytest.mark.parametrize("model", KINDS, ids="-".join)
-@pytest.mark.parametrize("kind", [EntropyRule, ConfidenceRule])
-def test_raising_a_threshold_never_makes_a_row_leave_later(
-    bundle: Bundle, runners: Runners, model: tuple[Family, Precision], kind: Callable[..., ExitRule]
-) -> None:
-    generator = np.random.default_rng(0)
-    low, high = len(SPECIAL), len(SPECIAL) + len(WORDS)
-    rows = [generator.integers(low, high, generator.integers(1, 30)) for _ in range(30)]
-    exits = []
-    for threshold in np.linspace(0, 1, 11):
-        core = new_core(bundle, runners[model], BatchLimits())
-        rule = kind(threshold=float(threshold))
-        core.add([row_of(bundle, ids, rule, tag) for tag, ids in enumerate(rows)])
-        answers = finish(core)
-        exits.append([answers[tag].exit_index for tag in range(len(rows))])
-    by_threshold = np.array(exits if kind is EntropyRule else exits[::-1])
-    assert (np.diff(by_threshold, axis=0) <= 0).all()
-    assert len(np.unique(by_threshold)) == DEPTH, "the model should leave at every layer"

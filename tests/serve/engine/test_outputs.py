@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 
 from serve.engine.batch import Batch
-from serve.engine.core import EngineCore
-from serve.engine.executor import ModelShape
 from serve.engine.outputs import final_outputs, record_exit
-from serve.engine.row import Answer, Row
-from serve.engine.scheduler import BatchLimits
+from serve.engine.row import Answer
 from serve.rules import ConfidenceRule, EntropyRule, VotingRule
 from serve.rules.head_output import HeadOutput
 from serve.rules.reason import Reason
 from serve.rules.traits import Task, Traits
-from tests.serve.support.fake_runner import FakeRunner, Heads
+from tests.serve.support.core_bench import CoreBench
 from tests.serve.support.fake_runner import fake_row as row_for
-from tests.support.traits import two_labels
 
 fake_row = partial(row_for, exits=(1, 2, 3))
 SURE, UNSURE, OTHER = (9.0, 0.0), (0.1, 0.0), (0.0, 2.0)
@@ -96,33 +92,17 @@ def test_exit_traces_are_copies_and_only_for_those_who_want_them() -> None:
     np.testing.assert_array_equal(passed.logits, np.zeros((3, 2)))
 
 
-class Bench:
-    """An engine core over fake segments, with a clock that only the test moves."""
-
-    def __init__(self, heads: Heads) -> None:
-        self.now_s = 0.0
-        runner = FakeRunner(3, heads)
-        shape = ModelShape(two_labels((1, 2, 3)), (1.0,) * 3)
-        self.core = EngineCore(runner, shape, BatchLimits(), lambda: self.now_s, lambda stats: None)
-
-    def add(self, *rows: Row) -> None:
-        for row in rows:
-            row.admitted_s = self.now_s
-        self.core.add(list(rows))
-
-    def finish(self) -> dict[int, Answer]:
-        outcomes = []
-        while self.core:
-            outcomes += self.core.step()
-        assert all(isinstance(outcome.result, Answer) for outcome in outcomes)
-        return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
+def answers_of(bench: CoreBench) -> dict[int, Answer]:
+    outcomes = bench.finish()
+    assert all(isinstance(outcome.result, Answer) for outcome in outcomes)
+    return {outcome.row.tag: outcome.result for outcome in outcomes}  # type: ignore[misc]
 
 
 def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for() -> None:
     said = {(1, 0): UNSURE, (1, 1): OTHER, (1, 2): SURE}
-    bench = Bench(lambda key, index: said.get((key, index), UNSURE))
+    bench = CoreBench(lambda key, index: said.get((key, index), UNSURE), 3)
     bench.add(fake_row(1, rule=EntropyRule(threshold=0.2), exit_trace=[]), fake_row(2))
-    answers = bench.finish()
+    answers = answers_of(bench)
     exit_trace = answers[1].exit_trace
     assert [passed.exit_index for passed in exit_trace] == [0, 1, 2]
     np.testing.assert_array_equal([p.logits for p in exit_trace], np.float32([UNSURE, OTHER, SURE]))
@@ -132,10 +112,10 @@ def test_an_answer_carries_what_every_exit_said_if_it_was_asked_for() -> None:
 
 def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest() -> None:
     said = [UNSURE, OTHER, UNSURE]
-    bench = Bench(lambda key, index: said[index])
+    bench = CoreBench(lambda key, index: said[index], 3)
     bench.add(fake_row(1, rule=ConfidenceRule(threshold=0.99, fallback="most_confident")))
     bench.add(fake_row(2))
-    answers = bench.finish()
+    answers = answers_of(bench)
     assert (answers[1].exit_index, answers[1].head_index) == (2, 1)
     assert answers[1].logits.tolist() == list(OTHER)
     assert (answers[2].exit_index, answers[2].head_index) == (2, 2)
@@ -144,9 +124,9 @@ def test_a_row_that_was_never_sure_is_answered_by_the_head_that_was_surest() -> 
 
 def test_the_majority_decides_the_label_and_the_head_the_logits() -> None:
     said = [OTHER, OTHER, SURE]
-    bench = Bench(lambda key, index: said[index])
+    bench = CoreBench(lambda key, index: said[index], 3)
     bench.add(fake_row(1, rule=VotingRule(votes=3)))
-    answer = bench.finish()[1]
+    answer = answers_of(bench)[1]
     assert (answer.reason, answer.label, answer.head_index) == (Reason.FINAL, 1, 2)
     assert answer.logits.tolist() == list(SURE)
 
@@ -157,7 +137,7 @@ def test_a_late_row_leaves_with_the_answer_that_its_rule_gives_by_then(
 ) -> None:
     """Also where it comes by no exit any more between being joined by others and its deadline."""
     said = [OTHER, UNSURE, SURE]
-    bench = Bench(lambda key, index: said[index])
+    bench = CoreBench(lambda key, index: said[index], 3)
     rule = ConfidenceRule(threshold=0.999, fallback="most_confident")
     bench.add(fake_row(1, 5, rule, deadline_s=1.0), fake_row(2, 7))
     for step in range(2):
@@ -165,7 +145,7 @@ def test_a_late_row_leaves_with_the_answer_that_its_rule_gives_by_then(
             bench.add(fake_row(3, 9), fake_row(4, 2, VotingRule(votes=3)))
         assert bench.core.step() == []
     bench.now_s = 2.0
-    answers = bench.finish()
+    answers = answers_of(bench)
     late = answers[1]
     assert (late.reason, late.exit_index, late.head_index) == (Reason.DEADLINE, 1, 0)
     assert late.logits.tolist() == list(OTHER)

@@ -2,13 +2,14 @@
 
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from loadtest.http.child_process import ChildProcess
+from loadtest.http.server_process import free_port
 from tests.support.patience import until
 
 _FORWARDING = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"
@@ -83,26 +84,13 @@ def behind(name: str, upstream: int, folder: Path) -> Iterator[int]:
     program = shutil.which(command, path="/usr/sbin:/usr/bin:/usr/local/sbin")
     if program is None:
         pytest.skip(f"{command} is not installed")
-    port = _free_port()
+    port = free_port()
     config = folder / "proxy.conf"
     config.write_text(template.format(port=port, upstream=upstream, folder=folder, more=more))
-    process = subprocess.Popen(
-        [program, *_OPTIONS[command], str(config)], stderr=subprocess.DEVNULL
-    )
-    try:
-        until(lambda: process.poll() is not None or _listens(port))
-        assert process.poll() is None, f"{name} has ended"
+    with ChildProcess([program, *_OPTIONS[command], str(config)]) as process:
+        until(lambda: process.status(0) is not None or _listens(port))
+        assert process.status(0) is None, f"{name} has ended: {process.output}"
         yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def _listens(port: int) -> bool:

@@ -99,17 +99,6 @@ def as_sure_as(sure: str) -> np.ndarray:
     return np.array(heads)
 
 
-def test_patience_one_may_leave_at_the_first_exit_with_pcee_and_at_the_second_with_pabee() -> None:
-    assert left_at(rule("confident_patience", threshold=0.5, patience=1), saying("aaaaaa")) == 0
-    assert left_at(rule("patience", patience=1), saying("aaaaaa")) == 1
-    # Labels that change do not keep PCEE; unsure heads do not keep PABEE.
-    changing, unsure = saying("abcabc", 9), saying("aaaaaa", 0.1)
-    assert left_at(rule("confident_patience", threshold=0.5, patience=2), changing) == 1
-    assert left_at(rule("patience", patience=1), changing) == LAST
-    assert left_at(rule("confident_patience", threshold=0.5, patience=2), unsure) == LAST
-    assert left_at(rule("patience", patience=1), unsure) == 1
-
-
 def test_an_entropy_at_the_threshold_is_not_confident() -> None:
     equal = np.zeros((NUM_EXITS, 1, 3), np.float32)
     assert left_at(rule("confident_patience", threshold=1, patience=1), equal) == LAST

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from serve.rules import EntropyRule
 from serve.rules.head_output import HeadOutput
@@ -173,37 +171,6 @@ def test_only_listed_labels_leave_early_and_only_as_the_answer() -> None:
     assert softmax(close[0])[0, 1] > 0.3
     assert left_at(rule("classes", thresholds={"b": 0.3}), close) == LAST
     assert left_at(rule("classes", thresholds={"a": 0.3}), close) == FIRST
-
-
-LOOSER = {
-    "entropy": lambda t: {"threshold": t},
-    "normalized_entropy": lambda t: {"threshold": t},
-    "confidence": lambda t: {"threshold": 1 - t},
-    "margin": lambda t: {"threshold": 1 - t},
-    "learned": lambda t: {"threshold": t},
-    "classes": lambda t: {"thresholds": {"a": 1 - t, "b": 1 - t / 2}},
-    "confident_patience": lambda t: {"threshold": t, "patience": 2},
-    "patience": lambda t: {"patience": 1 + round(5 * (1 - t))},
-    "voting": lambda t: {"votes": 0.5 + 5 * (1 - t)},
-}
-
-
-@pytest.mark.parametrize("name", LOOSER)
-@given(looseness=st.tuples(st.floats(0, 1), st.floats(0, 1)), seed=st.integers(0, 2**32 - 1))
-def test_loosening_never_makes_a_row_leave_later(
-    name: str, looseness: tuple[float, float], seed: int
-) -> None:
-    generator = np.random.default_rng(seed)
-    logits = generator.normal(0, 2.5, (NUM_EXITS, 20, 3)).astype(np.float32)
-    logits[generator.random((NUM_EXITS, 20)) < 0.05] = np.nan
-    errors = generator.random((NUM_EXITS, 20)).astype(np.float32)
-    heads = [HeadOutput(head, error) for head, error in zip(logits, errors, strict=True)]
-    traits = Traits(THREE.exits, THREE.labels, learned=True)
-    tight, loose = (
-        [left.index for left in judged([rule(name, **LOOSER[name](t))] * 20, heads, traits)]
-        for t in sorted(looseness)
-    )
-    assert all(b <= a for a, b in zip(tight, loose, strict=True))
 
 
 @pytest.mark.filterwarnings("error")

@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sysconfig
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,41 +12,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 import httpx
 import psutil
 
+from loadtest.http.child_process import ChildProcess
+from loadtest.http.server_process import OFFRAMP
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 from tests.support.tiny import WORDS
 
 START_S = 240.0  # Ray alone takes two minutes when the cores are very busy
 STOP_S = 120.0
-OFFRAMP = str(Path(sysconfig.get_path("scripts")) / "offramp")
 
 
-class ServerProcess:
-    """A server that ends with its block."""
+class ServerProcess(ChildProcess):
+    """`offramp serve`, on a port that it chooses itself."""
 
     def __init__(self, *arguments: str | Path, through: Sequence[str] = ()) -> None:
         """Take the command's arguments, and a command that runs the one behind it."""
-        self._arguments, self._through = arguments, through
+        super().__init__([*through, OFFRAMP, "serve", *map(str, arguments)])
         self._resources = ExitStack()
-        self._known: set[psutil.Process] = set()
         self._client: LiveServer | None = None
-
-    def __enter__(self) -> Self:
-        self._log = self._resources.enter_context(tempfile.TemporaryFile())
-        self._process = subprocess.Popen(
-            [*self._through, OFFRAMP, "serve", *map(str, self._arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
-        return self
 
     def __exit__(
         self,
@@ -56,22 +41,12 @@ class ServerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in self.left():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.wait()
-        self._resources.close()
-
-    @property
-    def output(self) -> str:
-        """Everything printed so far."""
-        log = self._log.fileno()
-        # Not `seek` and `read`: the server writes at the same offset, which they would move.
-        return os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
+        with self._resources:
+            super().__exit__(kind, error, trace)
 
     def curl_line(self) -> str:
         """Wait until the server is ready and return the command that it prints."""
-        found = until(lambda: self._invitation() or self._process.poll() is not None, START_S)
+        found = until(lambda: self._invitation() or self.status(0) is not None, START_S)
         assert isinstance(found, re.Match), self.output
         return found[2]
 
@@ -85,63 +60,26 @@ class ServerProcess:
             self._resources.callback(self._client.http.close)
         return self._client
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the server's own process only."""
-        self.left()
-        self._process.send_signal(number)
-
-    def press_ctrl_c(self) -> None:
-        """Interrupt every process of the server's group, as a terminal does."""
-        self.send_to_group(signal.SIGINT)
-
     def send_to_group(self, number: signal.Signals) -> None:
-        """Send a signal to every process of the server's group."""
+        """Send a signal to every process of the server's group, as a terminal does."""
         self.left()
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+            os.killpg(self.pid, number)
 
-    def exit_status(self) -> int:
+    def exit_status(self) -> int | None:
         """Wait for the end."""
-        return self._process.wait(STOP_S)
+        return self.status(STOP_S)
 
     def left(self) -> set[psutil.Process]:
         """Return what runs now of all that the server has ever been seen to start."""
-        now = list(psutil.process_iter())
-        family = {self._process.pid}
-        while more := {p.pid for p in now if _parents(p) & family} - family:
-            family |= more
-        self._known |= {process for process in now if process.pid in family}
-        return {process for process in self._known if _runs(process)}
+        return self.family.running()
 
     def replicas(self) -> set[psutil.Process]:
         """Return the processes of Ray Serve replicas."""
-        return self.titled("ServeReplica")
-
-    def titled(self, name: str) -> set[psutil.Process]:
-        """Return the processes with this in their command line."""
-        return {process for process in self.left() if name in _title(process)}
+        return self.family.titled("ServeReplica")
 
     def _invitation(self) -> re.Match[str] | None:
         return re.search(r"serving on https?://[^:]+:(\d+) .*\n?.*(curl .*)\n", self.output)
-
-
-def _parents(process: psutil.Process) -> set[int]:
-    """Return a process's parent and the leader of its session."""
-    with suppress(psutil.Error, OSError):
-        return {process.ppid(), os.getsid(process.pid)}
-    return set()
-
-
-def _runs(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def _title(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
 
 
 @contextmanager

@@ -1,13 +1,10 @@
-import runpy
-import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from export.cli import export
-from loadtest.bench.engine import cached_bundle as module
+from export.bundle import plan, write
 from loadtest.bench.engine import random_model
 from loadtest.bench.engine.cached_bundle import cached_bundle
 from loadtest.bench.engine.settings import Budget, ModelSettings
@@ -35,19 +32,13 @@ HURRIED = Budget(
 def cache(in_turns: InTurns) -> Path:
     """Return a cache that holds the tiny model's bundle."""
     with in_turns("bench") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_run", _run_here)
+        patch.setattr(random_model, "build", _build_here)
         cached_bundle(TINY, folder, lambda step: None)
     return folder
 
 
-def _run_here(command: list[str]) -> None:
-    """Run a command of the bench's in this process, which has PyTorch loaded already."""
-    if "export" in command:
-        app = typer.Typer()
-        app.command()(export)
-        done = CliRunner().invoke(app, command[2:], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-    else:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", command[2:])
-            runpy.run_path(random_model.__file__, run_name="__main__")
+def _build_here(settings: ModelSettings, precisions: Sequence[str], folder: Path) -> None:
+    """Build in this process, which has PyTorch loaded already."""
+    with tempfile.TemporaryDirectory() as model:
+        random_model.write(settings, Path(model))
+        write(plan(Path(model), precisions), folder)

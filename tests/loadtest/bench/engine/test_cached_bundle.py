@@ -1,10 +1,10 @@
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loadtest.bench.engine import cached_bundle as module
+from loadtest.bench.engine import random_model
 from loadtest.bench.engine.cached_bundle import cached_bundle, key_of
 from loadtest.bench.errors import BenchFailed
 from tests.loadtest.bench.engine.conftest import TINY
@@ -20,7 +20,7 @@ def test_bundle_is_what_the_settings_say(cache: Path) -> None:
 
 
 def test_bundle_is_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(random_model, "build", lambda *_: pytest.fail("built again"))
     assert cached_bundle(TINY, cache, print).name == "tiny"
 
 
@@ -40,8 +40,7 @@ def test_other_settings_and_other_code_have_other_keys(
 def test_model_that_cannot_be_made_leaves_no_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fails = [sys.executable, "-c", "raise SystemExit('no room for the weights')"]
-    monkeypatch.setattr(module.random_model, "arguments", lambda *_: fails)
+    monkeypatch.setattr(random_model, "_BUILD", "raise SystemExit('no room for the weights')")
     with pytest.raises(BenchFailed, match="cannot be made:\nno room for the weights"):
         cached_bundle(TINY, tmp_path, print)
     assert not list(tmp_path.iterdir())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import typer
 
+from loadtest.bench.engine import __main__ as command
 from loadtest.bench.engine import suite
 from loadtest.bench.engine.bars import at_least, at_most
-from loadtest.bench.engine.cli import run
 from loadtest.bench.engine.memory import bars_of
 from loadtest.bench.engine.suite import Plan
 from tests.loadtest.bench.engine.conftest import HURRIED, TINY
@@ -94,9 +94,9 @@ def test_missed_bar_is_printed_and_fails_a_strict_run_only(
     strict: bool,
 ) -> None:
     bars = [bar | {"met": met} for bar in document["bars"]]
-    monkeypatch.setattr(suite, "measure", lambda *_: document | {"bars": bars})
+    monkeypatch.setattr(command, "measure", lambda *_: document | {"bars": bars})
     with pytest.raises(typer.Exit, match="1") if strict and not met else nullcontext():
-        run(plan(tmp_path), tmp_path / "bench.json", strict)
+        command.run(plan(tmp_path), tmp_path / "bench.json", strict)
     printed = capsys.readouterr().out
     assert ("22 bars met, 0 missed" if met else "0 bars met, 22 missed") in printed
     assert "segments at full depth" in printed

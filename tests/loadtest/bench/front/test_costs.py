@@ -1,6 +1,5 @@
 import os
 import threading
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,9 +11,9 @@ from loadtest.bench.front.costs import (
     spent,
     thread_seconds,
 )
-from loadtest.bench.front.servers import Side, Started
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.measure import WrongAnswers
+from loadtest.http.server_process import ServerProcess
 from tests.loadtest.conftest import StartFake
 
 
@@ -45,7 +44,7 @@ def test_ratios_are_of_the_same_turn() -> None:
 
 
 def test_server_that_fails_to_answer_has_no_cost(start_fake: StartFake) -> None:
-    port = urlsplit(start_fake("hangs up").url).port or 0
-    lane = Lane(Started(Side("fake", (), {}), os.getpid(), port), [request_bytes({})], 1)
+    port = start_fake("hangs up").server_address[1]
+    lane = Lane("fake", ServerProcess((), port), [request_bytes({})], 1)
     with pytest.raises(WrongAnswers, match="fake answered 0"):
-        lane.cost()
+        lane.load()

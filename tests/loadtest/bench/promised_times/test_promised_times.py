@@ -43,7 +43,7 @@ def test_bundle_without_certificates_is_refused(
     bundle_folder: Path, texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(bundle_folder), "--data", str(texts)]) == 1
-    assert "promised_times: FAILED: No rule of tiny is certified" in capsys.readouterr().err
+    assert "failed: No rule of tiny is certified" in capsys.readouterr().out
 
 
 def test_deviation_is_of_time_or_speedup_whichever_is_further_off() -> None:

@@ -1,6 +1,7 @@
-"""`offramp simulate`: the scheduler on devices and under loads that are not at hand."""
+"""`python -m loadtest.simulator`: the scheduler on devices and under loads that are not at hand."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from loadtest.http.console import run_typed
 from loadtest.simulator.arrivals import Arrivals, Bursts, Poisson
 from loadtest.simulator.device import Device
 from loadtest.simulator.errors import InvalidSimulation
@@ -167,3 +169,7 @@ def _progress(console: Console, scenario: Scenario, traffic: Traffic) -> Iterato
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"{traffic.arrivals.name}, {traffic.mix.name}", total=None)
         yield replace(scenario, progress=lambda num: progress.advance(task, num))
+
+
+if __name__ == "__main__":
+    sys.exit(run_typed("simulation", simulate))

@@ -1,6 +1,7 @@
-"""`offramp bench`: what cutting a model into segments costs, and what leaving early saves."""
+"""`python -m loadtest.bench.segments`: what cutting a model costs, and leaving early saves."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,11 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from loadtest.bench.segments.comparison import compare
+from loadtest.http.console import run_typed
+from serve.bundle.loader import load_bundle
+from serve.runtime.hardware import available_threads, choose_precision
 
 
 def bench(
@@ -29,10 +35,6 @@ def bench(
     the median of their ratios in each turn, and after which share of a full run the answer of
     each exit is there.
     """
-    from loadtest.bench.segments.comparison import compare
-    from serve.bundle.loader import load_bundle
-    from serve.runtime.hardware import available_threads, choose_precision
-
     loaded = load_bundle(bundle)
     chosen = choose_precision(precision, loaded)
     console = Console()
@@ -77,3 +79,7 @@ def _rows(shapes: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         gains = [f"{s['fp32_segments_ms'] / s['segments_ms']:.2f}x" for s in shapes]
         rows.append(("faster than fp32", gains))
     return rows
+
+
+if __name__ == "__main__":
+    sys.exit(run_typed("benchmark", bench))

@@ -1,17 +1,21 @@
-"""`offramp bench-engine`: the engine's bars on a model of BERT-base's size."""
+"""`python -m loadtest.bench.engine`: the engine's bars on a model of BERT-base's size."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-if TYPE_CHECKING:
-    from loadtest.bench.engine.suite import Plan
+from loadtest.bench.engine.settings import BERT_BASE, BERT_BASE_POOLER, QUICK, Budget
+from loadtest.bench.engine.suite import Plan, measure
+from loadtest.bench.engine.table import bars_table
+from loadtest.http.console import run_typed
+from serve.runtime.hardware import available_threads
 
 _CACHE = Path("bundles/bench")
 
@@ -37,10 +41,6 @@ def bench_engine(
     Builds the model and its bundle once, into --cache. Ratios are within this run, contenders in
     turns; the rest of the machine should be idle.
     """
-    from loadtest.bench.engine.settings import BERT_BASE, BERT_BASE_POOLER, QUICK, Budget
-    from loadtest.bench.engine.suite import Plan
-    from serve.runtime.hardware import available_threads
-
     plan = Plan(
         precisions=("fp32", "int8") if precision == "both" else (precision,),
         num_threads=threads or available_threads(),
@@ -52,15 +52,12 @@ def bench_engine(
     run(plan, json_file, strict)
 
 
-def run(plan: "Plan", json_file: Path | None, strict: bool) -> None:
+def run(plan: Plan, json_file: Path | None, strict: bool) -> None:
     """Measure, print the table, write the JSON.
 
     Raises:
         typer.Exit: with status 1, if a bar is missed and `strict`.
     """
-    from loadtest.bench.engine.suite import measure
-    from loadtest.bench.engine.table import bars_table
-
     with _progress() as report:
         document = measure(plan, report)
     console = Console()
@@ -84,3 +81,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("")
         yield lambda step: progress.update(task, description=step)
+
+
+if __name__ == "__main__":
+    sys.exit(run_typed("benchmark", bench_engine))

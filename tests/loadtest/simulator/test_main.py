@@ -1,12 +1,13 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from loadtest.simulator.cli import simulate
-from loadtest.simulator.errors import InvalidSimulation
+from loadtest.http.console import run_typed
+from loadtest.simulator.__main__ import simulate
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(simulate)
@@ -51,8 +52,17 @@ def test_a_small_grid_gives_tables_and_json(tmp_path: Path) -> None:
         (["--loads", "-1"], "positive numbers"),
         (["--arrivals", "steady"], "expected poisson or bursts"),
         (["--exits", "uniform:1-9"], "layers 1 to 4"),
+        (["--no-search", "--loads", "", "--json", "/no/x"], "/no/x: No such file or directory"),
     ],
 )
-def test_wrong_options_are_refused_in_words(asked: list[str], message: str) -> None:
-    with pytest.raises(InvalidSimulation, match=message):
-        CliRunner().invoke(app, [*SMALL, *asked], catch_exceptions=False)
+def test_wrong_options_are_refused_in_words(
+    asked: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulator", *SMALL, *asked])
+    assert run_typed("simulation", simulate) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("the simulation failed: ")
+    assert message in said

@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from loadtest.bench.engine import cli
+from loadtest.bench.engine import __main__ as command
 from loadtest.bench.engine.settings import BERT_BASE, BERT_BASE_POOLER, QUICK, Budget
 from loadtest.bench.engine.suite import Plan
 
@@ -13,13 +13,13 @@ from loadtest.bench.engine.suite import Plan
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, Path | None, bool]]:
     """Return what the command would run."""
     found: list[tuple[Plan, Path | None, bool]] = []
-    monkeypatch.setattr(cli, "run", lambda *arguments: found.append(arguments))
+    monkeypatch.setattr(command, "run", lambda *arguments: found.append(arguments))
     return found
 
 
 def invoke(*options: str) -> None:
     app = typer.Typer()
-    app.command()(cli.bench_engine)
+    app.command()(command.bench_engine)
     result = CliRunner().invoke(app, options, catch_exceptions=False)
     assert result.exit_code == 0, result.output
 
