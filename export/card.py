@@ -2,8 +2,8 @@
 
 from models.certification.card import with_certificates
 from models.checkpoints.formats import ORIGINAL
-from models.evaluation.tables import in_hundredths, title, unit
-from serve.bundle.calibration import Calibration, OperatingPoint
+from models.evaluation.model_card import exit_table
+from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Manifest, Precision
 
 
@@ -63,24 +63,5 @@ def _variant(precision: Precision, manifest: Manifest, sizes: dict[str, int]) ->
 
 
 def _figures(calibration: Calibration) -> list[str]:
-    lines = []
-    for precision, variant in calibration.variants.items():
-        metrics = variant.exits[0].measured if variant.exits else ("accuracy",)
-        titles = [f"{title(metric)} {unit(metric)}" for metric in metrics]
-        lines += [
-            f"{precision} on {variant.data.name} ({variant.data.rows} rows):",
-            "",
-            f"| rule | {' | '.join(titles)} | same answer as the last exit % | mean exit layer |",
-            f"|---|{'---|' * len(metrics)}---|---|",
-            *(_point(point, metrics) for point in variant.operating_points),
-            "",
-        ]
-    return lines
-
-
-def _point(point: OperatingPoint, metrics: tuple[str, ...]) -> str:
-    values = " | ".join(in_hundredths(point.value(metric)) for metric in metrics)
-    # A regression has no agreement.
-    agreement = "-" if point.agreement is None else in_hundredths(point.agreement)
-    rule = point.rule.model_dump_json(exclude_none=True)
-    return f"| `{rule}` | {values} | {agreement} | {point.mean_exit_layer:.2f} |"
+    parts = ((p, exit_table(figures)) for p, figures in calibration.variants.items())
+    return [line for precision, table in parts for line in (f"{precision}. {table}", "")]

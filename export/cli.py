@@ -48,7 +48,10 @@ def export(
 
     Every exit's logits are compared with the model's before anything appears at --out.
     """
-    precisions, wanted = _precisions(precision), _layers(exits)
+    from serve.bundle.loader import parse_layers
+
+    precisions = _precisions(precision)
+    wanted = parse_layers("--exits", exits) if exits is not None else None
     check_replaceable(out, BUNDLE)
     console = Console(stderr=True)
     with console.status("loading PyTorch and the model"):
@@ -100,12 +103,3 @@ def _precisions(listed: str) -> tuple[_Exportable, ...]:
             f"--precision {listed!r}: must be some of {', '.join(get_args(_Exportable))}"
         )
     return tuple(name for name in get_args(_Exportable) if name in wanted)
-
-
-def _layers(listed: str | None) -> tuple[int, ...] | None:
-    if listed is None:
-        return None
-    try:
-        return tuple(int(layer) for layer in listed.split(","))
-    except ValueError:
-        raise ExportFailed(f"--exits {listed!r}: must be layers such as 2,4,6") from None

@@ -37,30 +37,20 @@ def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
 
 
 def fitting_calibration(
-    calibration: Calibration,
-    exits: tuple[int, ...],
-    all_exits: tuple[int, ...],
-    precisions: Iterable[Precision],
+    calibration: Calibration, exits: tuple[int, ...], precisions: Iterable[Precision]
 ) -> tuple[Calibration, list[str]]:
-    """Return the figures that hold for these exits and precisions, and notes on dropped ones.
+    """Return the figures that hold for these exits and precisions, and notes on missing ones.
 
     Ladders stay: which of them hold is known once the weights have been written.
     """
     wanted = set(precisions)
     variants = {p: v for p, v in calibration.variants.items() if p in wanted}
     notes = [
-        f"{p}: no figures of exits and rules; they were measured on another precision"
+        f"{p}: no figures of exits; they were measured on another precision"
         for p in sorted(wanted - variants.keys())
         if calibration.variants
     ]
-    if exits == all_exits:
-        return calibration.model_copy(update={"variants": variants}), notes
-    kept = {p: v.on_exits(exits) for p, v in variants.items()}
-    for precision, before in variants.items():
-        lost = len(before.operating_points) - len(kept[precision].operating_points)
-        if lost:
-            notes.append(f"{precision}: {lost} operating points dropped: measured on all exits")
-    return calibration.model_copy(update={"variants": kept}), notes
+    return calibration.model_copy(update={"variants": variants}).on_exits(exits), notes
 
 
 def _fits(rule: Rule, traits: Traits) -> bool:

@@ -58,7 +58,7 @@ def copy_recording(
     """Copy the recorded logits of the calibration data, if there are any.
 
     Args:
-        model_folder: written by `offramp train` or `offramp evaluate`.
+        model_folder: written by `offramp train`.
         folder: the bundle's folder.
         kept: the exported ones of the model's exits, counted from 0.
         shape: (exits, labels) of the model.

@@ -6,8 +6,8 @@ from pathlib import Path
 from export.chain.stages import Span, spans
 from export.errors import ExportFailed
 from export.exit_subset import fitting_calibration, fitting_policy
-from export.model_folder import POLICY, read_calibration, read_policy
 from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
+from models.model_folder import read_calibration, read_policy
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision, TrainedFor
@@ -78,14 +78,12 @@ def plan(
     model = loaded.model
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
-    stated = (folder / POLICY).is_file()
     policy, lost = fitting_policy(
-        read_policy(folder) if stated else loaded.policy, replace(model.traits, exits=exits)
+        read_policy(folder) or loaded.policy, replace(model.traits, exits=exits)
     )
     calibration, unmeasured = fitting_calibration(
         Calibration() if layers else read_calibration(folder),
         exits,
-        model.exits,
         precisions,
     )
     return Export(

@@ -22,6 +22,7 @@ from loadtest.http.console import print_text, run_command, started
 from loadtest.http.metrics_page import MetricsPage
 from loadtest.http.server_process import ServerProcess, serve_bundle
 from serve.errors import OfframpError
+from serve.rules import EXIT_RULE
 
 TEXTS = (
     "The movie was awesome.",
@@ -187,12 +188,7 @@ def wish_text(wish: Json) -> str:
 
 def rule_text(rule: Json) -> str:
     """Return a rule in a few words."""
-    match rule:
-        case {"rule": "entropy", "threshold": threshold}:
-            return f"entropy < {threshold:g}"
-        case {"rule": "confidence", "threshold": threshold}:
-            return f"confidence >= {threshold:g}"
-    return " ".join(str(value) for value in rule.values() if value is not None)
+    return EXIT_RULE.validate_python(rule).text()
 
 
 def _cells(answer: Answer) -> list[str]:

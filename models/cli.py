@@ -107,6 +107,7 @@ def train(
     from models.multi_exit import HeadConfig
     from models.training.job import ModelChoice, TrainConfig, TrainJob
     from models.training.train import train as run
+    from serve.bundle.loader import parse_layers
     from serve.validation import explain
 
     torch_device = _available(device)
@@ -115,7 +116,7 @@ def train(
             encoder=encoder,
             task=task,
             labels=_split(labels),
-            exits=_layers(exits),
+            exits=parse_layers("--exits", exits) if exits else None,
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
             distill=distill,
@@ -263,10 +264,3 @@ def _has_bf16(device: str) -> bool:
 
 def _split(labels: str | None) -> tuple[str, ...] | None:
     return tuple(part.strip() for part in labels.split(",")) if labels else None
-
-
-def _layers(exits: str | None) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in exits.split(",")) if exits else None
-    except ValueError:
-        raise TrainingFailed(f"--exits {exits!r}: must be layers such as 2,4,6") from None

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
-from serve.bundle.manifest import Manifest
 from serve.engine.admission import QueueLimits
 from serve.engine.engine import Engine
 from serve.engine.executor import ModelShape
@@ -21,12 +20,6 @@ from serve.rules import ExitRule, LayerRule, NeverRule
 
 _TIMEOUT_S = 600.0
 _QUEUE_LIMITS = QueueLimits(max_rows=1_000_000, max_tokens=1_000_000_000)
-
-
-def model_shape(manifest: Manifest) -> ModelShape:
-    """Return what the engine must know of a model."""
-    temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
-    return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
 def row_of(shape: ModelShape, text: Ids, rule: ExitRule, tag: int = 0) -> Row:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from models.certification.calibrate import CalibrationJob, sample_texts
-from models.certification.observed import Replay
 from models.certification.path_choice import EPSILONS, Terms
+from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
-from models.certification.variant import find_path, observe
+from models.certification.variant import find_path, record_sides
+from models.recorded import BundleSource
 from serve.bundle.loader import load_bundle
 from serve.policy.ladder import Loss
 from serve.runtime.placement import place
@@ -142,9 +143,9 @@ def main(
     loaded = load_bundle(bundle)
     placement = place(loaded, "auto", precision)
     sample = sample_texts(job, loaded, console)
-    observed = observe(loaded, placement, sample, None, console)
-    path = find_path(observed.of(sample.tuning_rows), Terms(sample.num_certifying // 2, delta))
-    replay = Replay.of(path, observed.of(sample.certifying_rows))
+    sides = record_sides(BundleSource(loaded, placement), sample, None, console)
+    path = find_path(sides, Terms(sample.num_certifying // 2, delta))
+    replay = Replay.of(path, sides.certifying, sides.certifying_losses())
     half = sample.num_certifying // 2
     typer.echo(
         f"{loaded.name} {placement.precision}: {sample.num_tuning} texts chose the path; {half} of "

@@ -1,1 +1,5 @@
-"""Rules with a bound on what they may cost, certified on texts that did not choose them."""
+"""Certified rules: from recorded texts to a ladder, its card and its summary.
+
+Some texts choose a path of rules (`path_choice`), others certify it (`rungs`); what leaving early
+costs a text is defined in `losses`.
+"""

@@ -7,13 +7,16 @@ from pathlib import Path
 from rich.console import Console
 
 from models.certification.bundle_files import repair
+from models.certification.path_choice import Terms
 from models.certification.policy import with_profiles
-from models.certification.stored import read_calibration, store, store_in_model
-from models.certification.texts import Split, distinct, read_file, split, texts_in
-from models.certification.variant import Asked, Sample, VariantLadder, certify_variant
+from models.certification.stored import store, store_in_model
+from models.certification.texts import distinct, read_file, split, texts_in
+from models.certification.variant import Sample, VariantLadder, certify_variant
 from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
-from models.evaluation.bundle_recording import read_texts
+from models.model_files import CONFIG
+from models.model_folder import read_calibration
+from models.recorded import BundleSource
 from serve.bundle.loader import Bundle, load_bundle
 from serve.runtime.placement import Placement, place
 
@@ -68,14 +71,17 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
     if len(bundle.manifest.exits) < 2:
         raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
     if job.model:
+        if not (job.model / CONFIG).is_file():
+            raise TrainingFailed(f"{job.model} is no model folder: {CONFIG} is missing")
         read_calibration(job.model)
     placements = _placements(job, bundle, console)
     sample = sample_texts(job, bundle, console)
-    asked = Asked(job.delta, job.tolerance)
+    terms = Terms(sample.num_certifying, job.delta)
     policy, notes = with_profiles(whole.manifest)
     manifest = whole.manifest.model_copy(update={"policy": policy})
     for placement in placements:
-        found = certify_variant(bundle, placement, sample, asked, console)
+        source = BundleSource(bundle, placement)
+        found = certify_variant(source, sample, terms, job.tolerance, console)
         whole = store(whole, manifest, found.ladder)
         manifest = whole.manifest
         if job.model:
@@ -86,7 +92,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
 
 
 def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sample:
-    """Read, split and tokenize the texts of a calibration.
+    """Read and split the texts of a calibration.
 
     Raises:
         UnusableData: a file that cannot be read, or too few texts.
@@ -98,15 +104,15 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
     num_given, texts = len(texts_in(given)), texts_in(files)
     if num_given > len(texts):
         _note(console, f"{num_given} texts, {len(texts)} of them distinct: each counts once")
-    sides = Split(texts_in(tuning), texts) if job.tuning else split(texts, job.tuning_share)
-    if not sides.tuning or not sides.certifying:
+    tunes, certifies = split(texts, job.tuning_share)
+    if job.tuning:
+        tunes, certifies = texts_in(tuning), texts
+    if not tunes or not certifies:
         raise UnusableData(
-            f"{len(texts)} distinct texts are too few: {len(sides.tuning)} to tune, "
-            f"{len(sides.certifying)} to certify; 300 that certify allow a bound of 1 %"
+            f"{len(texts)} distinct texts are too few: {len(tunes)} to tune, "
+            f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
         )
-    chosen = [*sides.tuning, *sides.certifying]
-    tokens = read_texts(bundle, [each.text for each in chosen])
-    return Sample(chosen, tokens, len(sides.tuning), tuple(f.data for f in (*tuning, *files)))
+    return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
 
 
 def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from models.evaluation.model_card import replace_between
-from models.evaluation.tables import describe_rule
-from serve.policy.ladder import Certificate, Ladder, Loss, Rung
+from models.report.markdown import table
+from serve.policy.ladder import Ladder, Loss, Rung
 
 MARKERS = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 
@@ -48,21 +48,18 @@ def _ladder(ladder: Ladder) -> list[str]:
     losses: list[Loss] = ["disagreement", "metric"] if ladder.metric else ["disagreement"]
     files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
                       for d in ladder.data)  # fmt: skip
+    rows = [
+        [r.rule.text(), f"{ladder.mean_layers(r):.2f}", *(_promise(r, loss) for loss in losses)]
+        for r in ladder.rungs
+    ]
     return [
         f"### {ladder.precision}, exits {', '.join(map(str, ladder.exits))}",
         "",
         f"{files}: {ladder.num_tuning} texts chose the rules, {ladder.num_certifying} certify. "
         f"Temperatures: {', '.join(f'{t:g}' for t in ladder.temperatures)}.",
         "",
-        _cells(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)]),
-        _cells(["---", "---:", *["---"] * len(losses)]),
-        *(_rung(rung, ladder, losses) for rung in ladder.rungs),
+        table(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)], rows),
     ]
-
-
-def _rung(rung: Rung, ladder: Ladder, losses: Sequence[Loss]) -> str:
-    promises = [_promise(rung, loss) for loss in losses]
-    return _cells([describe_rule(rung.rule), f"{ladder.mean_layers(rung):.2f}", *promises])
 
 
 def _promise(rung: Rung, loss: Loss) -> str:
@@ -70,15 +67,7 @@ def _promise(rung: Rung, loss: Loss) -> str:
         return "never"
     found = rung.certificate(loss)
     if found:
-        return f"at most {terms(found)}, observed {100 * found.observed:.2f} %"
+        sure = f"delta {found.delta:g}, n {found.n}"
+        return f"at most {percent(found.epsilon)} ({sure}), observed {100 * found.observed:.2f} %"
     seen = f", observed {100 * rung.disagreement:.2f} %" if loss == "disagreement" else ""
     return f"no certificate{seen}"
-
-
-def terms(certificate: Certificate) -> str:
-    """Return what a certificate promises, and how sure that is."""
-    return f"{percent(certificate.epsilon)} (delta {certificate.delta:g}, n {certificate.n})"
-
-
-def _cells(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

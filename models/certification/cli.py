@@ -121,10 +121,9 @@ def calibrate(
 
 
 def _layers(exits: str | None) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(part) for part in exits.split(",")) if exits else None
-    except ValueError:
-        raise TrainingFailed(f"--active-exits {exits!r}: must be layers such as 2,4,6") from None
+    from serve.bundle.loader import parse_layers
+
+    return parse_layers("--active-exits", exits) if exits else None
 
 
 def recommend(

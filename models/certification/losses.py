@@ -1,21 +1,23 @@
 """What leaving early costs each text: another answer than full depth's, or a wrong one."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.certification.answers import METRICS, answers, right_answers
-from models.certification.texts import LabelledText
-from models.evaluation.bundle_recording import BundleRecording
-from serve.bundle.loader import Bundle
+from models.recorded import Recorded
 from serve.policy.ladder import Loss
-from serve.tokenization.tokenizer import Tokens
+from serve.rules.traits import Task
 
 Losses: TypeAlias = NDArray[np.float64]  # (exits, rows) from 0 to 1
 
+# What a text must have right, by task.
+METRICS: dict[Task, str] = {
+    "single_label": "accuracy",
+    "multi_label": "exact match",
+    "token": "all entities right",
+}
 # A regression's values disagree by default from this share of their standard deviation on.
 TOLERANCE_SHARE = 0.1
 
@@ -49,68 +51,44 @@ class TextLosses:
     metric: str | None = None
     tolerance: float | None = None
 
-    def of(self, rows: NDArray[np.intp]) -> "TextLosses":
-        """Return the losses of some of the texts."""
-        chosen = {name: losses[:, rows] for name, losses in self.by_loss.items()}
-        return replace(self, by_loss=chosen)
 
-
-def text_losses(
-    bundle: Bundle,
-    recording: BundleRecording,
-    tokens: Sequence[Tokens],
-    texts: Sequence[LabelledText],
-    scale: Scale | None,
-) -> TextLosses:
+def text_losses(recorded: Recorded, scale: Scale | None) -> TextLosses:
     """Return what leaving at each exit costs.
 
     Args:
-        bundle: that was recorded.
-        recording: of its exits.
-        tokens: of the texts.
-        texts: the texts; with labels all of them or none.
+        recorded: the texts; without correct answers only disagreement is a loss.
         scale: of a regression.
     """
-    labelled = texts[0].label is not None
     if scale is not None:
-        return _of_values(recording.logits[..., 0], texts if labelled else None, scale)
-    said = answers(bundle, recording, tokens)
-    by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(said != said[-1])}
-    if labelled:
-        right = right_answers(bundle, recording.logits, texts)
+        return _of_values(recorded, scale)
+    by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(~recorded.same())}
+    right, metric = recorded.right, None
+    if right is not None:
         by_loss["metric"] = _as_loss(right[-1] & ~right)
-    metric = METRICS[bundle.manifest.task] if labelled else None
+        metric = METRICS[recorded.traits.task]
     return TextLosses(by_loss, frozenset(by_loss), metric)
 
 
-def scale_of(
-    values: NDArray[np.float32], texts: Sequence[LabelledText], tolerance: float | None
-) -> Scale:
+def scale_of(tuning: Recorded, tolerance: float | None) -> Scale:
     """Return the scale of a regression.
 
     Args:
-        values: (rows,) full depth's, of tuning texts.
-        texts: the same tuning texts.
-        tolerance: as wanted; None for a tenth of the values' standard deviation.
+        tuning: texts that will not certify.
+        tolerance: as wanted; None for a tenth of the standard deviation of full depth's values.
     """
     if tolerance is None:
-        tolerance = float(f"{TOLERANCE_SHARE * float(np.nanstd(values)):.2g}")
-    labels = [each.label for each in texts if isinstance(each.label, float)]
-    label_range = max(labels) - min(labels) if labels else 0.0
+        spread = float(np.nanstd(tuning.logits[-1, :, 0]))
+        tolerance = float(f"{TOLERANCE_SHARE * spread:.2g}")
+    label_range = 0.0 if tuning.gold is None else float(np.ptp(tuning.gold))
     return Scale(tolerance, label_range or None)
 
 
-def _of_values(
-    recorded: NDArray[np.float32], texts: Sequence[LabelledText] | None, scale: Scale
-) -> TextLosses:
-    values = recorded.astype(np.float64)
-    # NaN is near nothing.
-    near = np.abs(values - values[-1]) <= scale.tolerance
-    by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(~near)}
+def _of_values(recorded: Recorded, scale: Scale) -> TextLosses:
+    by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(~recorded.same(scale.tolerance))}
     binary: frozenset[Loss] = frozenset(by_loss)
-    if texts is None or scale.label_range is None:
+    if recorded.gold is None or scale.label_range is None:
         return TextLosses(by_loss, binary, tolerance=scale.tolerance)
-    errors = np.abs(values - np.array([each.label for each in texts], np.float64))
+    errors = np.abs(recorded.logits[..., 0].astype(np.float64) - recorded.gold)
     added = np.nan_to_num((errors - errors[-1]) / scale.label_range, nan=1.0)
     by_loss["metric"] = _as_loss(added.clip(0, 1))
     metric = f"absolute error / {scale.label_range:g}"

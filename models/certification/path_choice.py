@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.certification.observed import Observed, Replay
+from models.certification.losses import TextLosses
 from models.certification.paths import Path
+from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
+from models.recorded import Recorded
 
 EPSILONS = (0.005, 0.01, 0.02, 0.03, 0.05)
 # A path that is less simple must save so many layers more.
@@ -30,29 +32,30 @@ class Terms(NamedTuple):
     epsilons: tuple[float, ...] = EPSILONS
 
 
-def choose_path(paths: Sequence[Path], tuning: Observed, terms: Terms) -> Path:
+def choose_path(paths: Sequence[Path], tuning: Recorded, losses: TextLosses, terms: Terms) -> Path:
     """Return the path by which texts are expected to run the fewest layers.
 
     Args:
         paths: the simplest first.
         tuning: texts that will not certify.
+        losses: of the same texts.
         terms: of the certificates.
     """
     best, fewest = paths[0], np.inf
     for path in paths:
-        layers = _expected_layers(path, tuning, terms)
+        layers = _expected_layers(path, tuning, losses, terms)
         if layers < fewest - SIMPLER_LAYERS:
             best, fewest = path, layers
     return best
 
 
-def _expected_layers(path: Path, tuning: Observed, terms: Terms) -> float:
+def _expected_layers(path: Path, tuning: Recorded, losses: TextLosses, terms: Terms) -> float:
     """Return the mean over the epsilons of what the fastest certified rule would run.
 
     Certificates about disagreement are expected as if as many texts as will certify had the risks
     of the tuning texts.
     """
-    replay = Replay.of(Path(path.rules[::STRIDE], path.temperatures), tuning)
+    replay = Replay.of(Path(path.rules[::STRIDE], path.temperatures), tuning, losses)
     layers = [tuning.traits.exits[-1], *replay.mean_layers.tolist()]
     risks = replay.risks("disagreement")
     ends = [

@@ -1,7 +1,5 @@
 """The profiles that calibration adds to a bundle's policy."""
 
-from typing import NamedTuple
-
 from models.profiles import BALANCED, PROFILES
 from serve.bundle.manifest import Manifest
 from serve.policy.document import Policy
@@ -9,15 +7,10 @@ from serve.policy.target import TargetChoice
 from serve.rules import NeverRule
 
 
-class Amended(NamedTuple):
-    """A policy, and what was done to it, one sentence each."""
-
-    policy: Policy
-    notes: list[str]
-
-
-def with_profiles(manifest: Manifest) -> Amended:
+def with_profiles(manifest: Manifest) -> tuple[Policy, list[str]]:
     """Add the profiles that a bundle's policy lacks; leave others as they are.
+
+    Returned with it is what was done, one sentence each.
 
     The default becomes `balanced` where the bundle had no policy: never to leave early, and no
     profile but the rule that its checkpoint states.
@@ -37,7 +30,7 @@ def with_profiles(manifest: Manifest) -> Amended:
         default = BALANCED
         notes.append(f"the policy's default, which never left early, is now {BALANCED}")
     policy = Policy(default=default, profiles=old.profiles | missing, limits=old.limits)
-    return Amended(policy, notes)
+    return policy, notes
 
 
 def _without_policy(manifest: Manifest) -> bool:

@@ -4,13 +4,10 @@ from collections.abc import Iterator
 
 from models.certification.card import describe_loss, percent
 from models.certification.risk_control import rows_needed
-from models.evaluation.tables import describe_rule
 from serve.bundle.loader import Bundle
-from serve.classifier.ladder import serve_ladder
-from serve.engine.executor import ModelShape
+from serve.classifier.ladder import model_shape, serve_ladder
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.resolution import ServedRung, resolve
-from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
@@ -33,13 +30,15 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
         TargetOutOfReach: no rung keeps all bounds; the message names the nearest.
     """
     certified = bundle.ladder(placement.precision)
-    ladder = _served(bundle, placement, certified)
+    shape = model_shape(bundle.manifest, bundle.temperatures(placement.precision))
+    runner = build_runner(bundle, placement, available_threads())
+    ladder = serve_ladder(bundle, placement.precision, runner, shape)
     rungs = ladder.rungs(bundle.manifest.policy.limits)
     found = resolve(target, rungs)
     rung, full = found.rung, rungs[0]
     if ladder.uncertified:
         yield "note", ladder.uncertified
-    yield "rule", describe_rule(rung.rule)
+    yield "rule", rung.rule.text()
     yield "saves", _saved(rung, full, ladder.mean_tokens)
     if not rung.full_depth and rung.speedup <= 1:
         yield "note", _NO_FASTER
@@ -50,16 +49,6 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
             yield "more texts", more_texts(certified, rung.expected_layers, *bound)
     asked = target.model_dump_json(exclude_none=True)
     yield "ask for it", f'"exit": {{"target": {asked}}}'
-
-
-def _served(bundle: Bundle, placement: Placement, certified: Ladder | None) -> ServedLadder:
-    manifest = bundle.manifest
-    temperatures = tuple(e.temperature for e in manifest.exits)
-    shape = ModelShape(
-        manifest.traits, certified.temperatures if certified else temperatures, manifest.pad_id
-    )
-    runner = build_runner(bundle, placement, available_threads())
-    return serve_ladder(bundle, placement.precision, runner, shape)
 
 
 def _saved(rung: ServedRung, full: ServedRung, mean_tokens: float) -> str:
@@ -114,7 +103,7 @@ def more_texts(ladder: Ladder, layers: float, loss: Loss, epsilon: float) -> str
         return f"would not bring a faster rule: the next one loses {percent(epsilon)} or more"
     parts = [
         f"about {num_texts} certifying texts, instead of {ladder.num_certifying}, would certify "
-        f"{ladder.mean_layers(rung):.2f} layers ({describe_rule(rung.rule)})"
+        f"{ladder.mean_layers(rung):.2f} layers ({rung.rule.text()})"
         for num_texts, rung in sorted(needed.items())
     ]
     return "; ".join(dict.fromkeys([parts[0], parts[-1]]))

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.certification.observed import Replay
 from models.certification.path_choice import Terms
+from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
 from serve.policy.ladder import Certificate, Loss, Rung
 from serve.rules import NeverRule
@@ -74,18 +73,14 @@ def _steps(replay: Replay) -> set[int]:
 def _rung(certified: Certified, index: int) -> Rung:
     replay = certified.replay
     exits = replay.exits[index]
+    shares = np.bincount(exits, minlength=len(replay.layers)) / len(exits)
     certificates = (_certificate(certified, loss, index) for loss in certified.losses)
     return Rung(
         rule=replay.path.rules[index],
-        exit_shares=tuple(_shares(exits, len(replay.layers))),
+        exit_shares=tuple(shares.tolist()),
         disagreement=float(replay.risks("disagreement")[index]),
         certificates=tuple(filter(None, certificates)),
     )
-
-
-def _shares(exits: NDArray[np.intp], num_exits: int) -> list[float]:
-    shares: list[float] = (np.bincount(exits, minlength=num_exits) / len(exits)).tolist()
-    return shares
 
 
 def _certificate(certified: Certified, loss: Loss, index: int) -> Certificate | None:

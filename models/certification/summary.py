@@ -8,7 +8,6 @@ from models.certification.card import describe_loss, percent
 from models.certification.risk_control import rows_needed
 from models.certification.rungs import Certified
 from models.certification.variant import VariantLadder
-from models.evaluation.tables import describe_rule
 from serve.policy.ladder import Loss
 
 
@@ -49,7 +48,7 @@ def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str
     replay, end = certified.replay, certified.ends[loss, epsilon]
     if not end:
         return "never", f"{replay.layers[-1]:.2f}", ""
-    rule = describe_rule(replay.path.rules[end - 1])
+    rule = replay.path.rules[end - 1].text()
     seen = f"{100 * replay.risks(loss)[end - 1]:.2f} %"
     return rule, f"{replay.mean_layers[end - 1]:.2f}", seen
 

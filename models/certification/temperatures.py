@@ -6,37 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from models.evaluation.bundle_recording import BundleRecording
+from models.recorded import Recorded
 from serve.rules.multipart import distributions
 from serve.rules.signals import log_softmax
-from serve.rules.traits import Traits
 
 # Exits that always agree would otherwise be as sure as floats can be.
 BOUNDS = (0.1, 10.0)
 
 
-def fit_temperatures(recording: BundleRecording, traits: Traits) -> tuple[float, ...]:
+def fit_temperatures(tuning: Recorded) -> tuple[float, ...]:
     """Return the temperature of each exit with the likeliest answers of full depth; the last is 1.
 
     Args:
-        recording: of tuning texts.
-        traits: of the model with the recorded exits.
+        tuning: texts that will not certify.
     """
+    traits = tuning.traits
     if traits.task == "regression":
         return (1.0,) * len(traits.exits)
-    options = [_options(logits, recording, traits) for logits in recording.logits]
+    options = [_options(tuning, logits) for logits in tuning.logits]
     full = options[-1].argmax(axis=-1)
     return (*(_fit(each, full) for each in options[:-1]), 1.0)
 
 
-def _options(
-    logits: NDArray[np.float32], recording: BundleRecording, traits: Traits
-) -> NDArray[np.float32]:
+def _options(tuning: Recorded, logits: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return (decisions, options): of each label yes and no, of each token that counts its tags."""
-    if traits.task != "single_label":
-        logits = distributions(traits.task, logits)
-    if recording.counted is not None:
-        logits = logits[recording.counted]
+    if tuning.traits.task != "single_label":
+        logits = distributions(tuning.traits.task, logits)
+    if tuning.counted is not None:
+        logits = logits[tuning.counted]
     return np.nan_to_num(logits.reshape(-1, logits.shape[-1]))
 
 

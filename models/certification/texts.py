@@ -9,7 +9,7 @@ from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Target
 from models.data.unlabelled import read_unlabelled
-from serve.bundle.loader import sha256_of
+from models.evaluation.labelled_data import data_of
 from serve.bundle.manifest import Manifest
 from serve.policy.ladder import Data
 from serve.tokenization.length_bounds import Text
@@ -39,15 +39,7 @@ class TextFile(NamedTuple):
     @property
     def data(self) -> Data:
         """The file as certificates name it."""
-        name = f"{self.path.resolve().parent.name}/{self.path.name}"
-        return Data(name=name, rows=len(self.texts), sha256=sha256_of(self.path))
-
-
-class Split(NamedTuple):
-    """Texts that choose the rules, and other texts that certify them."""
-
-    tuning: list[LabelledText]
-    certifying: list[LabelledText]
+        return data_of(self.path, len(self.texts))
 
 
 def read_file(path: Path, manifest: Manifest, labelled: bool, columns: Columns = KNOWN) -> TextFile:
@@ -88,13 +80,15 @@ def distinct(files: Iterable[TextFile], known: Iterable[LabelledText] = ()) -> l
     return left
 
 
-def split(texts: Sequence[LabelledText], tuning_share: float) -> Split:
-    """Split distinct texts by their hash: the same text is always on the same side."""
-    tunes = [_position(each.text) < tuning_share for each in texts]
-    return Split(
-        [each for each, is_tuning in zip(texts, tunes, strict=True) if is_tuning],
-        [each for each, is_tuning in zip(texts, tunes, strict=True) if not is_tuning],
-    )
+def split(
+    texts: Sequence[LabelledText], tuning_share: float
+) -> tuple[list[LabelledText], list[LabelledText]]:
+    """Split distinct texts by their hash into those that tune and those that certify.
+
+    The same text is always on the same side.
+    """
+    tuning = [each for each in texts if _position(each.text) < tuning_share]
+    return tuning, [each for each in texts if _position(each.text) >= tuning_share]
 
 
 def _position(text: Text) -> float:

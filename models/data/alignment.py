@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tokenizers import Encoding, Tokenizer
 
@@ -12,22 +11,12 @@ from models.data.examples import Word
 IGNORED = -100
 
 
-class TokenTags(NamedTuple):
-    """The tags of one text's tokens.
-
-    Attributes:
-        tags: (tokens,) tag ids; `IGNORED` for special tokens and all but a word's first token.
-        in_text: (tokens,) false for special tokens.
-    """
-
-    tags: list[int]
-    in_text: list[bool]
-
-
 def tag_tokens(
     path: Path, texts: Iterable[tuple[str, list[Word]]], max_tokens: int
-) -> list[TokenTags]:
-    """Return the tags of each text's tokens; words beyond `max_tokens` tokens are left out.
+) -> list[list[int]]:
+    """Return the tag ids of each text's tokens; words beyond `max_tokens` tokens are left out.
+
+    `IGNORED` is the tag of special tokens and of all but a word's first token.
 
     Args:
         path: a `tokenizer.json`.
@@ -42,9 +31,8 @@ def tag_tokens(
     return [_token_tags(e, words) for e, (_, words) in zip(encodings, pairs, strict=True)]
 
 
-def _token_tags(encoding: Encoding, words: Sequence[Word]) -> TokenTags:
-    in_text = [not special for special in encoding.special_tokens_mask]
-    tags = [IGNORED] * len(in_text)
+def _token_tags(encoding: Encoding, words: Sequence[Word]) -> list[int]:
+    tags = [IGNORED] * len(encoding)
     current = 0
     for token, (start, end) in enumerate(encoding.offsets):
         # A token may begin with the space before its word. Special tokens have no width.
@@ -53,4 +41,4 @@ def _token_tags(encoding: Encoding, words: Sequence[Word]) -> TokenTags:
         if current < len(words) and words[current].start < end > start:
             tags[token] = words[current].tag
             current += 1
-    return TokenTags(tags, in_text)
+    return tags

@@ -56,12 +56,6 @@ def shuffled_batches(
     return [batches[i].tolist() for i in rng.permutation(len(batches))]
 
 
-def sorted_batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Return all rows, shortest first, as batches of row numbers."""
-    order = np.argsort(np.asarray(lengths), kind="stable")
-    return [batch.tolist() for batch in _slices(order, batch_size)]
-
-
 def collate(rows: Sequence[EncodedRow], pad_id: int) -> Batch:
     """Pad rows to the length of the longest."""
     width = max(len(row.ids) for row in rows)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
-from models.data.alignment import TokenTags, tag_tokens
+from models.data.alignment import tag_tokens
 from models.data.examples import Example, Target
 from models.errors import TrainingFailed
 from models.model_files import CONFIG, check_files, read_json
@@ -26,13 +26,11 @@ class EncodedRow:
         types: token type ids, 1 for the tokens of a second text.
         label: the label's id; 1.0 or 0.0 for each label; a value; or a list with each token's
             tag, `IGNORED` where there is none.
-        in_text: for token classification, false for special tokens.
     """
 
     ids: list[int]
     types: list[int]
     label: int | tuple[float, ...] | float | list[int]
-    in_text: list[bool] | None = None
 
 
 def encode(folder: Path, examples: Sequence[Example], max_tokens: int) -> list[EncodedRow]:
@@ -83,10 +81,10 @@ def write_tokenizer(source: Path, folder: Path) -> None:
     (folder / TOKENIZER).write_text(made.content, "utf-8")
 
 
-def _row(tokens: Tokens, label: Target, token_tags: Iterator[TokenTags]) -> EncodedRow:
+def _row(tokens: Tokens, label: Target, token_tags: Iterator[list[int]]) -> EncodedRow:
     ids, types = tokens.input_ids.tolist(), tokens.token_type_ids.tolist()
     if isinstance(label, list):
-        return EncodedRow(ids, types, *next(token_tags))
+        return EncodedRow(ids, types, next(token_tags))
     return EncodedRow(ids, types, label)
 
 

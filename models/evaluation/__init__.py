@@ -1,1 +1,4 @@
-"""Measuring a multi-exit model: figures per exit, exit rules, calibration, model card."""
+"""Measuring a recorded model: scores, costs, rules tried, gains; calibration and model card.
+
+`analyse` makes an `Analysis` of a model and a data file, from which the report is written.
+"""

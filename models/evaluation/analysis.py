@@ -1,48 +1,69 @@
-"""All rules on one observation, with intervals, fronts and gains."""
+"""A model on a data file: what its exits said, and what every rule makes of that."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from models.data.examples import Example
 from models.evaluation.bootstrap import Interval, Resampled, resampled
-from models.evaluation.costs import LAYERS
+from models.evaluation.costs import LAYERS, Costs
 from models.evaluation.gain import Gain, gain
-from models.evaluation.observation import Observation
-from models.evaluation.operating_points import (
-    LADDER,
-    PROFILES,
-    STATIC,
-    Point,
-    pareto_front,
-    points_of,
-)
+from models.evaluation.labelled_data import LabelledData, data_of, unlabelled
+from models.evaluation.points import LADDER, PROFILES, STATIC, Point, pareto_front, points_of
 from models.evaluation.rule_families import headline_family
+from models.evaluation.scores import main_metric
+from models.evaluation.subject import Model, Subject
+from models.recorded import Recorded, inputs, recorded
+from serve.policy.ladder import Data
 
 _NO_FAMILIES = (STATIC, PROFILES, LADDER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Analysis:
-    """The rules of one observation.
+    """All that a report says of a model on a data file.
 
     Attributes:
-        observed: what was seen.
-        points: by family.
+        subject: the model.
+        data: the file.
+        examples: its rows.
+        recorded: what every exit said of them.
+        costs: by unit.
+        given: what every exit said of texts that the caller gave, whose correct answers are not
+            known; with the texts.
+        note: how labels were matched, where that is worth saying.
     """
 
-    observed: Observation
-    points: dict[str, list[Point]]
+    subject: Subject
+    data: Data
+    examples: Sequence[Example]
+    recorded: Recorded
+    costs: Costs
+    given: tuple[Sequence[Example], Recorded] | None = None
+    note: str = ""
 
-    @classmethod
-    def of(cls, observed: Observation) -> "Analysis":
-        """Try every rule by replay."""
-        return cls(observed, points_of(observed))
+    @cached_property
+    def points(self) -> dict[str, list[Point]]:
+        """Every rule that was tried, by family."""
+        return points_of(self.subject, self.recorded, self.costs)
+
+    @property
+    def metric(self) -> str:
+        """The task's main metric."""
+        return main_metric(self.recorded.traits)
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Exit layers, ascending."""
+        return self.recorded.traits.exits
 
     @property
     def families(self) -> dict[str, list[Point]]:
         """The families of rules that make a curve, the one to judge by first."""
+        judge_by = headline_family(self.recorded, self.subject.trained_for)
         names = [name for name in self.points if name not in _NO_FAMILIES]
-        names.sort(key=lambda name: name != headline_family(self.observed))
-        return {name: self.points[name] for name in names}
+        return {name: self.points[name] for name in sorted(names, key=lambda n: n != judge_by)}
 
     @property
     def headline(self) -> str | None:
@@ -56,15 +77,7 @@ class Analysis:
 
     def front(self, unit: str = LAYERS) -> list[Point]:
         """Return the best points of all rules, cheap first."""
-        return pareto_front(self.all_points, self.observed, unit)
-
-    def mean_cost(self, point: Point, unit: str) -> float:
-        """Return the mean cost of a point's rows."""
-        return float(point.costs(self.observed, unit).mean())
-
-    def value(self, point: Point) -> float:
-        """Return a point's main metric."""
-        return point.value(self.observed)
+        return pareto_front(self.all_points, unit)
 
     def interval(self, point: Point) -> Interval:
         """Return the bootstrap interval of a point's main metric."""
@@ -82,7 +95,38 @@ class Analysis:
 
     @cached_property
     def _resampled(self) -> Resampled:
-        return resampled(self.observed, self.all_points)
+        return resampled(self.metric, self.all_points)
 
     def _only(self, points: list[Point]) -> Resampled:
         return self._resampled.only([self._places[id(point)] for point in points])
+
+
+def analyse(
+    model: Model,
+    path: Path,
+    file: LabelledData,
+    texts: Sequence[str],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Analysis:
+    """Run a model once on a data file, and on further texts.
+
+    Args:
+        model: any.
+        path: of the file.
+        file: its rows, with the model's labels.
+        texts: whose correct answers are not known.
+        advance: called with numbers of rows that have been run.
+    """
+    traits, count = model.source.traits, len(file.examples)
+    given = [unlabelled(text, traits.task, len(traits.labels)) for text in texts]
+    found = recorded(model.source, *inputs([*file.examples, *given]), advance)
+    own = found.of(slice(count))
+    return Analysis(
+        subject=model.subject,
+        data=data_of(path, count),
+        examples=file.examples,
+        recorded=own,
+        costs=model.costs(own.num_tokens),
+        given=(given, found.of(slice(count, None))) if given else None,
+        note=file.note,
+    )

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from models.evaluation.costs import LAYERS
-from models.evaluation.observation import Observation
-from models.evaluation.operating_points import Point
+from models.evaluation.points import Point
+from models.evaluation.scores import of_sums
 
 SAMPLES = 1000
 LEVEL = 0.95
@@ -28,10 +27,6 @@ class Interval(NamedTuple):
         tail = (1 - LEVEL) / 2
         low, high = np.quantile(np.asarray(values, np.float64), [tail, 1 - tail]).tolist()
         return cls(low, high)
-
-    def holds(self, value: float) -> bool:
-        """Tell whether a value lies inside."""
-        return self.low <= value <= self.high
 
 
 class Resampled(NamedTuple):
@@ -54,26 +49,22 @@ class Resampled(NamedTuple):
         return Resampled(self.depths[:, places], self.values[:, places])
 
 
-def resampled(
-    observed: Observation, points: list[Point], samples: int = SAMPLES, seed: int = 0
-) -> Resampled:
+def resampled(metric: str, points: list[Point], samples: int = SAMPLES, seed: int = 0) -> Resampled:
     """Return the points' depths and metrics over the bootstrap's samples.
 
     Args:
-        observed: whose rows are drawn.
-        points: of the same rows.
+        metric: whose sums the points hold.
+        points: of the same rows, which are drawn.
         samples: how many are drawn.
         seed: of the draws.
     """
     # (rows, points, sums and depth)
-    joint = np.stack(
-        [np.column_stack([p.statistics, p.costs(observed, LAYERS)]) for p in points], axis=1
-    )
+    joint = np.stack([np.column_stack([p.statistics, p.layers]) for p in points], axis=1)
     num_rows, flat = len(joint), joint.reshape(len(joint), -1)
     sums = [flat.sum(axis=0, keepdims=True)]
     sums += [weights @ flat for weights in _weights(num_rows, samples, seed)]
     by_sample = np.concatenate(sums).reshape(1 + samples, *joint.shape[1:])
-    return Resampled(by_sample[..., -1] / num_rows, observed.metric.of_sums(by_sample[..., :-1]))
+    return Resampled(by_sample[..., -1] / num_rows, of_sums(metric, by_sample[..., :-1]))
 
 
 def _weights(num_rows: int, samples: int, seed: int) -> Iterator[NDArray[np.float64]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, Cost
+from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, RowCost
 from models.multi_exit import MultiExitModel
 
 _ATEN = torch.ops.aten
@@ -33,7 +33,7 @@ def num_parameters(model: MultiExitModel) -> int:
 
 def flops_by_exit(
     model: MultiExitModel, num_tokens: NDArray[np.intp], exits: tuple[int, ...] | None = None
-) -> dict[str, Cost]:
+) -> dict[str, RowCost]:
     """Return the operations, in units of 10^6, that each row takes to each exit.
 
     The counter runs three lengths. Attention is quadratic in the tokens and all else linear, so
@@ -53,7 +53,7 @@ def flops_by_exit(
     rows = np.vander(num_tokens.astype(np.float64), len(lengths), increasing=True)
     by_row = (rows @ coefficients).reshape(len(rows), *counted.shape[1:])
     whole, linear = np.moveaxis(by_row, 0, -1)[:, :, kept]  # each (2, exits, rows)
-    return {MFLOPS: Cost(*whole), MFLOPS_LINEAR: Cost(*linear)}
+    return {MFLOPS: RowCost(*whole), MFLOPS_LINEAR: RowCost(*linear)}
 
 
 def _counted(model: MultiExitModel, length: int) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ class Gain(NamedTuple):
     @property
     def shown(self) -> bool:
         """Whether the data show a difference: the interval does not hold 0."""
-        return not self.interval.holds(0.0)
+        return not self.interval.low <= 0 <= self.interval.high
 
 
 def gain(family: Resampled, static: Resampled) -> Gain:
@@ -48,15 +48,10 @@ def gain(family: Resampled, static: Resampled) -> Gain:
         static: one point for each exit.
     """
     depths = np.linspace(family.depths[0].min(), family.depths[0].max(), _GRID)
-    gaps = np.stack(
-        [
-            gap(depths, (own, value), (static_depth, static_value))
-            for own, value, static_depth, static_value in zip(
-                family.depths, family.values, static.depths, static.values, strict=True
-            )
-        ]
-    )  # (1 + samples, grid)
-    means = mean_of(gaps)
+    each = zip(family.depths, family.values, static.depths, static.values, strict=True)
+    # (1 + samples, grid)
+    gaps = np.stack([_along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
+    means = np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1)
     return Gain(
         mean=float(means[0]),
         interval=Interval.of(means[1:]),
@@ -67,24 +62,9 @@ def gain(family: Resampled, static: Resampled) -> Gain:
     )
 
 
-def gap(
-    at: NDArray[np.float64],
-    curve: tuple[NDArray[np.float64], NDArray[np.float64]],
-    static: tuple[NDArray[np.float64], NDArray[np.float64]],
+def _along(
+    at: NDArray[np.float64], depths: NDArray[np.float64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how far a curve lies above another one at these depths.
-
-    Args:
-        at: depths.
-        curve: depths and values of its points, in any order.
-        static: depths, ascending, and values.
-    """
-    order = np.argsort(curve[0], kind="stable")
-    above: NDArray[np.float64] = np.interp(at, curve[0][order], curve[1][order])
-    return above - np.interp(at, *static)
-
-
-def mean_of(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the area under (..., grid) gaps, by the trapezoid rule, over the grid's width."""
-    mean: NDArray[np.float64] = ((gaps[..., 1:] + gaps[..., :-1]) / 2).mean(axis=-1)
-    return mean
+    """Return a curve's values at some depths; its points may come in any order."""
+    order = np.argsort(depths, kind="stable")
+    return np.interp(at, depths[order], values[order])

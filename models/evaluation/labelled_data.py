@@ -8,6 +8,8 @@ from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Example, Target, Word
 from models.data.labels import listed_names
+from serve.bundle.loader import sha256_of
+from serve.policy.ladder import Data
 from serve.rules.traits import Task, Traits, listed
 
 
@@ -39,6 +41,12 @@ def read_for(path: Path, traits: Traits, columns: Columns = KNOWN) -> LabelledDa
         return LabelledData(examples)
     pairs = listed(f"{theirs} is {ours}" for theirs, ours in zip(named, own, strict=True))
     return LabelledData(examples, f"Labels were taken by their place: {pairs}.")
+
+
+def data_of(path: Path, rows: int) -> Data:
+    """Return a file as reports and certificates name it."""
+    name = f"{path.resolve().parent.name}/{path.name}"
+    return Data(name=name, rows=rows, sha256=sha256_of(path))
 
 
 def unlabelled(text: str, task: Task, num_labels: int) -> Example:

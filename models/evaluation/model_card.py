@@ -6,7 +6,7 @@ hand-written sections survive a new training run.
 
 from pathlib import Path
 
-from models.evaluation.tables import render_figures
+from models.report.markdown import table
 from serve.bundle.calibration import VariantCalibration
 from serve.rules.traits import Task, Traits
 
@@ -21,6 +21,16 @@ KINDS: dict[Task, tuple[str, str]] = {
     "regression": ("text-classification", "A model that gives a text, or two, a number"),
     "token": ("token-classification", "A tagger of words"),
 }
+
+_TITLES = {
+    "f1": "F1",
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "entity_f1": "entity F1",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
+_CORRELATIONS = {"pearson", "spearman"}
 
 NEW_CARD = """---
 library_name: transformers
@@ -39,7 +49,7 @@ def write_card(folder: Path, traits: Traits, calibration: VariantCalibration) ->
     """Write the figures into the folder's README.md, and create the file if there is none."""
     path = folder / "README.md"
     card = path.read_text("utf-8") if path.is_file() else _new_card(folder, traits, calibration)
-    path.write_text(replace_between(card, FIGURES, render_figures(calibration)), "utf-8")
+    path.write_text(replace_between(card, FIGURES, exit_table(calibration)), "utf-8")
 
 
 def write_training(folder: Path, description: str) -> None:
@@ -66,3 +76,28 @@ def replace_between(card: str, markers: tuple[str, str], text: str) -> str:
     after = rest.partition(end)[2]
     part = "\n".join([start, "", text, "", end])
     return f"{before.rstrip()}\n\n{part}\n\n{after.strip()}".rstrip() + "\n"
+
+
+def title(metric: str) -> str:
+    """Return a metric's display name."""
+    return _TITLES.get(metric, metric)
+
+
+def unit(metric: str) -> str:
+    """Return the unit of a metric that `hundredths` has formatted."""
+    return "x 100" if metric in _CORRELATIONS else "%"
+
+
+def hundredths(value: float, signed: bool = False) -> str:
+    """Return a metric, or a difference of two, in hundredths."""
+    return f"{100 * value:{'+' if signed else ''}.2f}"
+
+
+def exit_table(figures: VariantCalibration) -> str:
+    """Return Markdown: what was measured on, and a table of the exits."""
+    data, metrics = figures.data, figures.exits[0].measured
+    rows = [[e.layer, *(hundredths(e.value(m)) for m in metrics)] for e in figures.exits]
+    return (
+        f"Measured on `{data.name}` ({data.rows} rows, sha256 `{data.sha256[:12]}...`).\n\n"
+        + table(["exit layer", *(f"{title(m)} {unit(m)}" for m in metrics)], rows)
+    )

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from models.evaluation.observation import Observation
+from models.recorded import Recorded
+from serve.bundle.manifest import TrainedFor
 from serve.rules import (
     ConfidenceRule,
     ConfidentPatienceRule,
@@ -25,7 +26,6 @@ from serve.rules import (
     VotingRule,
 )
 from serve.rules.rule import Rule
-from serve.rules.traits import Task
 
 NUM_THRESHOLDS = 32
 
@@ -54,31 +54,36 @@ class _Threshold(NamedTuple):
     probe: Rule | None = None
 
 
-def rule_families(observed: Observation) -> Families:
+def rule_families(recorded: Recorded) -> Families:
     """Return the families that suit the model, by name; none for a model with a single exit."""
-    if len(observed.traits.exits) < 2:
+    if len(recorded.traits.exits) < 2:
         return {}
-    kinds = _KINDS[observed.traits.task](observed)
-    if observed.predictions.uncertainty is not None:
-        kinds[LEARNED] = _Threshold(lambda t: LearnedRule(threshold=t), most=1.0)
-    families = {name: _thresholds(observed, kind) for name, kind in kinds.items()}
-    families |= _counting(observed)
+    families = {name: _thresholds(recorded, kind) for name, kind in _kinds(recorded).items()}
+    families |= _counting(recorded)
     return {name: [NeverRule(), *rules] for name, rules in families.items() if rules}
 
 
-def headline_family(observed: Observation) -> str:
+def headline_family(recorded: Recorded, trained_for: TrainedFor) -> str:
     """Return the family that the model was trained for, chosen before anything is measured."""
-    trained_for = observed.subject.trained_for
-    if observed.predictions.uncertainty is not None:
+    if recorded.uncertainty is not None:
         return LEARNED
-    if isinstance(trained_for.rule, PatienceRule) or observed.traits.task == "regression":
+    if isinstance(trained_for.rule, PatienceRule) or recorded.traits.task == "regression":
         return PATIENCE
     if isinstance(trained_for.rule, ConfidenceRule):
         return CONFIDENCE
     return _BY_METHOD.get(trained_for.method or "", ENTROPY)
 
 
-def _one_label(observed: Observation) -> dict[str, _Threshold]:
+def _kinds(recorded: Recorded) -> dict[str, _Threshold]:
+    task, kinds = recorded.traits.task, dict[str, _Threshold]()
+    if task != "regression":
+        kinds = _one_label(recorded) if task == "single_label" else _parts(recorded)
+    if recorded.uncertainty is not None:
+        kinds[LEARNED] = _Threshold(lambda t: LearnedRule(threshold=t), most=1.0)
+    return kinds
+
+
+def _one_label(recorded: Recorded) -> dict[str, _Threshold]:
     kinds = {
         ENTROPY: _Threshold(lambda t: EntropyRule(threshold=t)),
         CONFIDENCE: _Threshold(lambda t: ConfidenceRule(threshold=t), below=False),
@@ -90,19 +95,19 @@ def _one_label(observed: Observation) -> dict[str, _Threshold]:
             probe=NormalizedEntropyRule(threshold=0.5),
         ),
     }
-    if len(observed.traits.labels) == 2:
+    if len(recorded.traits.labels) == 2:
         # Two labels' margin and confidence order texts as their entropy does.
         del kinds[MARGIN]
-        if len(set(observed.temperatures)) == 1:
+        if len(set(recorded.temperatures)) == 1:
             del kinds[CONFIDENCE]
     return kinds
 
 
-def _parts(observed: Observation) -> dict[str, _Threshold]:
+def _parts(recorded: Recorded) -> dict[str, _Threshold]:
     def by_entropy(threshold: float, reduce: str) -> ExitRule:
         return EntropyRule.model_validate({"threshold": threshold, "reduce": reduce})
 
-    part = "token" if observed.traits.task == "token" else "label"
+    part = "token" if recorded.traits.task == "token" else "label"
     kinds = {
         ENTROPY: _Threshold(partial(by_entropy, reduce="mean")),
         f"entropy of the least sure {part}": _Threshold(partial(by_entropy, reduce="max")),
@@ -111,13 +116,9 @@ def _parts(observed: Observation) -> dict[str, _Threshold]:
     return kinds
 
 
-def _value(observed: Observation) -> dict[str, _Threshold]:
-    return {}
-
-
-def _thresholds(observed: Observation, kind: _Threshold) -> list[ExitRule]:
+def _thresholds(recorded: Recorded, kind: _Threshold) -> list[ExitRule]:
     """Return a family's rules, from strict to loose."""
-    signals = observed.signals(kind.probe or kind.rule(0.5))[:-1]
+    signals = recorded.signals(kind.probe or kind.rule(0.5))[:-1]
     known = signals[np.isfinite(signals)].astype(np.float64)
     if not len(known):
         return []
@@ -132,33 +133,25 @@ def _rules(rule: _WithThreshold, values: Iterable[float]) -> list[ExitRule]:
     return [rule(value) for value in dict.fromkeys(float(np.float32(v)) for v in values)]
 
 
-def _counting(observed: Observation) -> dict[str, list[ExitRule]]:
+def _counting(recorded: Recorded) -> dict[str, list[ExitRule]]:
     """Return the families that count exits which agree."""
-    num_exits = len(observed.traits.exits)
+    num_exits = len(recorded.traits.exits)
     # A higher patience would always wait for the last exit.
     counts = range(num_exits - 2, 0, -1)
-    if observed.traits.task == "regression":
+    if recorded.traits.task == "regression":
         return {
-            PATIENCE if n == 1 else f"patience {n}": _tolerances(observed, n)
+            PATIENCE if n == 1 else f"patience {n}": _tolerances(recorded, n)
             for n in reversed(counts[-2:])
         }
     families: dict[str, list[ExitRule]] = {PATIENCE: [PatienceRule(patience=n) for n in counts]}
-    if observed.traits.task == "single_label":
+    if recorded.traits.task == "single_label":
         families["voting"] = [VotingRule(votes=n) for n in range(num_exits - 1, 1, -1)]
     return families
 
 
-def _tolerances(observed: Observation, patience: int) -> list[ExitRule]:
-    values = observed.predictions.logits[..., 0]
+def _tolerances(recorded: Recorded, patience: int) -> list[ExitRule]:
+    values = recorded.logits[..., 0]
     moved = np.abs(np.diff(values, axis=0))
     quantiles = np.quantile(moved[moved > 0], np.linspace(0, 1, NUM_THRESHOLDS)[1:])
     quantiles[-1] = np.nextafter(np.float32(quantiles[-1]), np.float32(np.inf))
     return _rules(lambda t: PatienceRule(patience=patience, tolerance=t), quantiles)
-
-
-_KINDS: dict[Task, Callable[[Observation], dict[str, _Threshold]]] = {
-    "single_label": _one_label,
-    "multi_label": _parts,
-    "regression": _value,
-    "token": _parts,
-}

@@ -1,1 +1,4 @@
-"""Reports: tables, pictures and pages, written as one folder."""
+"""Reports, written as one folder: pages of Markdown with pictures, and the same as HTML.
+
+`models.report.evaluation` puts the report of `offramp evaluate` together from its parts.
+"""

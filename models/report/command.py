@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,12 @@ import matplotlib as mpl
 from rich.console import Console
 
 from models.data.columns import KNOWN, Columns
-from models.evaluation.measuring import Measured, WorkItem, measure, plan
-from models.evaluation.subjects.opening import open_models
+from models.evaluation.analysis import Analysis, analyse
+from models.evaluation.labelled_data import LabelledData, read_for
+from models.evaluation.opening import open_models
+from models.evaluation.subject import Model
 from models.progress import progress
-from models.report.evaluation import entries_of, report
+from models.report.evaluation import report
 from models.report.folder import check_out, default_folder, write_report
 from models.report.style import STYLE
 from serve.runtime.hardware import available_threads, cpu_model
@@ -55,17 +58,24 @@ def run(wish: Wish, console: Console) -> tuple[Path, list[str]]:
     check_out(out, [*wish.models, *wish.originals])
     with console.status("loading the models"):
         models = open_models(wish.models, wish.precisions, wish.originals)
-        items = plan(models, wish.data, wish.texts, wish.columns)
-    measured = [_measure(item, console) for item in items]
+        # Every file is read for every model before any of them is run.
+        pairs = [
+            (model, path, read_for(path, model.source.traits, wish.columns))
+            for model in models
+            for path in wish.data
+        ]
+    analyses = [_analysed(*pair, wish.texts, console) for pair in pairs]
     with console.status("trying rules and drawing pictures"), mpl.rc_context(STYLE):
-        found = report(entries_of(measured), _facts(), wish.examples)
+        found = report(analyses, _facts(), wish.examples)
     return write_report(found, out), found.summary
 
 
-def _measure(item: WorkItem, console: Console) -> Measured:
-    title = f"{item.model.subject.name} on {item.data.name}"
-    with progress(console, title, len(item.examples)) as advance:
-        return measure(item, advance)
+def _analysed(
+    model: Model, path: Path, file: LabelledData, texts: Sequence[str], console: Console
+) -> Analysis:
+    title = f"{model.subject.name} on {path.resolve().parent.name}/{path.name}"
+    with progress(console, title, len(file.examples) + len(texts)) as advance:
+        return analyse(model, path, file, texts, advance)
 
 
 def _facts() -> dict[str, str]:

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from models.evaluation.analysis import Analysis
 from models.evaluation.costs import MFLOPS, MS
-from models.evaluation.measuring import Measured
-from models.evaluation.operating_points import STATIC
-from models.report.blocks import Block, Facts, Page, Picture, Section, Table, Text
+from models.evaluation.model_card import hundredths
+from models.evaluation.points import STATIC
+from models.report.markdown import Block, Page, Picture, table
 from models.report.parts.agreement import agreement_part
 from models.report.parts.calibration import calibration_part
+from models.report.parts.curves import draw_models
 from models.report.parts.difficulty import difficulty_part
 from models.report.parts.examples import examples_part
 from models.report.parts.exits import exits_part
@@ -17,18 +18,16 @@ from models.report.parts.overthinking import overthinking_part
 from models.report.parts.part import Part
 from models.report.parts.rules import rules_part
 from models.report.parts.shares import shares_part
-from models.report.pictures.curves import draw_models
-from models.report.slugs import slug
 from models.report.style import as_svg
 from models.report.wording import (
     better_than_full,
     gain_text,
     headline,
-    hundredths,
     interval,
-    label,
     metric_title,
+    slug,
 )
+from serve.rules.traits import listed
 
 
 class Report(NamedTuple):
@@ -45,49 +44,36 @@ class Report(NamedTuple):
     summary: list[str]
 
 
-class Entry(NamedTuple):
-    """A model on a data file, analysed."""
-
-    measured: Measured
-    analysis: Analysis
-    name: str
-
-
-def entries_of(measured: Sequence[Measured]) -> list[Entry]:
-    """Try all rules on everything that was measured."""
-    several = len({found.observed.data for found in measured}) > 1
-    analyses = [Analysis.of(found.observed) for found in measured]
-    return [
-        Entry(found, analysis, label(analysis, several))
-        for found, analysis in zip(measured, analyses, strict=True)
-    ]
-
-
-def report(entries: Sequence[Entry], facts: dict[str, str], examples: int) -> Report:
+def report(analyses: Sequence[Analysis], facts: dict[str, str], examples: int) -> Report:
     """Build the report; to be called within `mpl.rc_context(STYLE)`.
 
     Args:
-        entries: what was measured.
+        analyses: what was measured.
         facts: command, date, machine.
         examples: texts of each kind that are shown of the data.
     """
-    names = [entry.name for entry in entries]
-    sentences = [headline(entry.analysis) for entry in entries]
-    page = [
-        Section(f"Evaluation of {', '.join(names)}", 1, [Facts(facts | _data(entries))]),
-        Section("What early exit gains", 2, _overview(entries, sentences)),
+    several = len({analysis.data for analysis in analyses}) > 1
+    # Of several files each model is named with its own.
+    named = [(a.subject.name + (f" on {a.data.name}" if several else ""), a) for a in analyses]
+    sentences = [headline(analysis) for analysis in analyses]
+    lines = [f"* {name}: {value}" for name, value in (facts | _data(analyses)).items()]
+    page: list[Block] = [
+        f"# Evaluation of {', '.join(name for name, _ in named)}",
+        "\n".join(lines),
     ]
+    page += ["## What early exit gains", *_overview(named, sentences)]
     models = []
-    for place, entry in enumerate(entries, start=1):
-        parts = _parts(entry, f"{place}-{slug(entry.name)}", examples)
-        page.append(Section(entry.name, 2, _about(entry)))
-        page += [Section(part.title, 3, part.blocks) for part in parts.values()]
-        models.append(_described(entry) | {name: part.figures for name, part in parts.items()})
+    for place, (name, analysis) in enumerate(named, start=1):
+        parts = _parts(analysis, f"{place}-{slug(name)}", examples)
+        page += [f"## {name}", *_about(analysis)]
+        for part in parts.values():
+            page += [f"### {part.title}", *part.blocks]
+        models.append(_described(name, analysis) | {key: p.figures for key, p in parts.items()})
     return Report(page, {"facts": facts, "models": models}, sentences)
 
 
-def _parts(entry: Entry, stem: str, examples: int) -> dict[str, Part]:
-    analysis = entry.analysis
+def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
+    """Return the parts in the order of the page. A further part is a file and a line here."""
     return {
         "rules": rules_part(analysis, stem),
         "exits": exits_part(analysis),
@@ -96,46 +82,41 @@ def _parts(entry: Entry, stem: str, examples: int) -> dict[str, Part]:
         "overthinking": overthinking_part(analysis, stem),
         "calibration": calibration_part(analysis, stem),
         "first_exit": difficulty_part(analysis),
-        "examples": examples_part(analysis, entry.measured.given, stem, examples),
+        "examples": examples_part(analysis, stem, examples),
     }
 
 
-def _overview(entries: Sequence[Entry], sentences: Sequence[str]) -> list[Block]:
-    blocks: list[Block] = [Text(sentence) for sentence in sentences]
-    notes = [better_than_full(entry.analysis) for entry in entries]
-    blocks += [Text(note) for note in notes if note]
-    blocks.append(_models(entries))
-    if len(entries) > 1:
-        analyses = [entry.analysis for entry in entries]
-        figure = draw_models(analyses, [entry.name for entry in entries])
+def _overview(named: Sequence[tuple[str, Analysis]], sentences: Sequence[str]) -> list[Block]:
+    notes = [better_than_full(analysis) for _, analysis in named]
+    blocks: list[Block] = [*sentences, *(note for note in notes if note), _models(named)]
+    if len(named) > 1:
         caption = (
             "Each model's rules (solid) and its layers as static models (dotted), on the same axes."
         )
+        figure = draw_models(named)
         blocks.append(Picture("models.svg", caption, as_svg(figure)))
     return blocks
 
 
-def _models(entries: Sequence[Entry]) -> Table:
+def _models(named: Sequence[tuple[str, Analysis]]) -> str:
     head = ("model", "precision", "parameters", "layers", "full depth", "95 % interval")
     rows = []
-    for entry in entries:
-        analysis, subject = entry.analysis, entry.analysis.observed.subject
+    for name, analysis in named:
         full = analysis.points[STATIC][-1]
-        parameters = subject.num_parameters
         gains = analysis.gains.get(analysis.headline or "")
         rows.append(
             [
-                entry.name,
-                subject.precision,
-                _count(parameters),
-                str(analysis.observed.traits.exits[-1]),
-                f"{hundredths(analysis.value(full))} ({metric_title(analysis)})",
+                name,
+                analysis.subject.precision,
+                _count(analysis.subject.num_parameters),
+                str(analysis.exits[-1]),
+                f"{hundredths(full.value)} ({metric_title(analysis)})",
                 interval(analysis.interval(full)),
-                *(_cost(analysis, unit) for unit in (MFLOPS, MS)),
+                *(full.costs.get(unit) for unit in (MFLOPS, MS)),
                 "-" if gains is None else gain_text(gains),
             ]
         )
-    return Table([*head, "MFLOPs", "ms", "gain of early exit"], rows)
+    return table([*head, "MFLOPs", "ms", "gain of early exit"], rows)
 
 
 def _count(parameters: int | None) -> str:
@@ -144,48 +125,39 @@ def _count(parameters: int | None) -> str:
     return f"{parameters / 1e6:.1f} M" if parameters >= 1e5 else f"{parameters / 1e3:.1f} k"
 
 
-def _cost(analysis: Analysis, unit: str) -> float | None:
-    known = unit in analysis.observed.costs
-    return analysis.mean_cost(analysis.points[STATIC][-1], unit) if known else None
+def _data(analyses: Sequence[Analysis]) -> dict[str, str]:
+    files = sorted({analysis.data for analysis in analyses}, key=str)
+    return {
+        "data": "; ".join(f"{f.name}: {f.rows} rows, sha256 `{f.sha256[:12]}...`" for f in files)
+    }
 
 
-def _data(entries: Sequence[Entry]) -> dict[str, str]:
-    files = {entry.analysis.observed.data for entry in entries}
-    listed = [
-        f"{f.name}: {f.rows} rows, sha256 `{f.sha256[:12]}...`" for f in sorted(files, key=str)
-    ]
-    return {"data": "; ".join(listed)}
-
-
-def _about(entry: Entry) -> list[Block]:
-    observed = entry.analysis.observed
-    subject = observed.subject
-    exits = ", ".join(map(str, observed.traits.exits))
+def _about(analysis: Analysis) -> list[Block]:
+    subject, recorded = analysis.subject, analysis.recorded
     origin = subject.origin[0].upper() + subject.origin[1:]
     words = (
-        f"{origin} in {subject.precision}; task `{observed.traits.task}`; exits at "
-        f"layers {exits}. {observed.num_rows} texts of {observed.num_tokens.mean():.1f} tokens "
-        "in the mean."
+        f"{origin} in {subject.precision}; task `{recorded.traits.task}`; exits at layers "
+        f"{listed(analysis.exits)}. {recorded.num_rows} texts of "
+        f"{recorded.num_tokens.mean():.1f} tokens in the mean."
     )
     if subject.num_parameters is None:
         words += f" Parameters are not known: {subject.unknown[MFLOPS]}."
-    return [Text(words), *([Text(entry.measured.note)] if entry.measured.note else [])]
+    return [words, *([analysis.note] if analysis.note else [])]
 
 
-def _described(entry: Entry) -> dict[str, Any]:
-    observed = entry.analysis.observed
-    subject = observed.subject
+def _described(name: str, analysis: Analysis) -> dict[str, Any]:
+    subject, recorded = analysis.subject, analysis.recorded
     return {
-        "name": entry.name,
+        "name": name,
         "origin": subject.origin,
         "precision": subject.precision,
-        "task": observed.traits.task,
-        "labels": observed.traits.labels,
-        "exits": observed.traits.exits,
-        "temperatures": observed.temperatures,
+        "task": recorded.traits.task,
+        "labels": recorded.traits.labels,
+        "exits": analysis.exits,
+        "temperatures": recorded.temperatures,
         "parameters": subject.num_parameters,
         "not_known": subject.unknown,
-        "metric": observed.metric.name,
-        "data": observed.data.model_dump(),
-        "mean_tokens": float(observed.num_tokens.mean()),
+        "metric": analysis.metric,
+        "data": analysis.data.model_dump(),
+        "mean_tokens": float(recorded.num_tokens.mean()),
     }

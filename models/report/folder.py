@@ -1,22 +1,20 @@
 """Writing a report's folder, whole or not at all."""
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import orjson
 
 from models.errors import TrainingFailed
-from models.report.blocks import pictures_of
 from models.report.evaluation import Report
 from models.report.html import html_page
-from models.report.markdown import markdown_page
-from models.report.slugs import slug
+from models.report.markdown import markdown_page, pictures_of
+from models.report.wording import slug
 from models.staging import FolderKind, check_replaceable, staged
 
 PAGE, WORDS, FIGURES = "report.html", "report.md", "report.json"
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 REPORT = FolderKind("report", FIGURES, TrainingFailed)
 
 
@@ -41,21 +39,13 @@ def write_report(report: Report, out: Path) -> Path:
     with staged(out, REPORT) as folder:
         (folder / PAGE).write_text(html_page(report.page), "utf-8")
         (folder / WORDS).write_text(markdown_page(report.page), "utf-8")
-        figures = json.dumps(_plain(report.figures), indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / FIGURES).write_text(figures + "\n", "utf-8")
+        # What is no number becomes null.
+        (folder / FIGURES).write_bytes(orjson.dumps(report.figures, _plain, _OPTIONS))
         for picture in pictures_of(report.page):
             (folder / picture.file).write_bytes(picture.svg)
     return out / PAGE
 
 
 def _plain(value: Any) -> Any:
-    """Return figures as JSON has them; what is no number becomes null."""
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Return what JSON has for named tuples and arrays."""
+    return value._asdict() if hasattr(value, "_asdict") else value.tolist()

@@ -1,21 +1,42 @@
-"""Tables and numbers in Markdown, and whole pages."""
+"""Pages of Markdown: what they are made of, tables and numbers."""
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from models.report.blocks import Block, Facts, Page, Picture, Table, Text
+from typing import Any, NamedTuple, TypeAlias
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?(e[+-]?\d+)?|inf|nan)|-")
 
 
+class Picture(NamedTuple):
+    """A picture.
+
+    Attributes:
+        file: name beside the page.
+        caption: what it shows.
+        svg: the picture itself.
+    """
+
+    file: str
+    caption: str
+    svg: bytes
+
+    def __str__(self) -> str:
+        return f"![{self.caption}]({self.file})\n\n*{self.caption}*"
+
+
+# A paragraph, a list, a table or a heading is Markdown.
+Block: TypeAlias = str | Picture
+Page: TypeAlias = Sequence[Block]
+
+
+def pictures_of(page: Page) -> list[Picture]:
+    """Return a page's pictures, in order."""
+    return [block for block in page if isinstance(block, Picture)]
+
+
 def markdown_page(page: Page) -> str:
     """Return a page; its pictures are files beside it."""
-    parts = []
-    for section in page:
-        parts.append(f"{'#' * section.level} {section.title}")
-        parts += [_block(block) for block in section.blocks]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(map(str, page)) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -44,15 +65,3 @@ def percent(share: float | None, digits: int = 1) -> str:
 def numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
     """Whether a column holds nothing but numbers, as such or written out."""
     return all(row[place] is None or _NUMBER.fullmatch(str(row[place])) for row in rows)
-
-
-def _block(block: Block) -> str:
-    match block:
-        case Text(text):
-            return text
-        case Facts(facts):
-            return "\n".join(f"* {name}: {value}" for name, value in facts.items())
-        case Table(head, rows):
-            return table(head, rows)
-        case Picture(file, caption):
-            return f"![{caption}]({file})\n\n*{caption}*"

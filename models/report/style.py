@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -61,6 +62,11 @@ def as_svg(figure: Figure) -> bytes:
 
 def _rounded(number: re.Match[bytes]) -> bytes:
     return b"%.2f" % float(number[0])
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return places out of so many, the first and the last among them, evenly spread."""
+    return sorted({round(x) for x in np.linspace(0, count - 1, min(count, most))})
 
 
 def by_depth(num_exits: int) -> list[Any]:

@@ -1,32 +1,20 @@
 """How figures are worded."""
 
+import re
+
 from models.evaluation.analysis import Analysis
 from models.evaluation.bootstrap import Interval
 from models.evaluation.costs import LAYERS
 from models.evaluation.gain import Gain
-from models.evaluation.operating_points import STATIC, Point
-from models.evaluation.tables import title, unit
+from models.evaluation.model_card import hundredths, title, unit
+from models.evaluation.points import STATIC, Point
 
 _CORRELATION = "x 100"
 
 
-def label(analysis: Analysis, with_data: bool) -> str:
-    """Return the name of a model, and of its data where there are several files."""
-    observed = analysis.observed
-    return (
-        f"{observed.subject.name} on {observed.data.name}" if with_data else observed.subject.name
-    )
-
-
 def metric_title(analysis: Analysis) -> str:
     """Return the main metric with its unit."""
-    name = analysis.observed.metric.name
-    return f"{title(name)} {unit(name)}"
-
-
-def hundredths(value: float, signed: bool = False) -> str:
-    """Return a metric, or a difference of two, in hundredths."""
-    return f"{100 * value:{'+' if signed else ''}.2f}"
+    return f"{title(analysis.metric)} {unit(analysis.metric)}"
 
 
 def interval(found: Interval, signed: bool = False) -> str:
@@ -36,12 +24,11 @@ def interval(found: Interval, signed: bool = False) -> str:
 
 def headline(analysis: Analysis) -> str:
     """Return in one sentence what early exit gains over stopping all texts at the same layer."""
-    observed, family = analysis.observed, analysis.headline
-    name = observed.subject.name
+    name, family = analysis.subject.name, analysis.headline
     if family is None:
         return f"{name} has a single exit, so no text can leave early."
     found = analysis.gains[family]
-    subject = f"{name} on {observed.data.name}: early exit by {family}"
+    subject = f"{name} on {analysis.data.name}: early exit by {family}"
     where = f"on average over mean depths from {depths(found)} layers"
     gap = f"95 % interval {interval(found.interval, signed=True)}"
     if not found.shown:
@@ -60,12 +47,12 @@ def headline(analysis: Analysis) -> str:
 def better_than_full(analysis: Analysis) -> str | None:
     """Return a sentence where one layer alone is better than full depth."""
     static = analysis.points[STATIC]
-    best, full = max(static, key=analysis.value), static[-1]
-    if analysis.value(best) <= analysis.value(full):
+    best, full = max(static, key=lambda point: point.value), static[-1]
+    if best.value <= full.value:
         return None
-    name, layer = analysis.observed.subject.name, analysis.mean_cost(best, LAYERS)
+    name, layer = analysis.subject.name, best.costs[LAYERS]
     return (
-        f"{name}: {title(analysis.observed.metric.name)} is {_with_unit(analysis, best)} if every "
+        f"{name}: {title(analysis.metric)} is {_with_unit(analysis, best)} if every "
         f"text stops at layer {layer:.0f}, more than {_with_unit(analysis, full)} at full depth."
     )
 
@@ -81,11 +68,16 @@ def gain_text(found: Gain) -> str:
 
 
 def _with_unit(analysis: Analysis, point: Point) -> str:
-    value, name = hundredths(analysis.value(point)), unit(analysis.observed.metric.name)
+    value, name = hundredths(point.value), unit(analysis.metric)
     return f"{value} ({name})" if name == _CORRELATION else f"{value} {name}"
 
 
 def _points(analysis: Analysis, difference: float, signed: bool = True) -> str:
-    name = analysis.observed.metric.name
+    name = analysis.metric
     what = "hundredths" if unit(name) == _CORRELATION else "points"
     return f"{hundredths(difference, signed)} {what} of {title(name)}"
+
+
+def slug(name: str) -> str:
+    """Return a name with hyphens in the place of what file names should not have."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.") or "model"

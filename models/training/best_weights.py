@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from models.training.weight_average import WeightAverage
 from serve.bundle.calibration import ExitFigures
 
 
@@ -21,7 +21,7 @@ class BestWeights:
     def __init__(self, metric: str = "accuracy") -> None:
         self.metric = metric
         self.score = -math.inf
-        self._snapshot = WeightAverage()
+        self._weights: dict[str, Tensor] | None = None
 
     def offer(self, figures: Sequence[ExitFigures], model: nn.Module) -> bool:
         """Remember the model's parameters if its score is the highest so far."""
@@ -29,22 +29,22 @@ class BestWeights:
         if score <= self.score:
             return False
         self.score = score
-        self._snapshot = WeightAverage()
-        self._snapshot.add(model)
+        self._weights = deepcopy(model.state_dict())
         return True
 
     def write_to(self, model: nn.Module) -> None:
         """Set the model's parameters to the best; without any evaluation they stay."""
-        self._snapshot.write_to(model)
+        if self._weights is not None:
+            model.load_state_dict(self._weights)
 
     def state(self) -> dict[str, Any]:
         """Return the state for `restore`."""
-        return {"score": self.score, "weights": self._snapshot.state()}
+        return {"score": self.score, "weights": self._weights}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state that `state` returned."""
         self.score = state["score"]
-        self._snapshot.restore(state["weights"])
+        self._weights = state["weights"]
 
 
 def score_of(figures: Sequence[ExitFigures], metric: str = "accuracy") -> float:

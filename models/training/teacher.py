@@ -8,28 +8,25 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
 
 from models import checkpoints
 from models.checkpoints.formats import LoadedCheckpoint
-from models.data.batches import collate, sorted_batches
 from models.data.datasets import read_dataset
-from models.data.encoding import EncodedRow, encode
 from models.errors import TrainingFailed
 from models.multi_exit import MultiExitModel
 from models.progress import progress
+from models.recorded import TorchSource, inputs, recorded
 from models.training.job import TrainJob
 from models.training.losses import FromTeacher
-from serve.bundle.loader import TOKENIZER, sha256_of
+from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
-
-BATCH_SIZE = 64
 
 
 class TeacherAnswers(NamedTuple):
@@ -97,7 +94,7 @@ class Teacher:
         if not path.exists():
             answers, partial = self._compute(job, console), path.with_suffix(".partial")
             with partial.open("wb") as file:
-                np.save(file, answers.numpy())
+                np.save(file, answers)
             partial.replace(path)
         return torch.from_numpy(np.load(path))
 
@@ -110,31 +107,19 @@ class Teacher:
         key = hashlib.sha256(repr([*about, self._labels, job.columns]).encode()).hexdigest()
         return f"teacher-{key[:16]}.npy"
 
-    def _compute(self, job: TrainJob, console: Console) -> Tensor:
-        model, rows = self._loaded.model.to(job.device), self._rows(job)
-        answers = torch.zeros(len(rows), len(self._labels))
-        batches = sorted_batches([len(row.ids) for row in rows], BATCH_SIZE)
-        with (
-            progress(console, "teacher", len(rows)) as advance,
-            torch.inference_mode(),
-            torch.autocast(job.device, torch.bfloat16, enabled=job.config.bf16),
-        ):
-            for indices in batches:
-                batch = collate([rows[i] for i in indices], model.config.pad_token_id or 0)
-                batch = batch.to(torch.device(job.device))
-                logits = model(batch.input_ids, batch.attention_mask, batch.token_type_ids)[-1]
-                answers[indices] = logits.float().cpu()[:, self._columns]
-                advance(len(indices))
-        return answers
-
-    def _rows(self, job: TrainJob) -> list[EncodedRow]:
-        model = self._loaded.model
+    def _compute(self, job: TrainJob, console: Console) -> NDArray[np.float32]:
+        model = self._loaded.model.to(job.device)
+        limit = min(job.choice.max_tokens, self._loaded.max_tokens)
+        source = TorchSource(model, self._loaded.tokenizer, limit)
         task = model.exit_config.task
         examples = read_dataset(job.train, task, self._labels, job.columns).examples
-        with TemporaryDirectory() as folder:
-            (Path(folder) / TOKENIZER).write_text(self._loaded.tokenizer, "utf-8")
-            max_tokens = min(job.choice.max_tokens, self._loaded.max_tokens)
-            return encode(Path(folder), examples, max_tokens)
+        texts, _ = inputs(examples)
+        with (
+            progress(console, "teacher", len(texts)) as advance,
+            torch.autocast(job.device, torch.bfloat16, enabled=job.config.bf16),
+        ):
+            last = recorded(source, texts, advance=advance).logits[-1]
+        return last[:, self._columns]
 
 
 def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[str]) -> list[int]:

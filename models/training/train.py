@@ -2,22 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from typing import TypeAlias
 
 import torch
 from rich.console import Console
 
 from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
+from models.data.examples import Example
 from models.errors import TrainingFailed
-from models.evaluation.calibration import exit_figures
 from models.evaluation.model_card import write_training
-from models.evaluation.predictions import Predictions, predict
-from models.evaluation.task_metrics import main_metric
+from models.evaluation.scores import exit_figures, main_metric, score
 from models.multi_exit import MultiExitModel
+from models.recorded import TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.frozen_classifier import read_classifier, rename
@@ -28,11 +30,14 @@ from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers, are_ids
 from models.training.training_run import TrainingRun
-from serve.bundle.loader import sha256_of
+from serve.bundle.calibration import ExitFigures
+from serve.bundle.loader import TOKENIZER, sha256_of
 from serve.rules.traits import Task, Traits
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
+
+Evaluate: TypeAlias = Callable[[], tuple[ExitFigures, ...]]
 
 
 def train(job: TrainJob, console: Console) -> bool:
@@ -44,7 +49,7 @@ def train(job: TrainJob, console: Console) -> bool:
     Raises:
         TrainingFailed: data, encoder or options that cannot be used.
     """
-    model, train_rows, dev_rows = _prepare(job)
+    model, train_rows, evaluate = _prepare(job)
     console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     _check_out(job)
@@ -57,7 +62,7 @@ def train(job: TrainJob, console: Console) -> bool:
         state = checkpoint.load()
         run.restore(state)
         best.restore(state["best"])
-    finished = fit(run, best, checkpoint, lambda: exit_figures(predict(model, dev_rows)), console)
+    finished = fit(run, best, checkpoint, evaluate, console)
     if finished:
         _write(job, model, len(train_rows), teacher)
         checkpoint.remove()
@@ -80,8 +85,12 @@ def fingerprint(job: TrainJob, teacher: Teacher | None) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[EncodedRow]]:
-    """Return the untrained model, and the rows to train on and to measure on."""
+def _evaluate(source: TorchSource, dev: Sequence[Example]) -> tuple[ExitFigures, ...]:
+    return exit_figures(recorded(source, *inputs(dev)))
+
+
+def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]:
+    """Return the untrained model, the rows to train on, and what measures the model."""
     choice = job.choice
     torch.manual_seed(job.config.seed)
     classifier = _read_classifier(choice) if choice.recipe == FROZEN else None
@@ -91,8 +100,12 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[Enco
         else choice.task or task_of(job.train, job.columns)
     )
     known = classifier.labels if classifier else choice.labels or ()
-    labels, train_rows = _read_rows(job, job.train, task, known)
-    _, dev_rows = _read_rows(job, job.dev, task, labels)
+    labels, examples = read_dataset(job.train, task, known, job.columns)
+    with TemporaryDirectory() as folder:
+        write_tokenizer(choice.encoder, Path(folder))
+        tokenizer = (Path(folder) / TOKENIZER).read_text("utf-8")
+        train_rows = encode(Path(folder), examples, choice.max_tokens)
+    dev = read_dataset(job.dev, task, labels, job.columns).examples
     torch.manual_seed(job.config.seed)
     model = (classifier or _build_model(choice, task, labels)).to(job.device)
     limit = model.backbone.max_tokens
@@ -100,16 +113,8 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], list[Enco
         raise TrainingFailed(
             f"max_tokens {choice.max_tokens}: the encoder takes at most {limit} tokens"
         )
-    return model, train_rows, dev_rows
-
-
-def _read_rows(
-    job: TrainJob, path: Path, task: Task, labels: Sequence[str]
-) -> tuple[list[str], list[EncodedRow]]:
-    names, examples = read_dataset(path, task, labels, job.columns)
-    with TemporaryDirectory() as folder:
-        write_tokenizer(job.choice.encoder, Path(folder))
-        return names, encode(Path(folder), examples, job.choice.max_tokens)
+    source = TorchSource(model, tokenizer, choice.max_tokens)
+    return model, train_rows, partial(_evaluate, source, dev)
 
 
 def _build_model(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
@@ -179,10 +184,9 @@ def _ask(
     """
     logits = teacher.logits(job, console)
     gold = torch.tensor([row.label for row in rows]).numpy()
-    one_exit = replace(traits, exits=traits.exits[-1:])
-    (figures,) = exit_figures(Predictions(logits.numpy()[None], gold, one_exit))
-    right = 100 * figures.value(main_metric(traits))
-    console.print(f"teacher: {main_metric(traits)} {right:.1f} % on the training rows")
+    metric = main_metric(traits)
+    right = 100 * score(traits, gold, logits.numpy())[metric]
+    console.print(f"teacher: {metric} {right:.1f} % on the training rows")
     return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
 
 

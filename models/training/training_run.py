@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from models.data.batches import Batch, collate, shuffled_batches
 from models.data.encoding import EncodedRow
@@ -14,7 +16,6 @@ from models.training.job import TrainConfig
 from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import Loss, Stage, freeze_all_but
 from models.training.teacher import TeacherAnswers
-from models.training.weight_average import WeightAverage
 
 MAX_GRADIENT_NORM = 1.0
 # Weights from before this share of a stage are left out of the mean: they still change too much.
@@ -96,13 +97,12 @@ class TrainingRun:
     @contextmanager
     def as_if_ending(self) -> Iterator[None]:
         """Inside the block, give the model the weights it would have if the stage ended now."""
-        before = WeightAverage()
-        before.add(self.model)
-        self._average.write_to(self.model)
+        before = deepcopy(self.model.state_dict())
+        self._use_average()
         try:
             yield
         finally:
-            before.write_to(self.model)
+            self.model.load_state_dict(before)
 
     def state(self) -> dict[str, Any]:
         """Return the state for `restore` of a new run."""
@@ -110,7 +110,7 @@ class TrainingRun:
             "steps_done": self.steps_done,
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "average": self._average.state(),
+            "average": self._average.state_dict() if self._average else None,
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all(),
         }
@@ -121,7 +121,8 @@ class TrainingRun:
         self.model.load_state_dict(state["model"])
         self._enter_stage()
         self._optimizer.load_state_dict(state["optimizer"])
-        self._average.restore(state["average"])
+        if self._average:
+            self._average.load_state_dict(state["average"])
         torch.set_rng_state(state["rng"])
         torch.cuda.set_rng_state_all(state["cuda_rng"])
 
@@ -133,7 +134,7 @@ class TrainingRun:
         self._trainable = freeze_all_but(self.model, self.stage.modules)
         groups = parameter_groups(self.model, self.config.weight_decay, self.config.head_lr_factor)
         self._optimizer = torch.optim.AdamW(groups, lr=self.config.lr, fused=True)
-        self._average = WeightAverage()
+        self._average = AveragedModel(self.model) if self.config.average_every else None
         self._batches: list[list[int]] = []
 
     def _next_rows(self) -> list[int]:
@@ -163,11 +164,20 @@ class TrainingRun:
         self.steps_done += 1
         step = self.steps_done % self._stage_steps
         every = self.config.average_every
-        if every and (step == 0 or self._is_averaged(step, every)):
-            self._average.add(self.model)
+        if self._average and every and (step == 0 or self._is_averaged(step, every)):
+            self._average.update_parameters(self.model)
         if step == 0:
-            self._average.write_to(self.model)
+            self._use_average()
             self._enter_stage()
+
+    def _use_average(self) -> None:
+        """Set the weights to their mean over the stage, once there is one.
+
+        Late in a stage the weights move around a good solution, and their mean is nearer to it
+        (Izmailov et al. 2018).
+        """
+        if self._average and self._average.n_averaged:
+            self.model.load_state_dict(self._average.module.state_dict())
 
     def _is_averaged(self, step: int, every: int) -> bool:
         return step % every == 0 and step >= AVERAGE_FROM_SHARE * self._stage_steps

@@ -4,22 +4,23 @@ from pydantic import BaseModel, ConfigDict
 
 from serve.bundle.manifest import Precision
 from serve.policy.ladder import Data, Ladder
-from serve.rules import ExitRule, LayerRule, NeverRule
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class _Figures(_Frozen):
-    """How good the answers are.
+class ExitFigures(_Frozen):
+    """How good the answers are when every row leaves at one exit.
 
     Attributes:
+        layer: of the exit.
         accuracy: share of rows answered right, 0 to 1: with the right label, with all labels
             right (multi-label), or share of words with the right tag; None for a regression.
         metrics: the task's other measures, such as `f1` or `pearson`, by name.
     """
 
+    layer: int
     accuracy: float | None = None
     metrics: dict[str, float] = {}
 
@@ -37,52 +38,26 @@ class _Figures(_Frozen):
         return (*(() if self.accuracy is None else ("accuracy",)), *self.metrics)
 
 
-class ExitFigures(_Figures):
-    """Figures of the answers when every row leaves at this layer."""
-
-    layer: int
-
-
-class OperatingPoint(_Figures):
-    """Figures of one rule.
-
-    Attributes:
-        agreement: share of rows with the last exit's answer, 0 to 1; None for a regression,
-            whose values are never quite the same.
-        mean_exit_layer: mean number of transformer layers executed.
-    """
-
-    rule: ExitRule
-    agreement: float | None = None
-    mean_exit_layer: float
-
-
 class VariantCalibration(_Frozen):
     """Figures of one precision.
 
     Attributes:
-        metric: the name of the figure that the profiles were chosen by.
+        data: what was measured on.
+        metric: the name of the figure by which exits are compared.
+        exits: figures of each.
     """
+
+    # Bundles may still hold figures of rules that nothing certified.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     data: Data
     metric: str = "accuracy"
     exits: tuple[ExitFigures, ...]
-    operating_points: tuple[OperatingPoint, ...]
 
     def on_exits(self, exits: tuple[int, ...]) -> "VariantCalibration":
-        """Return the figures that hold with exits at these layers only.
-
-        With other exits a threshold lets rows leave at other layers. Only operating points whose
-        rule does not depend on an exit's output are kept: a fixed layer, or never.
-        """
-        return self.model_copy(
-            update={
-                "exits": tuple(e for e in self.exits if e.layer in exits),
-                "operating_points": tuple(
-                    p for p in self.operating_points if _same_on(p.rule, exits)
-                ),
-            }
-        )
+        """Return the figures of exits at these layers only."""
+        kept = tuple(e for e in self.exits if e.layer in exits)
+        return self.model_copy(update={"exits": kept})
 
 
 class Calibration(_Frozen):
@@ -104,9 +79,3 @@ class Calibration(_Frozen):
     def nearest(self, precision: Precision) -> Precision | None:
         """Return the variant itself if it was measured, else any that was."""
         return precision if precision in self.variants else next(iter(self.variants), None)
-
-
-def _same_on(rule: ExitRule, exits: tuple[int, ...]) -> bool:
-    if isinstance(rule, LayerRule):
-        return rule.layer in exits
-    return isinstance(rule, NeverRule) and (rule.max_layer is None or rule.max_layer in exits)

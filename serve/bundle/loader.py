@@ -16,7 +16,7 @@ from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
 from serve.bundle.recording import RECORDING, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
 from serve.policy.ladder import Ladder
-from serve.rules.replay import Recording
+from serve.rules.replay import Logits
 from serve.validation import explain
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -71,7 +71,7 @@ class Bundle:
         return self.sha256[:12]
 
     @property
-    def recording(self) -> Recording | None:
+    def recording(self) -> Logits | None:
         """Every exit's logits of the calibration data, if the bundle has them."""
         if RECORDING not in self.manifest.files:
             return None
@@ -163,6 +163,18 @@ def sha256_of(path: Path) -> str:
     """Return a file's sha256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def parse_layers(option: str, written: str, else_: str = "") -> tuple[int, ...]:
+    """Return the layers that an option names, comma separated.
+
+    Raises:
+        InvalidRequest: they are no numbers; `else_` is what else the option may be.
+    """
+    try:
+        return tuple(int(part) for part in written.split(","))
+    except ValueError:
+        raise InvalidRequest(f"{option} {written!r}: must be {else_}layers such as 2,4,6") from None
 
 
 def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from serve.errors import InvalidBundle
-from serve.rules.replay import Recording
+from serve.rules.replay import Logits
 
 RECORDING = "recording.npy"
 
 
-def read_recording(path: Path, shape: tuple[int, int]) -> Recording:
+def read_recording(path: Path, shape: tuple[int, int]) -> Logits:
     """Read a recording.
 
     Args:

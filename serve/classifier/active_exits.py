@@ -6,7 +6,7 @@ from what all exits gave for the calibration data and from what segments cost on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ExitRule
-from serve.rules.replay import Recording, answers_taken
-from serve.rules.traits import Traits
+from serve.rules.replay import Recording
 
 Active: TypeAlias = tuple[int, ...]  # indices of exits, ascending; the last exit is among them
 
@@ -28,26 +27,17 @@ class Candidate:
     """What is known of the exits to choose from.
 
     Attributes:
-        traits: of the model with all its exits.
-        temperatures: one per exit.
-        recording: what the exits gave for the calibration data.
+        recording: what all exits gave for the calibration data.
         costs: measured on this machine.
     """
 
-    traits: Traits
-    temperatures: tuple[float, ...]
     recording: Recording
     costs: ExitCosts
 
     def expected_s(self, rule: ExitRule, active: Active) -> float:
         """Return the mean seconds per text if only these exits (indices) are used."""
         chosen = list(active)
-        taken = answers_taken(
-            self.recording[chosen],
-            rule,
-            replace(self.traits, exits=tuple(self.traits.exits[i] for i in chosen)),
-            tuple(self.temperatures[i] for i in chosen),
-        )
+        taken = self.recording.at(chosen).taken(rule)
         until_s = np.cumsum(self.costs.segment_s)[chosen]
         visits_s = self.costs.visit_s * np.arange(1, len(chosen) + 1)
         return float((until_s + visits_s)[taken.exits].mean())
@@ -66,7 +56,7 @@ def cheapest_exits(
         rule: the rule that most requests use.
         allowed: tells whether a choice is possible; using all exits must be.
     """
-    every = tuple(range(len(candidate.traits.exits)))
+    every = tuple(range(len(candidate.recording.traits.exits)))
     if len(every) <= MAX_EXACT:
         # Of choices that cost the same, the one with most exits serves other rules better.
         largest_first = sorted(filter(allowed, _subsets(every)), key=len, reverse=True)

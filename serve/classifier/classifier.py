@@ -11,13 +11,12 @@ from typing import Protocol, cast
 from serve.bundle.loader import Bundle
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
-from serve.classifier.ladder import serve_ladder
+from serve.classifier.ladder import model_shape, serve_ladder
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer, Texts
 from serve.classifier.windowed import Answered, Windowed, num_tokens, windows_for
 from serve.engine.engine import Engine
-from serve.engine.executor import ModelShape
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded
@@ -111,7 +110,7 @@ class Classifier:
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
         self.temperatures = bundle.temperatures(self.precision)
-        shape = ModelShape(self.traits, self.temperatures, manifest.pad_id)
+        shape = model_shape(manifest, self.temperatures)
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", self.ladder.uncertified)

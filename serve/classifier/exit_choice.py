@@ -2,14 +2,15 @@
 
 import logging
 
-from serve.bundle.loader import Bundle
+from serve.bundle.loader import Bundle, parse_layers
 from serve.classifier.active_exits import Candidate, cheapest_exits
 from serve.classifier.exit_costs import ExitCosts, measure_exit_costs
-from serve.engine.executor import ModelShape
+from serve.classifier.ladder import model_shape
 from serve.errors import InvalidRequest
 from serve.policy.served_ladder import TYPICAL_TOKENS
 from serve.policy.target import TargetChoice
 from serve.rules import LearnedRule
+from serve.rules.replay import Recording
 from serve.runtime.placement import Placement, build_runner
 from serve.runtime.process_memory import give_back_memory
 
@@ -61,8 +62,11 @@ def choose_exits(
             "which a recording does not hold; name the layers"
         )
     if recording is None:
-        # No recording is made of taggers, see `models.evaluation`.
-        remedy = "run `offramp evaluate` on the model and export it again, or name the layers"
+        # No recording is made of taggers, see `models.training.measured`.
+        remedy = (
+            "`offramp train` writes one into a model's folder, from which export takes it; name "
+            "the layers"
+        )
         if manifest.task == "token":
             remedy = "there is none of models that label tokens: name the layers"
         raise InvalidRequest(
@@ -72,7 +76,7 @@ def choose_exits(
     costs = _measure(bundle, placement, num_threads, gpu_memory_gb)
     give_back_memory()
     temperatures = tuple(e.temperature for e in manifest.exits)
-    candidate = Candidate(manifest.traits, temperatures, recording, costs)
+    candidate = Candidate(Recording(manifest.traits, temperatures, recording), costs)
     chosen = cheapest_exits(
         candidate,
         default,
@@ -85,10 +89,8 @@ def _measure(
     bundle: Bundle, placement: Placement, num_threads: int, gpu_memory_gb: float | None
 ) -> ExitCosts:
     runner = build_runner(bundle, placement, num_threads, gpu_memory_gb)
-    manifest = bundle.manifest
-    temperatures = tuple(e.temperature for e in manifest.exits)
-    shape = ModelShape(manifest.traits, temperatures, manifest.pad_id)
-    return measure_exit_costs(runner, shape, min(TYPICAL_TOKENS, manifest.max_tokens))
+    tokens = min(TYPICAL_TOKENS, bundle.manifest.max_tokens)
+    return measure_exit_costs(runner, model_shape(bundle.manifest), tokens)
 
 
 def _fits(bundle: Bundle, layers: list[int]) -> bool:
@@ -100,11 +102,6 @@ def _fits(bundle: Bundle, layers: list[int]) -> bool:
 
 
 def _named(wanted: str, bundle: Bundle) -> list[int]:
-    try:
-        layers = [int(part) for part in wanted.split(",")]
-    except ValueError:
-        raise InvalidRequest(
-            f"--active-exits {wanted!r}: must be {AUTO} or layers such as 2,4,6"
-        ) from None
+    layers = list(parse_layers("--active-exits", wanted, f"{AUTO} or "))
     bundle.presenting(layers)
     return layers

@@ -48,6 +48,11 @@ class ExitCosts:
         asked = np.maximum(np.arange(len(self.segment_s)) - rule.first_heard, 0) + 1
         return np.cumsum(self.segment_s) + visit_s * asked
 
+    def until_exits_ms(self, rule: CompiledRule) -> list[float]:
+        """Return the same in milliseconds."""
+        times_ms: list[float] = (1e3 * self.until_exits_s(rule)).tolist()
+        return times_ms
+
 
 def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> ExitCosts:
     """Time one text through all layers, with every exit asked and with none.

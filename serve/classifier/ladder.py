@@ -1,13 +1,12 @@
 """Puts a variant's certified rules and this machine's times together."""
 
 from serve.bundle.loader import CALIBRATION, Bundle
-from serve.bundle.manifest import Precision
+from serve.bundle.manifest import Manifest, Precision
 from serve.classifier.exit_costs import Runner, measure_exit_costs
 from serve.engine.executor import ModelShape
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.ladder import Ladder
 from serve.policy.served_ladder import TYPICAL_TOKENS, ServedLadder
-from serve.rules import CompiledRule
 from serve.rules.traits import listed
 
 
@@ -26,15 +25,20 @@ def serve_ladder(
     tokens = max(1, round(certified.mean_tokens)) if certified else TYPICAL_TOKENS
     costs = measure_exit_costs(runner, shape, min(tokens, bundle.manifest.max_tokens))
 
-    def exit_times_ms(rule: CompiledRule) -> list[float]:
-        times_ms: list[float] = (1e3 * costs.until_exits_s(rule)).tolist()
-        return times_ms
-
     missing = None if certified else why_uncertified(bundle, precision)
     try:
-        return ServedLadder(shape.traits, shape.temperatures, exit_times_ms, certified, missing)
+        return ServedLadder(
+            shape.traits, shape.temperatures, costs.until_exits_ms, certified, missing
+        )
     except InvalidRule as error:
         raise InvalidBundle(f"{bundle.folder}/{CALIBRATION}: ladders: {error}") from None
+
+
+def model_shape(manifest: Manifest, temperatures: tuple[float, ...] | None = None) -> ModelShape:
+    """Return what the engine must know of a model; by default with the manifest's temperatures."""
+    if temperatures is None:
+        temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
+    return ModelShape(manifest.traits, temperatures, manifest.pad_id)
 
 
 def why_uncertified(bundle: Bundle, precision: Precision) -> str:

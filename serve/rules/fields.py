@@ -1,5 +1,6 @@
 """The kinds of numbers that exit rules are made of."""
 
+import math
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -8,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 MOST_EXITS = 1000
 # Votes then add up exactly enough, and fit the signal.
 MOST_WEIGHT = 1_000_000
+_NEARLY_ONE = 0.9
 
 
 def _number_or_list(value: Any) -> str:
@@ -49,3 +51,17 @@ Patience = Annotated[
     Field(le=MOST_EXITS, json_schema_extra={"minimum": 1}),
     AfterValidator(_at_least_one),
 ]
+
+
+def written(value: object) -> str:
+    """Return a field's value for people; numbers have three digits.
+
+    Near 1 these are three digits of what is missing: 0.9999 and 0.99999 are different rules.
+    """
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(written, value))})"
+    if not isinstance(value, float):
+        return str(value)
+    if _NEARLY_ONE < value < 1:
+        return f"{value:.{2 - math.floor(math.log10(1 - value))}f}".rstrip("0")
+    return f"{value:.3g}"

@@ -1,13 +1,14 @@
 """Rules tried on what every exit said of some texts, without running the model."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.errors import InvalidRule
-from serve.rules.compiled_rule import compile_rule
+from serve.rules.compiled_rule import CompiledRule, compile_rule
 from serve.rules.head_output import HeadOutput
 from serve.rules.judge import Decision, judge
 from serve.rules.kinds.threshold import LearnedRule
@@ -16,8 +17,8 @@ from serve.rules.rule import Rule
 from serve.rules.rule_state import RuleState
 from serve.rules.traits import Traits
 
-# Logits: (exits, rows, labels); for token classification (exits, rows, tokens, labels).
-Recording: TypeAlias = NDArray[np.float32]
+# (exits, rows, labels); for token classification (exits, rows, tokens, labels).
+Logits: TypeAlias = NDArray[np.float32]
 
 
 class Taken(NamedTuple):
@@ -48,83 +49,76 @@ class Taken(NamedTuple):
         return logits
 
 
-def answers_taken(
-    recording: Recording,
-    rule: Rule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None = None,
-    uncertainty: NDArray[np.float32] | None = None,
-) -> Taken:
-    """Return where the rule lets each row leave, and with what.
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What every exit of a model said of some rows.
 
-    Args:
-        recording: logits at just these exits.
-        rule: checked against the model.
-        traits: of the model, with these exits.
+    Attributes:
+        traits: of the model, with just these exits.
         temperatures: one per exit.
-        counted: (rows, tokens) of token classification: which tokens count.
-        uncertainty: (exits, rows) the errors that the heads predict for themselves, for rule
-            learned.
-
-    Raises:
-        InvalidRule: rule learned without predicted errors.
+        logits: of every exit; those of padding mean nothing.
+        counted: (rows, tokens) of taggers: which tokens exit rules look at.
+        uncertainty: (exits, rows) the errors that the heads predict for themselves; None without.
     """
-    said = _heads(recording, rule, counted, uncertainty)
-    num_rows = recording.shape[1]
-    exits = np.full(num_rows, len(recording) - 1)
-    logits = recording[-1].copy()
-    heads, labels = exits.copy(), np.full(num_rows, -1)
-    inside = np.ones(num_rows, np.bool_)
-    for index, decision in enumerate(_decisions(said, rule, traits, temperatures)):
-        leaves = inside & (decision.reasons != Reason.STAYS)
-        inside &= ~leaves
-        exits[leaves] = heads[leaves] = index
-        logits[leaves] = recording[index][leaves]
-        if prediction := decision.prediction:
-            logits[leaves], heads[leaves] = prediction.logits[leaves], prediction.exit_index[leaves]
-            labels[leaves] = prediction.label[leaves]
-    return Taken(exits, logits, heads, labels)
 
+    traits: Traits
+    temperatures: tuple[float, ...]
+    logits: Logits
+    counted: NDArray[np.bool_] | None = None
+    uncertainty: NDArray[np.float32] | None = None
 
-def signals(
-    recording: Recording,
-    rule: Rule,
-    traits: Traits,
-    temperatures: tuple[float, ...],
-    counted: NDArray[np.bool_] | None = None,
-    uncertainty: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    """Return (exits, rows) the signal that the rule compares; NaN where it has none.
-
-    Args and errors are those of `answers_taken`.
-    """
-    heads = _heads(recording, rule, counted, uncertainty)
-    return np.stack([d.signals for d in _decisions(heads, rule, traits, temperatures)])
-
-
-def _heads(
-    recording: Recording,
-    rule: Rule,
-    counted: NDArray[np.bool_] | None,
-    uncertainty: NDArray[np.float32] | None,
-) -> list[HeadOutput]:
-    """Return what each exit's head gave."""
-    if isinstance(rule, LearnedRule) and uncertainty is None:
-        raise InvalidRule(
-            "rule learned cannot be tried on a recording without predicted errors; rules that "
-            "read logits can"
+    def at(self, exits: Sequence[int]) -> Self:
+        """Return what some of the exits said, counted from 0, as if there were no others."""
+        chosen = list(exits)
+        return replace(
+            self,
+            traits=replace(self.traits, exits=tuple(self.traits.exits[i] for i in chosen)),
+            temperatures=tuple(self.temperatures[i] for i in chosen),
+            logits=self.logits[chosen],
+            uncertainty=None if self.uncertainty is None else self.uncertainty[chosen],
         )
-    errors = [None] * len(recording) if uncertainty is None else uncertainty
-    return [
-        HeadOutput(logits, error, counted) for logits, error in zip(recording, errors, strict=True)
-    ]
 
+    def compiled(self, rule: Rule) -> CompiledRule:
+        """Return a rule, checked against the model and worked out for it."""
+        return compile_rule(rule, self.traits, self.temperatures)
 
-def _decisions(
-    heads: Sequence[HeadOutput], rule: Rule, traits: Traits, temperatures: tuple[float, ...]
-) -> Iterator[Decision]:
-    """Yield what is judged of all rows at each exit, as if none had left before."""
-    state = RuleState.of([compile_rule(rule, traits, temperatures)] * len(heads[0].logits))
-    for index, head in enumerate(heads):
-        yield judge(state, head, index, len(heads), temperatures[index])
+    def taken(self, rule: Rule) -> Taken:
+        """Return where a rule lets each row leave, and with what.
+
+        Raises:
+            InvalidRule: the model cannot follow it, or rule learned without predicted errors.
+        """
+        num_rows = self.logits.shape[1]
+        exits = np.full(num_rows, len(self.logits) - 1)
+        logits = self.logits[-1].copy()
+        heads, labels = exits.copy(), np.full(num_rows, -1)
+        inside = np.ones(num_rows, np.bool_)
+        for index, decision in enumerate(self._decisions(rule)):
+            leaves = inside & (decision.reasons != Reason.STAYS)
+            inside &= ~leaves
+            exits[leaves] = heads[leaves] = index
+            logits[leaves] = self.logits[index][leaves]
+            if said := decision.prediction:
+                logits[leaves], heads[leaves] = said.logits[leaves], said.exit_index[leaves]
+                labels[leaves] = said.label[leaves]
+        return Taken(exits, logits, heads, labels)
+
+    def signals(self, rule: Rule) -> NDArray[np.float32]:
+        """Return (exits, rows) the signal that a rule compares; NaN where it has none.
+
+        Errors are those of `taken`.
+        """
+        return np.stack([decision.signals for decision in self._decisions(rule)])
+
+    def _decisions(self, rule: Rule) -> Iterator[Decision]:
+        """Yield what is judged of all rows at each exit, as if none had left before."""
+        if isinstance(rule, LearnedRule) and self.uncertainty is None:
+            raise InvalidRule(
+                "rule learned cannot be tried on a recording without predicted errors; rules that "
+                "read logits can"
+            )
+        state = RuleState.of([self.compiled(rule)] * self.logits.shape[1])
+        errors = [None] * len(self.logits) if self.uncertainty is None else self.uncertainty
+        for index, (logits, error) in enumerate(zip(self.logits, errors, strict=True)):
+            head = HeadOutput(logits, error, self.counted)
+            yield judge(state, head, index, len(self.logits), self.temperatures[index])

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns
+from serve.rules.fields import written
 from serve.rules.traits import Task, Traits, listed
 
 _MODELS: dict[Task, str] = {
@@ -16,6 +17,7 @@ _MODELS: dict[Task, str] = {
     "token": "a model that labels every token",
     "regression": "a regression, which has no probabilities",
 }
+_SPOKEN = {"min_layer": "from layer", "max_layer": "to layer"}
 # From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
 _ALL = 0.999
 EVERY_TASK: tuple[Task, ...] = ("single_label", "multi_label", "token", "regression")
@@ -32,11 +34,15 @@ class Rule(BaseModel):
         tasks: the tasks of the models that can follow the rule.
         min_layer: no exit before this many transformer layers.
         max_layer: at the last exit not beyond this layer every row leaves.
+        signal: what `text` calls the rule, where that is not its name in JSON.
+        compared: how `text` writes that the signal is compared with the threshold.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     tasks: ClassVar[tuple[Task, ...]] = EVERY_TASK
+    signal: ClassVar[str | None] = None
+    compared: ClassVar[str] = "at"
 
     rule: Any
     min_layer: PositiveInt | None = Field(default=None, description="No exit before this layer.")
@@ -49,6 +55,16 @@ class Rule(BaseModel):
         if self.min_layer and self.max_layer and self.min_layer > self.max_layer:
             raise ValueError(f"min_layer {self.min_layer} is beyond max_layer {self.max_layer}")
         return self
+
+    def text(self) -> str:
+        """Return the rule in a few words: `entropy < 0.2 from layer 2`."""
+        fields = self.model_dump(exclude_none=True, exclude_defaults=True)
+        words = [self.signal or self.rule.replace("_", " ")]
+        words += [written(fields.pop(self.rule))] if self.rule in fields else []
+        if "threshold" in fields:
+            words.append(f"{self.compared} {written(fields.pop('threshold'))}")
+        words += [f"{_SPOKEN.get(name, name)} {written(value)}" for name, value in fields.items()]
+        return " ".join(words)
 
     @classmethod
     def unsuited(cls, traits: Traits) -> str | None:

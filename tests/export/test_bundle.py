@@ -14,12 +14,10 @@ from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import (
     Calibration,
     ExitFigures,
-    OperatingPoint,
     VariantCalibration,
 )
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Data
-from serve.rules import EntropyRule, LayerRule
 from tests.export.conftest import MakeFolder
 from tests.support.tiny import LABELS, MAX_TOKENS, POLICY, SPECIAL
 
@@ -101,10 +99,6 @@ def test_a_subset_of_the_exits(make_folder: MakeFolder, tmp_path: Path, bundle: 
     figures = VariantCalibration(
         data=Data(name="dev", rows=10, sha256="0" * 64),
         exits=tuple(ExitFigures(layer=layer, accuracy=0.9) for layer in (1, 2, 3, 4)),
-        operating_points=tuple(
-            OperatingPoint(rule=rule, accuracy=0.9, agreement=0.9, mean_exit_layer=2)
-            for rule in (EntropyRule(threshold=0.5), LayerRule(layer=2), LayerRule(layer=1))
-        ),
     )
     calibration = Calibration(variants={"fp32": figures})
     folder = make_folder(calibration=calibration.model_dump_json(exclude_none=True))
@@ -120,10 +114,8 @@ def test_a_subset_of_the_exits(make_folder: MakeFolder, tmp_path: Path, bundle: 
     assert "fast" not in written.policy.profiles, "it leaves at layer 1"
     assert "balanced" in written.policy.profiles
     kept = loaded.calibration.variants["fp32"]
-    assert [point.rule for point in kept.operating_points] == [LayerRule(layer=2)]
     assert [figures.layer for figures in kept.exits] == [2, 4]
     assert any("'fast'" in note for note in planned.notes)
-    assert any("2 operating points" in note for note in planned.notes)
     assert len(steps) == planned.num_steps == 3
     # Two layers in one segment are the same two layers.
     assert bundle.manifest.variants["fp32"].parity.rows == written.variants["fp32"].parity.rows

@@ -1,25 +1,18 @@
 """The bundle's card."""
 
+from typing import Any
+
+import pytest
+
 from export.card import card
-from serve.bundle.calibration import (
-    Calibration,
-    ExitFigures,
-    OperatingPoint,
-    VariantCalibration,
-)
+from serve.bundle.calibration import Calibration, ExitFigures, VariantCalibration
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
 from serve.policy.ladder import Data
-from serve.rules import LearnedRule, NeverRule
+from serve.rules import LearnedRule
 
 DATA = Data(name="dev", rows=10, sha256="0" * 64)
-
-
-def figures_in(bundle: Bundle, exit_: ExitFigures, point: OperatingPoint) -> str:
-    variant = VariantCalibration(data=DATA, exits=(exit_,), operating_points=(point,))
-    sizes = dict.fromkeys(bundle.manifest.variants, 1)
-    return card("mine", bundle.manifest, Calibration(variants={"fp32": variant}), sizes)
 
 
 def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
@@ -43,16 +36,24 @@ def test_card_names_the_original_system_and_its_rule(bundle: Bundle) -> None:
     assert 'checkpoint states: `{"rule":"learned","threshold":0.005}`' in text
 
 
-def test_accuracy_and_other_figures_have_a_column_each(bundle: Bundle) -> None:
-    measured = {"accuracy": 0.9, "metrics": {"f1": 0.8}}
-    point = OperatingPoint(rule=NeverRule(), agreement=0.99, mean_exit_layer=4, **measured)
-    text = figures_in(bundle, ExitFigures(layer=4, **measured), point)
-    assert "| rule | accuracy % | F1 % | same answer as the last exit % | mean exit layer |" in text
-    assert '| `{"rule":"never"}` | 90.00 | 80.00 | 99.00 | 4.00 |' in text
-
-
-def test_regression_has_correlations_and_no_agreement(bundle: Bundle) -> None:
-    measured = {"metrics": {"pearson": 0.875}}
-    point = OperatingPoint(rule=NeverRule(), mean_exit_layer=4, **measured)
-    text = figures_in(bundle, ExitFigures(layer=4, **measured), point)
-    assert '| `{"rule":"never"}` | 87.50 | - | 4.00 |' in text
+@pytest.mark.parametrize(
+    ("measured", "head", "row"),
+    [
+        (
+            {"accuracy": 0.9, "metrics": {"f1": 0.8}},
+            "| exit layer | accuracy % | F1 % |",
+            "| 4 | 90.00 | 80.00 |",
+        ),
+        ({"metrics": {"pearson": 0.875}}, "| exit layer | Pearson x 100 |", "| 4 | 87.50 |"),
+    ],
+)
+def test_each_figure_of_an_exit_has_a_column(
+    bundle: Bundle, measured: dict[str, Any], head: str, row: str
+) -> None:
+    exits = (ExitFigures(layer=4, **measured),)
+    calibration = Calibration(variants={"fp32": VariantCalibration(data=DATA, exits=exits)})
+    sizes = dict.fromkeys(bundle.manifest.variants, 1)
+    text = card("mine", bundle.manifest, calibration, sizes)
+    assert "fp32. Measured on `dev` (10 rows" in text
+    assert f"{head}\n| ---:" in text
+    assert row in text

@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from export.cli import export
-from export.errors import ExportFailed
 from serve.bundle.loader import load_bundle
+from serve.errors import OfframpError
 from tests.export.conftest import MakeFolder
 
 app = typer.Typer()
@@ -38,7 +38,7 @@ def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_pa
 )
 def test_wrong_options_are_named(options: list[str], message: str, tmp_path: Path) -> None:
     arguments = [str(tmp_path), "--out", str(tmp_path / "bundle"), *options]
-    with pytest.raises(ExportFailed, match=message):
+    with pytest.raises(OfframpError, match=message):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 

@@ -40,18 +40,16 @@ def test_a_default_that_names_a_lost_profile_becomes_never() -> None:
 
 
 def figures() -> VariantCalibration:
-    return VariantCalibration(
-        data=Data(name="dev", rows=1, sha256="0" * 64), exits=(), operating_points=()
-    )
+    return VariantCalibration(data=Data(name="dev", rows=1, sha256="0" * 64), exits=())
 
 
 def test_figures_are_kept_for_their_own_precision_only() -> None:
     calibration = Calibration(variants={"fp32": figures()})
-    kept, notes = fitting_calibration(calibration, EVERY, EVERY, ("fp32", "int8"))
+    kept, notes = fitting_calibration(calibration, EVERY, ("fp32", "int8"))
     assert kept == calibration
     assert len(notes) == 1
     assert notes[0].startswith("int8: no figures")
-    kept, _ = fitting_calibration(calibration, EVERY, EVERY, ("int8",))
+    kept, _ = fitting_calibration(calibration, EVERY, ("int8",))
     assert kept == Calibration()
     nothing = Calibration()
-    assert fitting_calibration(nothing, EVERY, EVERY, ("fp32", "int8")) == (nothing, [])
+    assert fitting_calibration(nothing, EVERY, ("fp32", "int8")) == (nothing, [])

@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_exported_is_refused(
 ) -> None:
     folder = make_folder()
     damage(folder)
-    with pytest.raises(ExportFailed, match=message):
+    with pytest.raises(OfframpError, match=message):
         bundles.plan(folder, ("fp32",))
 
 

@@ -12,10 +12,13 @@ from transformers import BertConfig, BertModel
 from typer.testing import CliRunner, Result
 
 from models import cli
+from models.data.batches import collate
 from models.data.encoding import EncodedRow
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
+from models.recorded import Recorded
 from serve.errors import OfframpError
 from serve.rules.traits import Task
+from tests.support.recordings import said
 from tests.support.wordpiece import SPECIAL, TAKEN_AS_IT_IS, wordpiece
 
 WORDS = ["good", "fine", "nice", "bad", "dull", "poor", "the", "film", "is", "very"]
@@ -41,6 +44,15 @@ def tiny_config(labels: Sequence[str] = ("negative", "positive")) -> BertConfig:
 def tiny_tokenizer() -> Tokenizer:
     """A WordPiece tokenizer over fourteen words."""
     return wordpiece(WORDS)
+
+
+def said_of(model: MultiExitModel, rows: Sequence[EncodedRow]) -> Recorded:
+    """Return what a model's exits say of rows that have been encoded already."""
+    batch = collate(rows, 0)
+    model.eval()
+    with torch.inference_mode():
+        logits = torch.stack(model(batch.input_ids, batch.attention_mask, batch.token_type_ids))
+    return said(logits.numpy(), model.traits, batch.labels.numpy())
 
 
 def offramp(command: str, *arguments: object, **options: object) -> Result:

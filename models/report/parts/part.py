@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from models.report.blocks import Block, Text
+from models.report.markdown import Block
 
 
 class Part(NamedTuple):
@@ -22,4 +22,4 @@ class Part(NamedTuple):
 
 def missing(title: str, why: str) -> Part:
     """Return a part that says why it is not there."""
-    return Part(title, [Text(f"Left out: {why}.")], {"left_out": why})
+    return Part(title, [f"Left out: {why}."], {"left_out": why})

@@ -4,18 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from models.certification.card import describe_loss
 from models.evaluation.analysis import Analysis
 from models.evaluation.costs import LAYERS, MFLOPS, MFLOPS_LINEAR, MS
 from models.evaluation.gain import Gain
-from models.evaluation.operating_points import LADDER, PROFILES, STATIC, Point
-from models.report.blocks import Block, Picture, Table, Text
-from models.report.parts.certificates import bound, certified_losses, terms
+from models.evaluation.model_card import hundredths
+from models.evaluation.points import LADDER, PROFILES, STATIC, Point
+from models.report.markdown import Block, Picture, table
+from models.report.parts.curves import draw_families, draw_gains
 from models.report.parts.part import Part, missing
-from models.report.pictures.calibration import spread
-from models.report.pictures.curves import draw_families, draw_gains
-from models.report.rule_text import rule_text
-from models.report.style import as_svg
-from models.report.wording import depths, gain_text, headline, hundredths, interval, metric_title
+from models.report.style import as_svg, spread
+from models.report.wording import depths, gain_text, headline, interval, metric_title
+from serve.policy.ladder import Certificate, Ladder, Loss
+from serve.policy.target import TargetChoice
 
 TITLE = "Exit rules"
 _MOST_FRONT = 8
@@ -24,6 +25,10 @@ _GAIN = (
     "the 95 % interval of {family}."
 )
 UNITS = {LAYERS: "mean layers", MS: "ms", MFLOPS: "MFLOPs", MFLOPS_LINEAR: "MFLOPs, linear layers"}
+_NOTHING = (
+    "Nothing is certified for this variant, so profiles that ask for a bound run the whole model. "
+    "`offramp calibrate` certifies rules."
+)
 _SHOWN = (LAYERS, MS, MFLOPS)
 
 
@@ -36,11 +41,9 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
         Picture(f"{slug}-rules.svg", _caption(analysis), as_svg(draw_families(analysis))),
         Picture(f"{slug}-gain.svg", gain, as_svg(draw_gains(analysis))),
         _gains(analysis),
-        Text(
-            "The best points of all rules (Pareto front) were chosen on the rows on which they are "
-            "measured, so they are slightly flattered. The gain is over the static line at the "
-            "same mean depth."
-        ),
+        "The best points of all rules (Pareto front) were chosen on the rows on which they are "
+        "measured, so they are slightly flattered. The gain is over the static line at the same "
+        "mean depth.",
         _points(analysis, _chosen(analysis)),
         *terms(analysis),
         *_notes(analysis),
@@ -48,18 +51,11 @@ def rules_part(analysis: Analysis, slug: str) -> Part:
     return Part(TITLE, blocks, _figures(analysis))
 
 
-def costs_of(analysis: Analysis, point: Point) -> dict[str, float]:
-    """Return a point's mean cost in every unit that is known."""
-    return {unit: analysis.mean_cost(point, unit) for unit in analysis.observed.costs}
-
-
 def gain_at(analysis: Analysis, point: Point) -> float:
     """Return how far a point lies above the static line."""
     static = analysis.points[STATIC]
-    depths = [analysis.mean_cost(p, LAYERS) for p in static]
-    values = [analysis.value(p) for p in static]
-    at = float(np.interp(analysis.mean_cost(point, LAYERS), depths, values))
-    return analysis.value(point) - at
+    depths, values = [p.costs[LAYERS] for p in static], [p.value for p in static]
+    return point.value - float(np.interp(point.costs[LAYERS], depths, values))
 
 
 def _chosen(analysis: Analysis) -> list[tuple[str, Point]]:
@@ -73,14 +69,9 @@ def _chosen(analysis: Analysis) -> list[tuple[str, Point]]:
     ]
 
 
-def _gains(analysis: Analysis) -> Table:
+def _gains(analysis: Analysis) -> str:
     rows = [
-        [
-            name,
-            gain_text(found),
-            depths(found),
-            f"{100 * found.area:.2f}",
-        ]
+        [name, gain_text(found), depths(found), f"{100 * found.area:.2f}"]
         for name, found in analysis.gains.items()
     ]
     head = (
@@ -89,25 +80,61 @@ def _gains(analysis: Analysis) -> Table:
         "over mean depths",
         "area between the curves (x layers)",
     )
-    return Table(head, rows)
+    return table(head, rows)
 
 
-def _points(analysis: Analysis, chosen: list[tuple[str, Point]]) -> Table:
-    units = [unit for unit in _SHOWN if unit in analysis.observed.costs]
+def _points(analysis: Analysis, chosen: list[tuple[str, Point]]) -> str:
+    units = [unit for unit in _SHOWN if unit in analysis.costs]
     losses = certified_losses(analysis)
-    agreement = analysis.observed.answers is not None
+    agreement = analysis.recorded.answers is not None
     head = ["", "rule", metric_title(analysis), "95 % interval", "gain"]
     head += ["same answer as full depth %"] if agreement else []
     head += [*(UNITS[unit] for unit in units), *losses.values()]
     rows = []
     for why, point in chosen:
-        row: list[Any] = [why, rule_text(point.rule), hundredths(analysis.value(point))]
+        row: list[Any] = [why, point.rule.text(), hundredths(point.value)]
         row += [interval(analysis.interval(point)), hundredths(gain_at(analysis, point), True)]
         row += [hundredths(1 - (point.disagreement or 0))] if agreement else []
-        row += [analysis.mean_cost(point, unit) for unit in units]
+        row += [point.costs[unit] for unit in units]
         row += [bound(point, loss) for loss in losses]
         rows.append(row)
-    return Table(head, rows)
+    return table(head, rows)
+
+
+def certified_losses(analysis: Analysis) -> dict[Loss, str]:
+    """Return the losses that the ladder's certificates bound, with the titles of their columns."""
+    ladder = analysis.subject.ladder
+    losses = sorted({c.loss for c in _certificates(ladder)})
+    return {loss: f"certified %: {describe_loss(loss, ladder)}" for loss in losses if ladder}
+
+
+def bound(point: Point, loss: Loss) -> str | None:
+    """Return the bound of a point's certificate in percent, if it has one."""
+    found = next((c for c in point.certificates if c.loss == loss), None)
+    return f"{100 * found.epsilon:g}" if found else None
+
+
+def terms(analysis: Analysis) -> list[str]:
+    """Return how sure the certificates are, or that there are none where profiles want some."""
+    certificates = _certificates(analysis.subject.ladder)
+    if not certificates:
+        return [_NOTHING] if _shows_targets(analysis) else []
+    listed = ", ".join(dict.fromkeys(f"delta {c.delta:g} and n {c.n}" for c in certificates))
+    return [
+        "What is certified is the largest share on new texts of the same kind. The certificates "
+        f"have {listed}: n texts certified each bound, which fails to hold with probability delta. "
+        "Rules without a certificate promise nothing."
+    ]
+
+
+def _shows_targets(analysis: Analysis) -> bool:
+    shown = {point.name for point in analysis.points.get(PROFILES, [])}
+    profiles = analysis.subject.profiles
+    return any(isinstance(profiles[name], TargetChoice) for name in shown)
+
+
+def _certificates(ladder: Ladder | None) -> list[Certificate]:
+    return [c for rung in ladder.rungs for c in rung.certificates] if ladder else []
 
 
 def _caption(analysis: Analysis) -> str:
@@ -122,11 +149,11 @@ def _caption(analysis: Analysis) -> str:
     return " ".join(words)
 
 
-def _notes(analysis: Analysis) -> list[Text]:
+def _notes(analysis: Analysis) -> list[str]:
     """Return which costs are not known."""
-    unknown = analysis.observed.subject.unknown
+    unknown = analysis.subject.unknown
     return [
-        Text(f"{name} are not known: {unknown[unit]}.")
+        f"{name} are not known: {unknown[unit]}."
         for unit, name in ((MS, "Milliseconds"), (MFLOPS, "Operations"))
         if unit in unknown
     ]
@@ -154,12 +181,12 @@ def _figure(analysis: Analysis, point: Point, best: bool) -> dict[str, Any]:
     return {
         "rule": point.rule.model_dump(mode="json", exclude_none=True),
         "name": point.name or None,
-        "value": analysis.value(point),
+        "value": point.value,
         "interval": analysis.interval(point),
         "gain_at_equal_depth": gain_at(analysis, point),
         "disagreement": point.disagreement,
-        "exit_shares": point.exit_shares(len(analysis.observed.traits.exits)),
-        "costs": costs_of(analysis, point),
+        "exit_shares": point.exit_shares,
+        "costs": point.costs,
         "on_the_front": best,
         "certificates": [c.model_dump(mode="json") for c in point.certificates],
     }

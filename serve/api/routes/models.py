@@ -42,7 +42,7 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
 
     @app.get("/v1/models/{model}", tags=["models"], responses=UNKNOWN_MODEL)
     async def show_model(model: str, request: Request) -> ModelInfo:
-        """Describe one model: labels, exits, precision, and what its thresholds give."""
+        """Describe one model: labels, exits, precision, and what its rules give."""
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
         return _describe(classifier)

@@ -102,12 +102,11 @@ class ModelInfo(ResponseModel):
     )
     ladder: LadderInfo
     calibration: VariantCalibration | None = Field(
-        description="Accuracy and layers saved, measured at several thresholds; null if not "
-        "measured."
+        description="How good the answers of each exit are; null if not measured."
     )
     calibrated_on: Precision | None = Field(
-        description="The variant that the calibration was measured on. With another precision, "
-        "the same threshold gives slightly different figures."
+        description="The variant that the calibration was measured on. Another precision's "
+        "figures are slightly different."
     )
 
 

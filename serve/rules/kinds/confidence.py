@@ -25,6 +25,8 @@ class ConfidenceRule(PartwiseRule):
     confident of all.
     """
 
+    compared: ClassVar[str] = ">="
+
     rule: Literal["confidence"] = "confidence"
     threshold: Shares = Field(
         description="Leave when the top probability reaches it. One number, or a list with one "

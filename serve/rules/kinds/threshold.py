@@ -30,6 +30,8 @@ class EntropyRule(PartwiseRule):
     ElasticBERT's and BERxiT's code it sometimes does, where rounding makes an entropy negative.
     """
 
+    compared: ClassVar[str] = "<"
+
     rule: Literal["entropy"] = "entropy"
     threshold: AtLeastZeros = Field(
         description="Nats, strict: leave when the entropy is below it. Above ln(labels), for "
@@ -51,6 +53,8 @@ class NormalizedEntropyRule(PartwiseRule):
     its script `run_fastbert.py` also leaves at equality.
     """
 
+    compared: ClassVar[str] = "<"
+
     rule: Literal["normalized_entropy"] = "normalized_entropy"
     threshold: AtLeastZeros = Field(
         description="Strict: leave when entropy / ln(labels), from 0 to 1, is below it. Above 1 "
@@ -69,6 +73,8 @@ class MarginRule(PartwiseRule):
 
     CALM (Schuster et al. 2022), DREX; strict as DREX.
     """
+
+    compared: ClassVar[str] = ">"
 
     rule: Literal["margin"] = "margin"
     threshold: Shares = Field(
@@ -89,6 +95,9 @@ class LearnedRule(Rule):
     BERxiT (Xin et al. 2021), "learning to exit". The prediction is of being wrong, as in its
     code; the paper speaks of the opposite, certainty. The last exit is not asked.
     """
+
+    signal: ClassVar[str | None] = "predicted error"
+    compared: ClassVar[str] = "<"
 
     rule: Literal["learned"] = "learned"
     threshold: Shares = Field(

@@ -10,12 +10,12 @@ import pytest
 from export.chain.segments import build_segment, variant
 from export.chain.stages import Span
 from loadtest.bench.chain import each_segment, run_to_exit
-from loadtest.bench.engine_driver import model_shape
 from loadtest.bench.inputs import Shape, random_inputs
 from loadtest.bench.loaded_bundle import load
 from loadtest.bench.one_graph import join
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
+from serve.classifier.ladder import model_shape
 from tests.support.tiny import DEPTH, tiny_model
 
 precisions = pytest.mark.parametrize("precision", ["fp32", "int8"])

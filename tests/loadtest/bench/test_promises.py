@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from loadtest.bench.promises import HEAD, main, natural_choice, rows_of_table, splits
 from models.certification.losses import TextLosses
-from models.certification.observed import Replay
 from models.certification.paths import Path as RulePath
+from models.certification.replay import Replay
 from serve.rules import LayerRule
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.tiny import WORDS

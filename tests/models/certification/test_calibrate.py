@@ -234,7 +234,7 @@ def test_an_interrupt_while_texts_run_changes_nothing(
 
     folder = make_bundle()
     before = contents(folder)
-    monkeypatch.setattr(variant, "record", interrupted)
+    monkeypatch.setattr(variant, "recorded", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(folder, make_data())
     assert contents(folder) == before

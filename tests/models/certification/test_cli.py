@@ -8,8 +8,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from models.certification import cli
-from models.errors import TrainingFailed, UnusableData
+from models.errors import UnusableData
 from serve.bundle.loader import load_bundle
+from serve.errors import InvalidRequest
 from tests.models.certification.conftest import MakeBundle, MakeData
 
 
@@ -46,7 +47,7 @@ def test_an_interrupt_says_what_is_certified(
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("models.certification.variant.record", interrupted)
+    monkeypatch.setattr("models.certification.variant.recorded", interrupted)
     result = calibrate(make_bundle(), make_data())
     assert result.exit_code != 0
     assert "stopped: the precisions shown above are certified" in result.stderr
@@ -60,7 +61,7 @@ def test_options_say_which_exits_and_precisions(
     assert result.exit_code == 0, result.output
     assert [each.exits for each in load_bundle(folder).calibration.ladders] == [(2, 4)]
     result = calibrate(folder, data, "--active-exits", "two")
-    with pytest.raises(TrainingFailed, match="--active-exits 'two': must be layers such as 2,4,6"):
+    with pytest.raises(InvalidRequest, match="--active-exits 'two': must be layers such as 2,4,6"):
         raise result.exception or AssertionError
 
 

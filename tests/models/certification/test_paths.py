@@ -2,28 +2,27 @@ import numpy as np
 import pytest
 
 from models.certification.losses import TextLosses
-from models.certification.observed import Observed, Replay
 from models.certification.paths import candidate_paths
-from models.evaluation.bundle_recording import BundleRecording
+from models.certification.replay import Replay
+from models.recorded import Recorded
 from serve.rules import LearnedRule, check_rule
 from serve.rules.traits import Task, Traits
 from tests.serve.support.task_bundles import LABELS
+from tests.support.recordings import said
 
 EXITS = (2, 4, 6, 8)
 NUM_ROWS = 30
 
 
-def observed(task: Task, learned: bool) -> Observed:
+def random_rows(task: Task, learned: bool) -> Recorded:
     """Return random rows whose exits become surer with depth."""
     draw = np.random.default_rng(0)
     shape = (4, NUM_ROWS, *((6,) if task == "token" else ()), len(LABELS[task]))
     logits = draw.standard_normal(shape) * np.arange(1, 5).reshape(-1, *(1,) * (len(shape) - 1))
     counted = np.ones((NUM_ROWS, 6), np.bool_) if task == "token" else None
     errors = draw.random((4, NUM_ROWS)).astype(np.float32) if learned else None
-    lengths = np.full(NUM_ROWS, 6)
-    recording = BundleRecording(logits.astype(np.float32), lengths, counted, errors)
-    losses = TextLosses({"disagreement": np.zeros((4, NUM_ROWS))}, frozenset())
-    return Observed(recording, losses, Traits(EXITS, LABELS[task], task, learned))
+    traits = Traits(EXITS, LABELS[task], task, learned)
+    return said(logits, traits, counted=counted, uncertainty=errors)
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -31,15 +30,16 @@ def observed(task: Task, learned: bool) -> Observed:
 def test_paths_lead_from_full_depth_to_the_first_exit_and_no_text_ever_leaves_later(
     task: Task, learned: bool
 ) -> None:
-    rows = observed(task, learned)
-    spread = float(rows.recording.logits[-1].std())
+    rows = random_rows(task, learned)
+    losses = TextLosses({"disagreement": np.zeros((4, NUM_ROWS))}, frozenset())
+    spread = float(rows.logits[-1].std())
     paths = candidate_paths(rows.traits, (0.5, 0.8, 1.2, 1.0), spread)
     kinds = {type(rule) for path in paths for rule in path.rules}
     assert (LearnedRule in kinds) == learned
     for path in paths:
         for rule in path.rules:
             check_rule(rule, rows.traits)
-        exits = Replay.of(path, rows).exits
+        exits = Replay.of(path, rows, losses).exits
         assert (np.diff(exits, axis=0) <= 0).all(), path.rules[0]
         assert exits[0].mean() >= 2
         assert not exits[-1].any()

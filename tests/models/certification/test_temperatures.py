@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 
 from models.certification.temperatures import BOUNDS, fit_temperatures
-from models.evaluation.bundle_recording import BundleRecording
+from models.recorded import Recorded
 from serve.rules.signals import softmax
 from serve.rules.traits import Task, Traits
+from tests.support.recordings import said
 
 DRAW = np.random.default_rng(0)
 NUM_ROWS = 4000
 
 
-def recording(exit_logits: np.ndarray, full: np.ndarray, counted: bool = False) -> BundleRecording:
-    logits = np.stack([exit_logits, full]).astype(np.float32)
-    lengths = np.ones(logits.shape[1], np.intp)
-    counts = np.ones(logits.shape[1:3], np.bool_) if counted else None
-    return BundleRecording(logits, lengths, counts)
+def recording(exit_logits: np.ndarray, full: np.ndarray, *labels: str, task: Task) -> Recorded:
+    logits = np.stack([exit_logits, full])
+    counted = np.ones(logits.shape[1:3], np.bool_) if task == "token" else None
+    return said(logits, Traits((1, 2), labels, task), counted=counted)
 
 
 def answers(probabilities: np.ndarray) -> np.ndarray:
@@ -31,8 +31,8 @@ def test_the_temperature_at_which_confidence_was_true_is_found(
 ) -> None:
     shape = (NUM_ROWS, 3) if task == "single_label" else (NUM_ROWS // 4, 4, 3)
     logits = 3 * DRAW.standard_normal(shape)
-    said = recording(logits, answers(softmax(logits / temperature)), task == "token")
-    found = fit_temperatures(said, Traits((1, 2), ("a", "b", "c"), task))
+    full = answers(softmax(logits / temperature))
+    found = fit_temperatures(recording(logits, full, *"abc", task=task))
     assert found[0] == pytest.approx(temperature, rel=0.1)
     assert found[1] == 1
 
@@ -40,21 +40,17 @@ def test_the_temperature_at_which_confidence_was_true_is_found(
 def test_every_label_of_several_is_a_question_of_its_own() -> None:
     logits = 3 * DRAW.standard_normal((NUM_ROWS, 4))
     yes = DRAW.random(logits.shape) < 1 / (1 + np.exp(-logits / 2))
-    said = recording(logits, np.where(yes, 9, -9))
-    assert fit_temperatures(said, Traits((1, 2), tuple("abcd"), "multi_label"))[0] == pytest.approx(
-        2, rel=0.1
-    )
+    several = recording(logits, np.where(yes, 9, -9), *"abcd", task="multi_label")
+    assert fit_temperatures(several)[0] == pytest.approx(2, rel=0.1)
 
 
 def test_an_exit_that_always_agrees_does_not_become_infinitely_sure() -> None:
     full = DRAW.standard_normal((NUM_ROWS, 2))
-    found = fit_temperatures(recording(full, full), Traits((1, 2), ("a", "b")))
+    found = fit_temperatures(recording(full, full, *"ab", task="single_label"))
     assert found[0] == pytest.approx(BOUNDS[0], rel=0.01)
 
 
 def test_values_have_no_temperature() -> None:
     values = DRAW.standard_normal((NUM_ROWS, 1))
-    assert fit_temperatures(recording(values, values), Traits((1, 2), ("v",), "regression")) == (
-        1.0,
-        1.0,
-    )
+    valued = recording(values, values, "v", task="regression")
+    assert fit_temperatures(valued) == (1.0, 1.0)

@@ -50,8 +50,7 @@ def test_the_first_token_of_every_word_has_its_tag(
     tokenizer: Path, text: str, tags: tuple[int, ...], max_tokens: int, expected: list[int]
 ) -> None:
     (found,) = tag_tokens(tokenizer, [words_of(text, *tags)], max_tokens=max_tokens)
-    assert found.tags == expected
-    assert found.in_text == [False, *[True] * (len(expected) - 2), False]
+    assert found == expected
 
 
 def test_token_may_begin_with_the_space_before_its_word(tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_token_may_begin_with_the_space_before_its_word(tmp_path: Path) -> None:
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     text = words_of("Rome sleeps now", 3, 4, 5)
     (found,) = tag_tokens(tmp_path / "tokenizer.json", [text], max_tokens=16)
-    assert found.tags == [3, 4, 5]
+    assert found == [3, 4, 5]
 
 
 def test_encoded_row_has_a_tag_for_each_token_and_padding_has_none(
@@ -73,7 +72,7 @@ def test_encoded_row_has_a_tag_for_each_token_and_padding_has_none(
     texts = [words_of("the film is bad", 0, 1, 0, 1), words_of("good", 1)]
     rows = encode(make_encoder(), [Example(t, None, words) for t, words in texts], max_tokens=16)
     assert rows[0].label == [IGNORED, 0, 1, 0, 1, IGNORED]
-    assert [len(row.ids) for row in rows] == [len(row.in_text) for row in rows] == [6, 3]
+    assert [len(row.ids) for row in rows] == [len(row.label) for row in rows] == [6, 3]
     assert collate(rows, pad_id=0).labels.tolist() == [
         [IGNORED, 0, 1, 0, 1, IGNORED],
         [IGNORED, 1, *[IGNORED] * 4],

@@ -1,6 +1,6 @@
 """Length-bucketed batches and their padding."""
 
-from models.data.batches import collate, shuffled_batches, sorted_batches
+from models.data.batches import collate, shuffled_batches
 from models.data.encoding import EncodedRow
 
 LENGTHS = [(i * 37) % 23 + 1 for i in range(500)]
@@ -27,12 +27,6 @@ def test_rows_of_a_batch_have_similar_lengths_and_batches_are_shuffled() -> None
     assert padded < 1.1 * sum(LENGTHS)
     longest = [max(LENGTHS[row] for row in batch) for batch in batches]
     assert longest != sorted(longest)
-
-
-def test_sorted_batches_hold_all_rows_shortest_first() -> None:
-    batches = sorted_batches(LENGTHS, batch_size=64)
-    lengths = [LENGTHS[row] for batch in batches for row in batch]
-    assert lengths == sorted(LENGTHS)
 
 
 def test_padding_is_masked_and_carries_the_pad_id() -> None:

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from models.evaluation.analysis import Analysis
 from models.evaluation.bootstrap import Resampled, resampled
 from models.evaluation.costs import LAYERS
 from models.evaluation.gain import gain
-from models.evaluation.operating_points import STATIC, pareto_front, points_of
-from tests.support.observations import margins, noisy, observed
+from models.evaluation.points import STATIC
+from tests.support.recordings import analysed, margins, noisy
 
 
 def curve(depths: list[float], values: list[float], samples: int = 3) -> Resampled:
@@ -43,12 +42,11 @@ def test_the_same_curve_gains_nothing_and_is_said_not_to() -> None:
 
 
 def test_samples_draw_the_same_rows_for_every_point() -> None:
-    seen = observed(noisy("single_label"))
-    points = points_of(seen)
-    static = points[STATIC]
-    found = resampled(seen, [*static, *static], samples=40)
+    seen = analysed(noisy("single_label"))
+    static = seen.points[STATIC]
+    found = resampled(seen.metric, [*static, *static], samples=40)
     assert np.array_equal(found.values[:, :3], found.values[:, 3:])
-    assert found.values[0].tolist() == pytest.approx([p.value(seen) for p in static] * 2)
+    assert found.values[0].tolist() == pytest.approx([p.value for p in static] * 2)
     assert found.values[1:].std(axis=0).min() > 0
     # Every text stops at the same layer, whatever is drawn.
     assert np.array_equal(found.depths, np.broadcast_to([1, 2, 4] * 2, (41, 6)))
@@ -57,7 +55,7 @@ def test_samples_draw_the_same_rows_for_every_point() -> None:
 def test_a_rule_that_lets_easy_texts_leave_is_seen_to_gain() -> None:
     # Half of the texts are right and sure at once; the others become right at the end.
     easy, hard = [[9.0, 9.0, 9.0]] * 200, [[-0.1, -0.1, 9.0]] * 200
-    analysis = Analysis.of(observed(margins([*easy, *hard], [1] * 400)))
+    analysis = analysed(margins([*easy, *hard], [1] * 400))
     assert analysis.headline == "entropy"
     found = analysis.gains["entropy"]
     assert found.shown
@@ -66,9 +64,7 @@ def test_a_rule_that_lets_easy_texts_leave_is_seen_to_gain() -> None:
 
 
 def test_the_front_holds_what_no_other_point_beats() -> None:
-    seen = observed(margins([[9.0, 9.0, 9.0], [0.1, -9.0, -9.0]], [1, 0]))
-    points = points_of(seen)
-    front = pareto_front([p for family in points.values() for p in family], seen, LAYERS)
-    costs = [(float(p.costs(seen, LAYERS).mean()), p.value(seen)) for p in front]
+    seen = analysed(margins([[9.0, 9.0, 9.0], [0.1, -9.0, -9.0]], [1, 0]))
+    costs = [(p.costs[LAYERS], p.value) for p in seen.front()]
     # All at the first exit; one at the first and one at the second.
     assert costs == [(2, 0.5), (3, 1)]

@@ -1,29 +1,29 @@
 """Families of rules that are drawn as curves."""
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 import pytest
 
-from models.evaluation.observation import Observation
 from models.evaluation.rule_families import LEARNED, PATIENCE, headline_family, rule_families
+from models.recorded import Recorded
 from serve.bundle.manifest import TrainedFor
 from serve.rules import PatienceRule
-from serve.rules.replay import answers_taken
 from serve.rules.rule import Rule
 from serve.rules.traits import Task, Traits
-from tests.support.observations import margins, noisy, observed
+from tests.support.recordings import margins, noisy
 
 
-def mean_exit(seen: Observation, rule: Rule) -> float:
+def mean_exit(seen: Recorded, rule: Rule) -> float:
     return float(seen.taken(rule).exits.mean())
 
 
 @pytest.mark.parametrize("task", get_args(Task))
 def test_a_familys_rules_run_from_never_to_the_first_exit(task: Task) -> None:
-    seen = observed(noisy(task))
+    seen = noisy(task)
     families = rule_families(seen)
-    assert headline_family(seen) in families
+    assert headline_family(seen, TrainedFor()) in families
     for name, rules in families.items():
         depths = [mean_exit(seen, rule) for rule in rules]
         assert depths[0] == 2, name
@@ -33,40 +33,38 @@ def test_a_familys_rules_run_from_never_to_the_first_exit(task: Task) -> None:
 
 
 def test_heads_that_predict_their_errors_are_judged_by_those() -> None:
-    predictions = noisy("single_label")
+    seen = noisy("single_label")
     errors = np.random.default_rng(0).random((3, 60), np.float32)
-    learned = Traits(predictions.exits, predictions.traits.labels, learned=True)
-    seen = observed(predictions._replace(uncertainty=errors, traits=learned))
-    assert headline_family(seen) == LEARNED
+    learned = Traits(seen.traits.exits, seen.traits.labels, learned=True)
+    seen = replace(seen, uncertainty=errors, traits=learned)
+    assert headline_family(seen, TrainedFor()) == LEARNED
     loosest = rule_families(seen)[LEARNED][-1]
     assert mean_exit(seen, loosest) == 0
 
 
 def test_the_family_to_judge_by_is_that_of_the_training() -> None:
     for stated in (TrainedFor(rule=PatienceRule(patience=1)), TrainedFor(method="PABEE")):
-        seen = observed(noisy("single_label"), trained_for=stated)
-        assert headline_family(seen) == PATIENCE
+        assert headline_family(noisy("single_label"), stated) == PATIENCE
 
 
 def test_with_two_labels_confidence_and_margin_would_draw_the_entropys_curve_again() -> None:
-    assert {"confidence", "margin"} <= rule_families(observed(noisy("single_label"))).keys()
-    two = observed(margins([[1, 2, 3], [3, -2, 5]], [0, 1]))
+    assert {"confidence", "margin"} <= rule_families(noisy("single_label")).keys()
+    two = margins([[1, 2, 3], [3, -2, 5]], [0, 1])
     assert not {"confidence", "margin"} & rule_families(two).keys()
 
 
 def test_a_single_exit_has_no_families() -> None:
-    assert rule_families(observed(margins([[1.0], [2.0]], [0, 1]))) == {}
+    assert rule_families(margins([[1.0], [2.0]], [0, 1])) == {}
 
 
 def test_thresholds_are_not_rounded_so_that_the_rows_leave_that_were_meant_to() -> None:
-    seen = observed(noisy("single_label"))
+    seen = noisy("single_label")
     for rule in rule_families(seen)["entropy"]:
         again = type(rule).model_validate_json(rule.model_dump_json())
-        taken = answers_taken(seen.predictions.logits, again, seen.traits, seen.temperatures).exits
-        assert np.array_equal(taken, seen.taken(rule).exits)
+        assert np.array_equal(seen.taken(again).exits, seen.taken(rule).exits)
 
 
 def test_an_exit_that_knows_nothing_at_all_is_no_trouble() -> None:
     rows = [[0.0, 1, 2], [0.0, -1, 2]]
-    families = rule_families(observed(margins(rows, [0, 1])))
+    families = rule_families(margins(rows, [0, 1]))
     assert all(rules for rules in families.values())

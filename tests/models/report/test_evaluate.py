@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from models.certification.calibrate import CalibrationJob, calibrate
-from models.evaluation.subjects.bundle import BundleVariant
+from models.recorded import BundleSource
 from serve.rules.traits import Task
 from tests.models.conftest import offramp, refusal
 from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
@@ -227,7 +227,7 @@ def test_an_interrupted_run_leaves_the_old_report_and_nothing_else(
         raise KeyboardInterrupt
 
     if stage == "run":
-        monkeypatch.setattr(BundleVariant, "run", interrupt)
+        monkeypatch.setattr(BundleSource, "read", interrupt)
     else:
         monkeypatch.setattr("models.report.folder.markdown_page", interrupt)
     assert offramp("evaluate", bundle_folder, data=data, out=out, examples=0).exit_code != 0
@@ -242,7 +242,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(BundleVariant, "run", lambda *_: pytest.fail("a model was run"))
+    monkeypatch.setattr(BundleSource, "read", lambda *_: pytest.fail("a model was run"))
     monkeypatch.chdir(tmp_path)
     data = write_data("dev.tsv", lines_of("single_label", ("negative", "neutral", "positive")))
     wrong = write_data("wrong.tsv", ["label\ttext", "joyful\tw1"])

@@ -1,14 +1,13 @@
 """The sentence on what early exit gains, also when it gains nothing."""
 
-from models.evaluation.analysis import Analysis
 from models.report.wording import better_than_full, headline
-from tests.support.observations import margins, noisy, observed
+from tests.support.recordings import analysed, margins, noisy
 
 EASY, HARD = [9.0, 9.0, 9.0], [-0.1, -0.1, 9.0]
 
 
 def sentence(rows: list[list[float]], gold: list[int]) -> str:
-    return headline(Analysis.of(observed(margins(rows, gold))))
+    return headline(analysed(margins(rows, gold)))
 
 
 def test_a_gain_is_stated_with_its_interval() -> None:
@@ -38,17 +37,17 @@ def test_a_single_exit_has_nothing_to_gain() -> None:
 
 
 def test_a_correlation_is_no_percentage() -> None:
-    words = headline(Analysis.of(observed(noisy("regression"))))
+    words = headline(analysed(noisy("regression")))
     assert "hundredths of Pearson" in words
     assert "early exit by patience" in words
 
 
 def test_a_layer_that_is_better_than_full_depth_is_named() -> None:
     overthought = [[-9.0, 9.0, -9.0], [9.0, 9.0, 9.0]]
-    found = Analysis.of(observed(margins(overthought, [1, 1])))
+    found = analysed(margins(overthought, [1, 1]))
     words = (
         "hand-made: accuracy is 100.00 % if every text stops at layer 4, "
         "more than 50.00 % at full depth."
     )
     assert better_than_full(found) == words
-    assert better_than_full(Analysis.of(observed(margins([EASY, HARD], [1, 1])))) is None
+    assert better_than_full(analysed(margins([EASY, HARD], [1, 1]))) is None

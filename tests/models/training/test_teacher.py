@@ -14,14 +14,13 @@ from typer.testing import Result
 
 from models.data.datasets import read_dataset
 from models.data.encoding import EncodedRow, encode
-from models.evaluation.predictions import predict
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.losses import LOSSES
 from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
-from tests.models.conftest import WORDS, offramp, refusal
+from tests.models.conftest import WORDS, offramp, refusal, said_of
 from tests.support.wordpiece import wordpiece
 
 Model = Callable[..., MultiExitModel]
@@ -77,7 +76,7 @@ def test_where_labels_are_noise_every_exit_learns_what_the_teacher_says(
     run = TrainingRun(model, noisy, RECIPES[recipe](model, 0.0), config, teacher)
     while not run.finished:
         run.step()
-    assert (predict(model, rows).logits.argmax(axis=-1) == right).all()
+    assert (said_of(model, rows).logits.argmax(axis=-1) == right).all()
 
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS[::-1], ["LABEL_0", "LABEL_1"]])
@@ -92,7 +91,7 @@ def test_teacher_with_its_own_tokenizer_answers_for_each_row_in_the_students_lab
     job = TrainJob(ModelChoice(encoder=tmp_path), TrainConfig(), path, path, tmp_path)
     answers = Teacher(folder, "single_label", LABELS).logits(job, Console(file=io.StringIO()))
     examples = read_dataset(path, "single_label", LABELS).examples
-    expected = predict(MultiExitModel.load(folder), encode(folder, examples, 32)).logits[-1]
+    expected = said_of(MultiExitModel.load(folder), encode(folder, examples, 32)).logits[-1]
     if labels == LABELS[::-1]:
         expected = expected[:, ::-1]
     np.testing.assert_allclose(answers.numpy(), expected, atol=1e-5)

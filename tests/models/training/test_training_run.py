@@ -12,8 +12,7 @@ import torch
 from models.data.alignment import IGNORED
 from models.data.encoding import EncodedRow
 from models.errors import TrainingFailed
-from models.evaluation.calibration import exit_figures
-from models.evaluation.predictions import predict
+from models.evaluation.scores import exit_figures
 from models.multi_exit import MultiExitModel
 from models.training.checkpoint import Checkpoint
 from models.training.job import TrainConfig
@@ -21,6 +20,7 @@ from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import FROZEN, RECIPES, freeze_all_but
 from models.training.training_run import TrainingRun
 from serve.rules.traits import Task
+from tests.models.conftest import said_of
 
 Rows = Callable[..., list[EncodedRow]]
 Model = Callable[..., MultiExitModel]
@@ -99,7 +99,7 @@ def test_training_teaches_every_exit_a_learnable_task(
 ) -> None:
     rows, model = make_rows(48), make_model()
     finish(start(model, rows, recipe, CONFIG.model_copy(update={"epochs": 15, "lr": 3e-3})))
-    found = predict(model, rows)
+    found = said_of(model, rows)
     assert (found.logits.argmax(axis=-1) == found.gold).all()
 
 
@@ -107,7 +107,7 @@ def tagged(row: EncodedRow) -> EncodedRow:
     """Tag the second token, which decides the label, with the label; other words have tag 0."""
     fillers = len(row.ids) - 3
     tags = [IGNORED, 1 + row.label, *[0] * fillers, IGNORED]
-    return replace(row, label=tags, in_text=[False, *[True] * (fillers + 1), False])
+    return replace(row, label=tags)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_training_teaches_every_exit_the_other_tasks(
     rows, model = [change(row) for row in make_rows(48)], make_model(task=task, labels=labels)
     finish(start(model, rows, "joint", CONFIG.model_copy(update={"epochs": epochs, "lr": 3e-3})))
     metric = {"token": "entity_f1", "regression": "pearson", "multi_label": "micro_f1"}[task]
-    found = predict(model, rows)
+    found = said_of(model, rows)
     figures = exit_figures(found)
     assert figures[-1].metrics[metric] > 0.95
     if task == "token":

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import nn
 
@@ -11,7 +10,6 @@ from models.multi_exit import MultiExitModel
 from models.training.job import TrainConfig
 from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
-from models.training.weight_average import WeightAverage
 
 Rows = Callable[..., list[EncodedRow]]
 Model = Callable[..., MultiExitModel]
@@ -19,18 +17,6 @@ Model = Callable[..., MultiExitModel]
 
 def weight_of(model: nn.Module) -> torch.Tensor:
     return next(model.parameters()).detach().clone()
-
-
-def test_mean_is_of_all_snapshots() -> None:
-    layer, average = nn.Linear(1, 1), WeightAverage()
-    for value in (1.0, 2.0, 6.0):
-        nn.init.constant_(layer.weight, value)
-        average.add(layer)
-    average.write_to(layer)
-    assert layer.weight.item() == pytest.approx(3.0)
-    assert average.num_snapshots == 3
-    WeightAverage().write_to(layer)
-    assert layer.weight.item() == pytest.approx(3.0), "no snapshot leaves the model unchanged"
 
 
 def test_run_ends_with_the_mean_of_every_few_steps_and_the_last(
@@ -58,4 +44,4 @@ def test_first_fifth_of_a_stage_does_not_count(make_model: Model, make_rows: Row
     run = TrainingRun(model, make_rows(20), RECIPES["joint"](model, 0.0), config)
     for _ in range(4):
         run.step()
-    assert run.state()["average"]["num_snapshots"] == 3
+    assert run.state()["average"]["n_averaged"] == 3

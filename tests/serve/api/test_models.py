@@ -65,11 +65,9 @@ def test_temperatures_and_calibration_are_shown_with_their_precision(
     start_server: StartServer, bundle_copy: Callable[..., Path]
 ) -> None:
     folder = bundle_copy()
-    point = {"rule": {"rule": "never"}, "accuracy": 0.5, "agreement": 1.0, "mean_exit_layer": 4.0}
     figures = {
         "data": {"name": "made up", "rows": 10, "sha256": "0" * 64},
         "exits": [{"layer": 1, "accuracy": 0.5}],
-        "operating_points": [point],
     }
 
     def heat(manifest: dict) -> None:
@@ -83,8 +81,6 @@ def test_temperatures_and_calibration_are_shown_with_their_precision(
         shown = model["calibration"]
         assert shown["data"] == figures["data"]
         assert figures["exits"][0].items() <= shown["exits"][0].items()
-        assert shown["operating_points"][0]["rule"]["rule"] == "never"
-        assert shown["operating_points"][0]["mean_exit_layer"] == 4.0
 
 
 def test_a_served_model_has_its_active_exits_only(start_server: StartServer) -> None:

@@ -227,7 +227,6 @@ def test_calibration_is_read_when_it_is_listed(bundle_copy: CopyBundle) -> None:
     figures = {
         "data": {"name": "d", "rows": 1, "sha256": "0"},
         "exits": [],
-        "operating_points": [],
     }
     rewrite_manifest(folder, calibration={"variants": {"fp32": figures}})
     assert load_bundle(folder).calibration.variants["fp32"].data.name == "d"
@@ -267,21 +266,12 @@ def test_two_bundles_of_one_name_cannot_be_served_together(
         assemble([bundle_folder, twin], EngineOptions(precision="fp32"), MemoryStore())
 
 
-def test_a_bundle_of_which_all_exits_are_used_keeps_its_figures(bundle_copy: CopyBundle) -> None:
+def test_a_bundle_has_the_figures_of_the_exits_that_are_used(bundle_copy: CopyBundle) -> None:
     folder = bundle_copy()
-    point = {
-        "rule": {"rule": "entropy", "threshold": 0.1},
-        "accuracy": 1.0,
-        "agreement": 1.0,
-        "mean_exit_layer": 2.0,
-    }
     figures = {
         "data": {"name": "d", "rows": 1, "sha256": "0"},
-        "exits": [],
-        "operating_points": [point],
+        "exits": [{"layer": layer, "accuracy": 0.5} for layer in (1, 2, 3, 4)],
     }
     rewrite_manifest(folder, calibration={"variants": {"fp32": figures}})
-    bundle = load_bundle(folder)
-    for layers, num_points in (((1, 2, 3, 4), 1), ((1, 4), 0)):
-        calibration = bundle.presenting(layers).calibration
-        assert len(calibration.variants["fp32"].operating_points) == num_points
+    found = load_bundle(folder).presenting((1, 4)).calibration.variants["fp32"].exits
+    assert [exit_.layer for exit_ in found] == [1, 4]

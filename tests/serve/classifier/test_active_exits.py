@@ -11,7 +11,7 @@ from serve.classifier import active_exits
 from serve.classifier.active_exits import Active, Candidate, cheapest_exits
 from serve.classifier.exit_costs import ExitCosts
 from serve.rules import ConfidenceRule, EntropyRule, ExitRule, NeverRule, PatienceRule
-from serve.rules.replay import Recording, answers_taken
+from serve.rules.replay import Logits, Recording
 from tests.support.traits import two_labels
 
 RULES: list[ExitRule] = [
@@ -23,7 +23,7 @@ RULES: list[ExitRule] = [
 ]
 
 
-def recorded(num_exits: int, num_rows: int = 40, seed: int = 0) -> Recording:
+def recorded(num_exits: int, num_rows: int = 40, seed: int = 0) -> Logits:
     """Two-label logits, surer from exit to exit."""
     generator = np.random.default_rng(seed)
     sureness = np.linspace(0.5, 4, num_exits)[:, None, None]
@@ -31,11 +31,12 @@ def recorded(num_exits: int, num_rows: int = 40, seed: int = 0) -> Recording:
 
 
 def candidate(
-    recording: Recording, visit_s: float, segment_s: Sequence[float] | None = None
+    logits: Logits, visit_s: float, segment_s: Sequence[float] | None = None
 ) -> Candidate:
-    num_exits = len(recording)
+    num_exits = len(logits)
     costs = ExitCosts(tuple(segment_s or [1e-3] * num_exits), visit_s, visit_s)
-    return Candidate(two_labels(range(1, num_exits + 1)), (1.0,) * num_exits, recording, costs)
+    traits = two_labels(range(1, num_exits + 1))
+    return Candidate(Recording(traits, (1.0,) * num_exits, logits), costs)
 
 
 def anything(_active: Active) -> bool:
@@ -43,11 +44,9 @@ def anything(_active: Active) -> bool:
 
 
 def test_free_visits_use_every_exit_that_any_row_leaves_at() -> None:
-    recording = recorded(5)
-    found = cheapest_exits(candidate(recording, visit_s=0), RULES[0], anything)
-    layers, temperatures = tuple(range(1, 6)), (1.0,) * 5
-    taken = answers_taken(recording, RULES[0], two_labels(layers), temperatures)
-    assert set(taken.exits) <= set(found)
+    free = candidate(recorded(5), visit_s=0)
+    found = cheapest_exits(free, RULES[0], anything)
+    assert set(free.recording.taken(RULES[0]).exits) <= set(found)
 
 
 def test_dear_visits_leave_the_last_exit_alone() -> None:
@@ -90,12 +89,12 @@ def test_no_subset_is_cheaper(
 def by_hand(every: Candidate, rule: ExitRule, active: Active) -> float:
     """Mean time, one row at a time, in plain Python."""
     times_s = []
-    for row in range(every.recording.shape[1]):
+    for row in range(every.recording.logits.shape[1]):
         seconds, done, label, streak = 0.0, -1, -1, 0
         for exit_index in active:
             seconds += sum(every.costs.segment_s[done + 1 : exit_index + 1]) + every.costs.visit_s
             done = exit_index
-            logits = [float(x) for x in every.recording[exit_index, row]]
+            logits = [float(x) for x in every.recording.logits[exit_index, row]]
             total = sum(math.exp(x) for x in logits)
             shares = [math.exp(x) / total for x in logits]
             now = shares.index(max(shares))

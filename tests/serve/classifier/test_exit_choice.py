@@ -103,7 +103,7 @@ def test_auto_without_a_recording_says_how_to_get_one(bundle_copy: CopyBundle) -
     folder = bundle_copy()
     (folder / RECORDING).unlink()
     rewrite_manifest(folder, lambda document: document["files"].pop(RECORDING))
-    with pytest.raises(InvalidRequest, match="run `offramp evaluate` on the model"):
+    with pytest.raises(InvalidRequest, match="`offramp train` writes one into a model's folder"):
         choose_exits("auto", load_bundle(folder), Placement("cpu", "fp32"), 1)
 
 

@@ -7,7 +7,20 @@ import pytest
 from pydantic import ValidationError
 
 from serve.errors import InvalidRule
-from serve.rules import EXIT_RULE, check_rule, compile_rule
+from serve.rules import (
+    EXIT_RULE,
+    ConfidenceRule,
+    EntropyRule,
+    LayerRule,
+    LearnedRule,
+    MarginRule,
+    NeverRule,
+    NormalizedEntropyRule,
+    PatienceRule,
+    Rule,
+    check_rule,
+    compile_rule,
+)
 from serve.rules.traits import Task, Traits
 from tests.support.traits import two_labels
 
@@ -265,3 +278,24 @@ def rules_in_documentation(task: str) -> set[str]:
     column = header.index(f"`{task}`")
     rows = table[table.index(header) + 2 :][:11]
     return {row[0].strip("`") for row in rows if row[column] != "no"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (EntropyRule(threshold=0.123456), "entropy < 0.123"),
+        (EntropyRule(threshold=0.5, min_layer=2), "entropy < 0.5 from layer 2"),
+        (ConfidenceRule(threshold=(0.5, 1.0)), "confidence >= (0.5, 1)"),
+        (ConfidenceRule(threshold=0.9743), "confidence >= 0.9743"),
+        (ConfidenceRule(threshold=0.99999366), "confidence >= 0.99999366"),
+        (PatienceRule(patience=2, tolerance=0.5), "patience 2 tolerance 0.5"),
+        (LayerRule(layer=3), "layer 3"),
+        (NeverRule(max_layer=4), "never to layer 4"),
+        (LearnedRule(threshold=0.1), "predicted error < 0.1"),
+        (NormalizedEntropyRule(threshold=0.5), "normalized entropy < 0.5"),
+        (MarginRule(threshold=0.5), "margin > 0.5"),
+        (EntropyRule(threshold=0.015, reduce="max"), "entropy < 0.015 reduce max"),
+    ],
+)  # fmt: skip
+def test_rules_are_written_in_a_few_words(rule: Rule, words: str) -> None:
+    assert rule.text() == words

@@ -1,0 +1,169 @@
+"""The metrics of answers by task, as functions of sums over rows.
+
+So any sample of rows is quickly scored: accuracy and F1 are ratios of sums, and Pearson's
+correlation is made of six. Spearman's correlation and the macro-F1 are of whole data sets alone.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from models.data.alignment import IGNORED
+from models.recorded import Recorded
+from models.recorded.answers import are_entity_tags, decided, entities_of, tags_of
+from serve.bundle.calibration import ExitFigures
+from serve.rules.traits import Traits
+
+Array: TypeAlias = NDArray[Any]
+# (rows, sums): what each row adds to each sum.
+Statistics: TypeAlias = NDArray[np.float64]
+
+
+def measures(traits: Traits) -> tuple[str, ...]:
+    """Return the names of a model's metrics, an accuracy first where there is one."""
+    if traits.task == "regression":
+        return "pearson", "spearman"
+    if traits.task == "token":
+        return ("accuracy", "entity_f1") if are_entity_tags(traits.labels) else ("accuracy",)
+    if traits.task == "multi_label":
+        return "accuracy", "micro_f1"
+    return "accuracy", "f1" if len(traits.labels) == 2 else "macro_f1"
+
+
+def main_metric(traits: Traits) -> str:
+    """Return the metric by which exits and rules are compared."""
+    return measures(traits)[0 if traits.task in ("single_label", "regression") else -1]
+
+
+def exit_figures(recorded: Recorded) -> tuple[ExitFigures, ...]:
+    """Return the metrics of every exit when it answers all rows."""
+    assert recorded.gold is not None
+    figures = []
+    for layer, logits in zip(recorded.traits.exits, recorded.logits, strict=True):
+        found = score(recorded.traits, recorded.gold, logits)
+        accuracy = found.pop("accuracy", None)
+        figures.append(ExitFigures(layer=layer, accuracy=accuracy, metrics=found))
+    return tuple(figures)
+
+
+def score(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> dict[str, float]:
+    """Return all metrics of one set of answers, by name.
+
+    Args:
+        traits: of the model.
+        gold: the correct answers, see `models.recorded.recorded`.
+        logits: those that each row leaves with.
+    """
+    found = decided(traits, logits)
+    return {name: _value(name, traits, gold, found) for name in measures(traits)}
+
+
+def statistics(traits: Traits, gold: Array, logits: NDArray[np.float32]) -> Statistics:
+    """Return what each row adds to the sums of the main metric; arguments are those of `score`."""
+    return _SUMS[main_metric(traits)](traits, gold, decided(traits, logits))
+
+
+def of_sums(metric: str, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a metric of (..., sums); 0 where it is undefined."""
+    if metric == "pearson":
+        return _pearson(sums)
+    above, below = sums[..., 0], sums[..., 1]
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+def _value(name: str, traits: Traits, gold: Array, found: Array) -> float:
+    if name == "spearman":
+        return spearman(found, gold)
+    if name == "macro_f1":
+        return macro_f1(found, gold)
+    return float(of_sums(name, _SUMS[name](traits, gold, found).sum(axis=0)))
+
+
+def _accuracy(traits: Traits, gold: Array, found: Array) -> Statistics:
+    """Count right texts, or a tagger's right words; of several labels all must be right."""
+    if traits.task == "token":
+        words = gold != IGNORED
+        return _pairs(((found == gold) & words).sum(axis=1), words.sum(axis=1))
+    same = (found == (gold > 0.5)).all(axis=1) if gold.ndim == 2 else found == gold
+    return _pairs(same, np.ones(len(same)))
+
+
+def _f1(traits: Traits, gold: Array, found: Array) -> Statistics:
+    """Count what is marked: of two labels the second, of several those that are given."""
+    marked, expected = (found == 1, gold == 1) if gold.ndim == 1 else (found > 0.5, gold > 0.5)
+    both, either = marked & expected, marked.astype(np.int64) + expected
+    rows = len(gold)
+    return _pairs(2 * both.reshape(rows, -1).sum(axis=1), either.reshape(rows, -1).sum(axis=1))
+
+
+def _entity_f1(traits: Traits, gold: Array, found: Array) -> Statistics:
+    sums = np.zeros((len(found), 2))
+    for row, (ids, own) in enumerate(zip(found, gold, strict=True)):
+        said, right = (set(entities_of(tags_of(traits, tags, own))) for tags in (ids, own))
+        sums[row] = 2 * len(said & right), len(said) + len(right)
+    return sums
+
+
+def _products(traits: Traits, gold: Array, found: Array) -> Statistics:
+    # Around the data's mean, so that the sums lose no digits; a correlation does not mind.
+    y = gold.astype(np.float64)
+    x, y = found.astype(np.float64) - y.mean(), y - y.mean()
+    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+
+
+def _pairs(above: Array, below: Array) -> Statistics:
+    return np.stack([above, below], axis=1).astype(np.float64)
+
+
+def _pearson(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    scale = np.sqrt(_spread(n, x, xx) * _spread(n, y, yy))
+    return np.divide(n * xy - x * y, scale, out=np.zeros_like(scale), where=scale > 0)
+
+
+def _spread(
+    n: NDArray[np.float64], x: NDArray[np.float64], xx: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return n^2 times the variance; 0 where only rounding makes a difference."""
+    found = n * xx - x * x
+    return np.where(found > 1e-10 * n * xx, found, 0.0)
+
+
+def macro_f1(found: NDArray[np.int64], gold: NDArray[np.number]) -> float:
+    """Return the mean F1 of the labels that occur in either (rows,) array of label ids."""
+    labels = np.union1d(found, gold)
+    both = [((found == x) & (gold == x)).sum() for x in labels]
+    marked = [(found == x).sum() + (gold == x).sum() for x in labels]
+    return float(np.mean(2 * np.array(both) / np.array(marked)))
+
+
+def pearson(one: ArrayLike, other: ArrayLike) -> float:
+    """Return the Pearson correlation; 0 if either list is constant."""
+    x, y = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0 else 0.0
+
+
+def spearman(one: ArrayLike, other: ArrayLike) -> float:
+    """Return the Spearman rank correlation; equal numbers share their mean rank."""
+    return pearson(ranks(one), ranks(other))
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Return each number's rank from 1; equal numbers get the mean of their ranks."""
+    _, group, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    last = counts.cumsum()
+    mean_rank: NDArray[np.float64] = last - (counts - 1) / 2
+    return mean_rank[group]
+
+
+_SUMS: dict[str, Callable[[Traits, Array, Array], Statistics]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "micro_f1": _f1,
+    "entity_f1": _entity_f1,
+    "pearson": _products,
+}

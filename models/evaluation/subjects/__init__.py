@@ -1,1 +1,0 @@
-"""What `offramp evaluate` takes: bundles, and all checkpoints that can be exported."""

@@ -1,0 +1,175 @@
+"""Quality against cost: rules as curves, beside stopping every text at the same layer."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from models.evaluation.analysis import Analysis
+from models.evaluation.costs import LAYERS, MFLOPS, MS
+from models.evaluation.model_card import title, unit
+from models.evaluation.points import LADDER, PROFILES, STATIC, Point
+from models.report.style import COLOURS, STATIC_COLOUR, legend_below, new_figure
+
+_AXES = {
+    LAYERS: "mean layers per text",
+    MS: "mean milliseconds per lone text",
+    MFLOPS: "mean MFLOPs per text",
+}
+_WIDE, _HIGH, _LEGEND = 4.0, 3.7, 0.7
+# Of a profile's name: above its star and that much higher than one beside it, in points; and
+# how near it has another beside it, as a share of the axis.
+_LABEL_HEIGHT, _LINE, _LABEL_WIDTH = 6, 10, 0.3
+_FRONT_COLOUR = "#e3e3e3"
+_HALO = [withStroke(linewidth=2.5, foreground="white")]
+
+
+class _Pen(NamedTuple):
+    """How a line looks, and what the legend calls it."""
+
+    label: str
+    colour: str
+    style: str
+
+
+def draw_families(analysis: Analysis) -> Figure:
+    """Draw all families of one model's rules against each cost that is known."""
+    figure, panels = _panels([analysis])
+    for cost, axes in panels.items():
+        x, y = _places(analysis.front(cost), cost)
+        axes.plot(x, y, color=_FRONT_COLOUR, linewidth=6, label="Pareto front", zorder=0.5)
+        static = analysis.points[STATIC]
+        pen = _Pen("every text stops at layer k", STATIC_COLOUR, "s--")
+        _line(axes, static, cost, pen)
+        for colour, (name, points) in zip(COLOURS, analysis.families.items(), strict=False):
+            _line(axes, points, cost, _Pen(name, colour, "o-"))
+        _mark_rungs(axes, analysis, cost)
+        _mark_profiles(axes, analysis, cost)
+        _number_layers(axes, analysis, cost)
+    return _finish(figure, panels, [analysis])
+
+
+def draw_gains(analysis: Analysis) -> Figure:
+    """Draw how far each family lies above the static line, at equal mean depth."""
+    figure = new_figure()
+    axes = figure.add_subplot()
+    axes.axhline(0, color=STATIC_COLOUR, linestyle="--", linewidth=1.2)
+    for colour, (name, found) in zip(COLOURS, analysis.gains.items(), strict=False):
+        axes.plot(found.depths, 100 * found.at_depths, color=colour, label=name, linewidth=1.4)
+        if name == analysis.headline:
+            low, high = 100 * found.intervals.T
+            axes.fill_between(found.depths, low, high, color=colour, alpha=0.15, linewidth=0)
+    metric = analysis.metric
+    axes.set_xlabel(_AXES[LAYERS])
+    points = "points" if unit(metric) == "%" else unit(metric)
+    axes.set_ylabel(f"gain in {title(metric)}, {points}")
+    axes.set_xlim(0, analysis.exits[-1])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend_below(figure, axes)
+    return figure
+
+
+def draw_models(named: Sequence[tuple[str, Analysis]]) -> Figure:
+    """Draw the first family of each model, beside its static curve."""
+    analyses = [analysis for _, analysis in named]
+    figure, panels = _panels(analyses)
+    for place, (name, analysis) in enumerate(named):
+        colour = COLOURS[place % len(COLOURS)]
+        for cost, axes in panels.items():
+            if cost not in analysis.costs:
+                continue
+            static = analysis.points[STATIC]
+            pen = _Pen(f"{name}, stop at layer k", colour, "s:")
+            _line(axes, static, cost, pen)
+            if analysis.headline:
+                label = f"{name}, {analysis.headline}"
+                points = analysis.families[analysis.headline]
+                _line(axes, points, cost, _Pen(label, colour, "o-"))
+    return _finish(figure, panels, analyses)
+
+
+def _panels(analyses: Sequence[Analysis]) -> tuple[Figure, dict[str, Axes]]:
+    """Return one panel for each cost that some model has."""
+    known = [cost for cost in _AXES if any(cost in a.costs for a in analyses)]
+    figure = new_figure((max(_WIDE * len(known), 6.5), _HIGH + _LEGEND))
+    axes = figure.subplots(1, len(known), sharey=True, squeeze=False)[0]
+    return figure, dict(zip(known, axes, strict=True))
+
+
+def _finish(figure: Figure, panels: dict[str, Axes], analyses: Sequence[Analysis]) -> Figure:
+    for cost, axes in panels.items():
+        axes.set_xlabel(_AXES[cost])
+        axes.set_xlim(left=0)
+        axes.margins(y=0.08)
+        if cost == LAYERS:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    first = next(iter(panels.values()))
+    metrics = dict.fromkeys(a.metric for a in analyses)
+    first.set_ylabel(" or ".join(f"{title(m)}, {unit(m)}" for m in metrics))
+    widest = max(panels.values(), key=lambda axes: len(axes.get_legend_handles_labels()[0]))
+    legend_below(figure, widest, columns=3 if len(panels) > 1 else 2)
+    return figure
+
+
+def _line(axes: Axes, points: list[Point], cost: str, pen: _Pen) -> None:
+    x, y = _places(points, cost)
+    axes.plot(x, y, pen.style, color=pen.colour, label=pen.label, markersize=3.2, linewidth=1.4)
+
+
+def _mark_rungs(axes: Axes, analysis: Analysis, cost: str) -> None:
+    rungs = analysis.points.get(LADDER, [])
+    for certified, face, label in ((True, "black", "certified rung"), (False, "white", "rung")):
+        chosen = [rung for rung in rungs if bool(rung.certificates) == certified]
+        if chosen:
+            x, y = _places(chosen, cost)
+            axes.plot(x, y, "D", color="black", markerfacecolor=face, markersize=5, label=label)
+
+
+def _mark_profiles(axes: Axes, analysis: Analysis, cost: str) -> None:
+    """Put a star and the name at each profile; those at one place share it."""
+    named: dict[tuple[float, float], list[str]] = {}
+    for profile in analysis.points.get(PROFILES, []):
+        (x,), (y,) = _places([profile], cost)
+        named.setdefault((x, y), []).append(profile.name)
+    widest = analysis.points[STATIC][-1].costs[cost]
+    before, height = -widest, _LABEL_HEIGHT
+    for (x, y), names in sorted(named.items()):
+        axes.plot(x, y, "*", color="black", markersize=9)
+        on_the_left = x > 0.3 * widest
+        near = x - before < _LABEL_WIDTH * widest
+        before, height = x, height + _LINE if near else _LABEL_HEIGHT
+        axes.annotate(
+            ", ".join(names),
+            (x, y),
+            (-5 if on_the_left else 5, height),
+            textcoords="offset points",
+            ha="right" if on_the_left else "left",
+            fontsize=8.5,
+            path_effects=_HALO,
+        )
+
+
+def _number_layers(axes: Axes, analysis: Analysis, cost: str) -> None:
+    static = analysis.points[STATIC]
+    x, y = _places(static, cost)
+    every = -(-len(static) // 12)
+    for place in range(0, len(static), every):
+        axes.annotate(
+            str(analysis.exits[place]),
+            (x[place], y[place]),
+            (0, -12),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=STATIC_COLOUR,
+            path_effects=_HALO,
+        )
+
+
+def _places(points: list[Point], cost: str) -> tuple[list[float], list[float]]:
+    """Return the points' costs and metrics in hundredths, in the order of cost."""
+    found = sorted((p.costs[cost], 100 * p.value) for p in points)
+    return [x for x, _ in found], [y for _, y in found]

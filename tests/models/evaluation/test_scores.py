@@ -1,0 +1,90 @@
+"""Metrics of answers by task, and the main one from sums over rows."""
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from models.evaluation.scores import exit_figures, main_metric, of_sums, score, statistics
+from serve.rules.traits import Task, Traits
+from tests.support.recordings import margins, noisy, said
+
+# Rows: sure and right at once; sure at layer 4; wrongly sure at once; never sure.
+BY_HAND = margins([[9, 9, 9], [-0.1, -9, -9], [9, -1, -9], [0.1, -0.1, 0.2]], [1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("task", get_args(Task))
+def test_sums_over_any_rows_give_the_metric_of_those_rows(task: Task) -> None:
+    recorded = noisy(task)
+    traits, logits = recorded.traits, recorded.logits[1]
+    sums = statistics(traits, recorded.gold, logits)
+    for rows in (np.arange(60), np.array([3, 3, 8, 20, 20, 41, 59])):
+        expected = score(traits, recorded.of(rows).gold, logits[rows])[main_metric(traits)]
+        found = of_sums(main_metric(traits), sums[rows].sum(axis=0))
+        assert found == pytest.approx(expected)
+
+
+def test_a_metric_without_anything_to_count_is_zero() -> None:
+    recorded = noisy("regression")
+    same = np.ones_like(recorded.logits[0])
+    assert score(recorded.traits, recorded.gold, same) == {"pearson": 0, "spearman": 0}
+
+
+def test_accuracy_per_exit_counts_right_labels() -> None:
+    figures = exit_figures(BY_HAND)
+    assert [(f.layer, f.accuracy) for f in figures] == [(2, 0.75), (4, 0.75), (6, 1.0)]
+
+
+def test_two_labels_have_an_f1_of_the_second_and_more_labels_a_macro_f1() -> None:
+    assert exit_figures(BY_HAND)[0].metrics == {"f1": pytest.approx(2 * 2 / (3 + 2))}
+    three = noisy("single_label")
+    found = exit_figures(three)[0]
+    expected = f1_score(three.gold, three.logits[0].argmax(axis=1), average="macro")
+    assert found.metrics == {"macro_f1": pytest.approx(expected)}
+
+
+def test_of_several_labels_all_must_be_right_and_every_mark_counts() -> None:
+    several = noisy("multi_label")
+    found, marks = exit_figures(several)[0], several.logits[0] > 0
+    expected = f1_score(several.gold, marks, average="micro")
+    assert found.metrics == {"micro_f1": pytest.approx(expected)}
+    assert found.accuracy == (marks == several.gold).all(axis=1).mean()
+
+
+def test_regression_is_measured_by_correlations() -> None:
+    valued = noisy("regression")
+    last = exit_figures(valued)[-1]
+    assert last.accuracy is None
+    assert last.measured == ("pearson", "spearman")
+    expected = np.corrcoef(valued.logits[-1, :, 0], valued.gold)[0, 1]
+    assert last.metrics["pearson"] == pytest.approx(expected)
+
+
+def test_words_are_measured_by_entities_and_accuracy_or_by_accuracy_alone() -> None:
+    gold = np.array([[1, 2, 0], [0, -100, -100]])
+    last = 9 * np.eye(3)[np.where(gold < 0, 0, gold)]
+    first = 9 * np.eye(3)[np.array([[1, 1, 0], [0, 0, 0]])]
+    counted = np.array([[True, True, True], [True, True, False]])
+    traits = Traits((1, 2), ("O", "B-x", "I-x"), "token")
+    words = said([first, last], traits, gold, counted=counted)
+    early, late = exit_figures(words)
+    assert (late.accuracy, late.metrics["entity_f1"]) == (1, 1)
+    assert (early.accuracy, early.metrics["entity_f1"]) == (0.75, 0)
+    words = replace(words, traits=Traits((1, 2), ("NOUN", "VERB", "X"), "token"))
+    assert exit_figures(words)[0].measured == ("accuracy",)
+    assert main_metric(words.traits) == "accuracy"
+
+
+def test_an_entity_counts_only_with_both_ends_and_the_type() -> None:
+    traits = Traits((1,), ("O", "B-x", "I-x", "B-y"), "token")
+    gold = np.array([[1, 2, 0, 3], [-100] * 4])
+
+    def f1(*tags: int) -> float:
+        logits = np.eye(4, dtype=np.float32)[np.array([tags, (0,) * 4])]
+        return score(traits, gold, logits)["entity_f1"]
+
+    assert f1(1, 2, 0, 3) == 1
+    assert f1(1, 0, 0, 3) == f1(1, 2, 0, 1) == f1(1, 2, 2, 3) == pytest.approx(2 * 1 / 4)
+    assert f1(0, 0, 0, 0) == 0
