@@ -21,6 +21,7 @@ _TEMPLATES, _OTHER_TEMPLATES, _MOST_TEMPLATE = "*.jinja", "additional_chat_templ
 _MOST_BYTES = {
     CONFIG: 4 * _MIB,
     "README.md": 4 * _MIB,
+    "adapter_config.json": 4 * _MIB,
     "added_tokens.json": 4 * _MIB,
     "calibration.json": 8 * _MIB,
     "generation_config.json": 4 * _MIB,

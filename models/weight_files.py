@@ -3,7 +3,7 @@
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from models.errors import UnusableCheckpoint
 from models.model_files import locate, read_json
+from models.wrong_folders import instead
 
 # Weight files, in order of preference.
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -22,6 +23,12 @@ WEIGHT_FILES = (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX, FASTBERT)
 _SUFFIXES = (".safetensors", ".bin")
 # A model may save one tensor under several names.
 _MOST_NAMES = 8
+# Parts of names that torch.compile and FSDP put before those of the modules that they wrap.
+_COMPILED = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+# Class weights that a training's loss keeps beside the model.
+TRAINING_LOSS = re.compile(r"(\w+\.)*(\w*loss\w*|criterion)\.")
+# What an encoder is called inside its classifier.
+_ENCODER = re.compile(r"\w*bert\w*|electra|mpnet")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -52,7 +59,8 @@ def _weight_files(folder: Path) -> list[Path]:
     """Return the files that hold the weights, under their own names."""
     name = next((name for name in WEIGHT_FILES if (folder / name).is_file()), None)
     if name is None:
-        raise UnusableCheckpoint(f"{folder} holds no weights: expected {' or '.join(WEIGHT_FILES)}")
+        expected = " or ".join(WEIGHT_FILES)
+        raise UnusableCheckpoint(f"{folder} holds no weights: expected {expected}{instead(folder)}")
     paths = [folder / shard for shard in _shards(folder, name)]
     size, memory = sum(path.stat().st_size for path in paths), _memory_bytes()
     if size > memory:
@@ -132,10 +140,22 @@ def _check_not_packed(path: Path) -> None:
 
 
 def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights under the names that their model has today."""
-    if all(key.startswith("module.") for key in tensors):  # saved from DataParallel
-        tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
-    return {_modern_name(key): tensor for key, tensor in tensors.items()}
+    """Return weights under the names that their model has today.
+
+    A first part that all names share, such as `module` or `model`, is of what the model was wrapped
+    in when it was saved: DataParallel, a LightningModule, a class with the model as an attribute.
+    """
+    named = {_COMPILED.sub("", key): tensor for key, tensor in tensors.items()}
+    while prefix := _shared_prefix(key for key in named if not TRAINING_LOSS.match(key)):
+        named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
+    return {_modern_name(key): tensor for key, tensor in named.items()}
+
+
+def _shared_prefix(names: Iterable[str]) -> str:
+    """Return the first part that all names share, with its dot; empty if it is an encoder's."""
+    parts = {name.partition(".")[:2] for name in names}
+    first, dot = parts.pop() if len(parts) == 1 else ("", "")
+    return f"{first}." if dot and not _ENCODER.fullmatch(first) else ""
 
 
 def _modern_name(key: str) -> str:

@@ -1,6 +1,5 @@
 """Warnings about a checkpoint, from measurements of its weights and its sample run."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -9,11 +8,11 @@ import torch
 from torch import Tensor
 
 from models.checkpoints.formats import LoadedCheckpoint
+from models.checkpoints.parsed import LAYER
 from models.checkpoints.sample_run import SampleRun
 from models.heads import AnyHead
 from models.multi_exit import MultiExitModel
 
-_LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.(.+)$")
 # Least agreement of two exits beyond chance (Cohen's kappa, at most 1).
 _MIN_KAPPA = 0.1
 # If one label has a larger share than this, agreement beyond chance cannot be measured. For
@@ -41,7 +40,7 @@ def _identical_layers(model: MultiExitModel) -> Iterator[str]:
         return
     layers: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for name, value in model.encoder.state_dict().items():
-        match = _LAYER.search(name)
+        match = LAYER.search(name)
         if match:
             layers[int(match[1])][match[2]] = value
     first = layers.get(0, {})

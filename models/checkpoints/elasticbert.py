@@ -24,7 +24,8 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     if not weights.has(_CLASSIFIER):
         raise UnusableCheckpoint(
             f"{raw.folder} is an ElasticBERT that was pretrained only: it has no classifiers to "
-            "serve. Fine-tune it first, with its own code or by `offramp train`"
+            "serve. Fine-tune it first: "
+            f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
         )
     config = raw.encoder_config("bert")
     depth = config.num_hidden_layers

@@ -20,16 +20,23 @@ from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.checkpoints.token_limit import max_tokens, stated_limit
 from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
+from models.encoders.families import BUFFERS
 from models.errors import UnusableCheckpoint
 from models.model_files import check_files
 from models.multi_exit import MultiExitModel
+from models.weight_files import TRAINING_LOSS
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
 
 # The profile with the rule that the checkpoint states.
 ORIGINAL = "original"
-# Buffers that old versions of transformers saved.
-_BUFFERS = r".*(position_ids|token_type_ids|rotary_emb\.inv_freq)$"
+# What may lie beside a classifier without being a part of it.
+_UNUSED = {
+    BUFFERS: "buffers, which are computed",
+    r"(cls|decoder|discriminator\w*|generator\w*|lm_head|lm_predictions|mask_predictions|mlm\w*|"
+    r"predictions|sop_classifier|vocab_\w+)\.": "heads of the pretraining",
+    TRAINING_LOSS.pattern: "class weights of the training's loss",
+}
 
 
 class Format(Protocol):
@@ -98,15 +105,17 @@ def load(
         layers: keep only the first so many layers.
 
     Raises:
-        UnusableCheckpoint: no supported checkpoint, or one that cannot be served.
+        UnusableCheckpoint: no supported checkpoint, or one that cannot be served, such as one with
+            weights that no part of the model reads.
     """
     folder = Path(folder)
     check_files(folder)
     stated_limit(folder)  # what is wrong with it is told before the work
     raw = RawCheckpoint(folder, last_ramp)
-    raw.weights.drop(_BUFFERS, "buffers, which are computed")
+    for pattern, why in _UNUSED.items():
+        raw.weights.drop(pattern, why)
     parsed = _parse(raw)
-    raw.weights.drop("", "unknown to this format")
+    raw.weights.check_empty(folder, parsed.info.format)
     parsed = replace(parsed, info=replace(parsed.info, dropped=tuple(raw.weights.dropped)))
     if layers is not None:
         parsed = parsed.cut(layers)
@@ -154,9 +163,21 @@ def _parse(raw: RawCheckpoint) -> ParsedCheckpoint:
                     f"--last-ramp is for DeeBERT; {raw.folder} is {parsed.info.format}"
                 )
             return parsed
-    raise UnusableCheckpoint(
+    raise UnusableCheckpoint(_no_classifier(raw))
+
+
+def _no_classifier(raw: RawCheckpoint) -> str:
+    """Return what the folder holds instead, and the next step."""
+    step = f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
+    if any((raw.folder / name).exists() for name in ("config_setfit.json", "model_head.pkl")):
+        return (
+            f"{raw.folder} is a SetFit model: its classifier is model_head.pkl, a pickle, and none "
+            f"is run. Give its encoder exits with the texts it was trained on: {step}"
+        )
+    return (
         f"{raw.folder} is no classifier that is recognised: its weights have neither exits of a "
-        "known system nor a `classifier`. A bare encoder can be given exits by `offramp train`"
+        f"known system nor a `classifier`, but {raw.weights.names()}. A bare encoder can be given "
+        f"exits: {step}"
     )
 
 

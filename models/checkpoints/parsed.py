@@ -1,5 +1,6 @@
 """The result of reading a checkpoint: its description and its renamed weights."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,9 @@ from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig
 from serve.errors import InvalidRule
 from serve.rules import EXIT_RULE, ExitRule
+
+# The names of a layer's weights, in every family.
+LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.(.+)$")
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,14 @@ class ParsedCheckpoint:
             exits=exits.model_copy(update={"exits": kept}),
             notes=(*info.notes, f"cut to the first {layers} of {info.depth} layers"),
         )
-        return replace(self, info=shorter, config=_cut_config(self.config, layers), heads=heads)
+        return ParsedCheckpoint(
+            info=shorter,
+            config=cut_config(self.config, layers),
+            encoder={
+                n: each for n, each in self.encoder.items() if not layers <= _layer(n) < info.depth
+            },
+            heads=heads,
+        )
 
 
 def stated_rule(**settings: Any) -> ExitRule | None:
@@ -107,9 +118,16 @@ def stated_rule(**settings: Any) -> ExitRule | None:
         return None
 
 
-def _cut_config(config: PreTrainedConfig, layers: int) -> PreTrainedConfig:
+def cut_config(config: PreTrainedConfig, layers: int) -> PreTrainedConfig:
+    """Return the config of the first layers."""
     config = type(config).from_dict(config.to_dict())
     config.num_hidden_layers = layers
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layers]
     return config
+
+
+def _layer(name: str) -> int:
+    """Return the layer of a weight, counted from 0; -1 if it is of none."""
+    match = LAYER.search(name)
+    return int(match[1]) if match else -1

@@ -7,6 +7,9 @@ name decides only between classes with the same weights (ModernBERT, MobileBERT)
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES as _TAGGERS,
+)
 
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
@@ -68,7 +71,6 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     }
     heads = (raw.weights.take(names),)
     raw.weights.drop(rf"{prefix}\.pooler\.", "a pooler that the head does not read")
-    raw.weights.drop(r"(cls|lm_head|mlm|generator|discriminator)", "heads of the pretraining")
     depth = config.num_hidden_layers
     info = CheckpointInfo(
         format="transformers",
@@ -112,7 +114,7 @@ def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
     weights, of_tokens = raw.weights, "TokenClassification" in raw.architecture
     first = {"pooling": "tokens" if of_tokens else "first"}
     if "head.dense.weight" in weights:
-        return _modernbert(config, of_tokens)
+        return _modernbert(config, of_tokens, _activation(raw, config, "classifier_activation"))
     if "classifier.out_proj.weight" in weights:
         activation = "gelu" if config.model_type == "electra" else "tanh"
         return _Shape(
@@ -121,21 +123,31 @@ def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
     if "pre_classifier.weight" in weights:
         return _Shape("pre_classifier", "classifier", None, {**first, "activation": "relu"})
     if "pooler.dense.weight" in weights:
-        activation = _activation(raw, config.pooler_hidden_act)
+        activation = _activation(raw, config, "pooler_hidden_act")
         return _Shape("pooler.dense", "classifier", None, {**first, "activation": activation})
     for pooler in (f"{prefix}.pooler.dense", f"{prefix}.pooler"):
         if f"{pooler}.weight" in weights and not of_tokens:
             return _Shape(pooler, "classifier", None, first)
-    if of_tokens or config.model_type != "mobilebert":
-        first = {"pooling": "tokens"}
+    if not of_tokens and getattr(config, "classifier_activation", True):
+        raise UnusableCheckpoint(_without_pooler(raw, config.model_type))
     return _Shape(None, "classifier", None, first)
 
 
-def _modernbert(config: PreTrainedConfig, of_tokens: bool) -> _Shape:
+def _without_pooler(raw: RawCheckpoint, family: str) -> str:
+    return (
+        f"{raw.folder}: the classifier has no pooler before it, which transformers' {family} for "
+        "whole texts has. If it labels tokens, say so in config.json: "
+        f'"architectures": ["{_TAGGERS[family]}"]. If it is of a class of its own, what it reads '
+        "cannot be known here: give its encoder exits, with the texts it was trained on: "
+        f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
+    )
+
+
+def _modernbert(config: PreTrainedConfig, of_tokens: bool, activation: str) -> _Shape:
     pooled = "mean" if config.classifier_pooling == "mean" else "first"
     options = {
         "pooling": "tokens" if of_tokens else pooled,
-        "activation": "gelu",
+        "activation": activation,
         "bias": bool(config.classifier_bias),
         "norm": config.norm_eps,
         "norm_bias": bool(config.norm_bias),
@@ -143,7 +155,8 @@ def _modernbert(config: PreTrainedConfig, of_tokens: bool) -> _Shape:
     return _Shape("head.dense", "classifier", "head.norm", options)
 
 
-def _activation(raw: RawCheckpoint, name: str) -> str:
+def _activation(raw: RawCheckpoint, config: PreTrainedConfig, setting: str) -> str:
+    name = str(getattr(config, setting))
     if name not in ("tanh", "relu", "gelu"):
-        raise UnusableCheckpoint(f"{raw.folder}: pooler_hidden_act {name!r} is not supported")
+        raise UnusableCheckpoint(f"{raw.folder}: {setting} {name!r} is not supported")
     return name

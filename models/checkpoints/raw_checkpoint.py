@@ -7,10 +7,10 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from models.checkpoints.label_names import label_names
 from models.checkpoints.weights import Weights
-from models.encoders.config_sizes import check_sizes
 from models.encoders.families import FAMILIES
+from models.encoders.stated_config import stated_config
 from models.errors import UnusableCheckpoint, in_one_line
-from models.model_files import CONFIG, check_files, read_json
+from models.model_files import CONFIG
 from models.weight_files import read_weights
 from serve.rules.traits import Task
 
@@ -37,7 +37,7 @@ class RawCheckpoint:
         """
         self.folder = folder
         self.last_ramp = last_ramp
-        self.config = _read_config(folder)
+        self.config = stated_config(folder)
         self.labels = label_names(self.config, folder)
         self.weights = Weights(read_weights(folder))
 
@@ -64,16 +64,13 @@ class RawCheckpoint:
             family: transformers' model type.
 
         Raises:
-            UnusableCheckpoint: the family is not supported, heads were pruned, or the config does
-                not fit the family.
+            UnusableCheckpoint: the family is not supported, or the config does not fit it.
         """
         if family not in FAMILIES:
             listed = ", ".join(FAMILIES)
             raise UnusableCheckpoint(
                 f"{self.folder}: encoders of type {family!r} are not supported, only {listed}"
             )
-        if self.config.get("pruned_heads"):
-            raise UnusableCheckpoint(f"{self.folder}: models with pruned heads are not supported")
         kind = CONFIG_MAPPING[family]
         of_class = {*kind().to_dict(), *kind.attribute_map}
         known = of_class | _LABEL_KEYS | FAMILIES[family].settings
@@ -86,12 +83,3 @@ class RawCheckpoint:
             return kind.from_dict(stated)
         except Exception as error:  # transformers' checks raise no narrower type
             raise UnusableCheckpoint(f"{self.folder}/{CONFIG}: {in_one_line(error)}") from error
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    check_files(folder)
-    if not (folder / CONFIG).is_file():
-        raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
-    config = read_json(folder, CONFIG)
-    check_sizes(config, folder / CONFIG)
-    return config

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor
 
+from models.encoders.meta import listed
 from models.errors import UnusableCheckpoint
 
 
@@ -86,3 +88,19 @@ class Weights:
         if gone:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             self.dropped.append(DroppedWeights(keys or f"{gone[0]}{more}", why))
+
+    def names(self) -> str:
+        """Return the names of the first weights that are left, and how many more there are."""
+        return listed(sorted(self._left))
+
+    def check_empty(self, folder: Path, format_: str) -> None:
+        """Check that every weight was taken or dropped, after the format has read all it knows.
+
+        Raises:
+            UnusableCheckpoint: some are left, so a part of the model would be missing.
+        """
+        if self._left:
+            raise UnusableCheckpoint(
+                f"{folder}: no part of {format_} reads {self.names()}. The model may "
+                "compute more than would be served: if it does not, save it without them"
+            )

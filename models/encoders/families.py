@@ -1,5 +1,6 @@
 """The supported encoder families. A further family is a backbone class and a line here."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from transformers import (
     AlbertModel,
     AutoConfig,
+    BertConfig,
     BertModel,
     DebertaV2Model,
     DistilBertModel,
@@ -23,7 +25,6 @@ from transformers import (
 from models.encoders.albert import AlbertBackbone
 from models.encoders.backbone import Backbone
 from models.encoders.bert import BertBackbone
-from models.encoders.config_sizes import check_sizes
 from models.encoders.deberta import DebertaBackbone
 from models.encoders.distilbert import DistilBertBackbone
 from models.encoders.electra import ElectraBackbone
@@ -32,11 +33,18 @@ from models.encoders.mobilebert import MobileBertBackbone
 from models.encoders.modernbert import ModernBertBackbone
 from models.encoders.mpnet import MPNetBackbone
 from models.encoders.roberta import RobertaBackbone
+from models.encoders.stated_config import stated_config
 from models.errors import UnusableCheckpoint, in_one_line
-from models.model_files import CONFIG, check_files, read_json
+from models.model_files import CONFIG
 from models.weight_files import read_shapes, read_weights
 
 _Value = TypeVar("_Value")
+# Pretrained ElasticBERT is BERT with a pooler for every layer.
+_ELASTICBERT = "elasticbert"
+# Buffers that old versions of transformers saved.
+BUFFERS = r".*(position_ids|token_type_ids|rotary_emb\.inv_freq)$"
+# Heads that some systems keep inside the encoder: DeeBERT, BERxiT, ElasticBERT.
+_HEADS = r"(encoder|transformer)\.(highway|lte_classifier|pooler)\."
 _NO_POOLER = {"add_pooling_layer": False}
 _DEBERTA_SETTINGS = frozenset(
     {
@@ -114,11 +122,10 @@ def read_config(folder: Path) -> PreTrainedConfig:
     Raises:
         UnusableCheckpoint: a file lies elsewhere or is too large, or the config cannot be used.
     """
-    check_files(folder)
-    if not (folder / CONFIG).is_file():
-        raise UnusableCheckpoint(f"{folder} holds no model: {CONFIG} is missing")
-    check_sizes(read_json(folder, CONFIG), folder / CONFIG)
+    stated = stated_config(folder)
     try:
+        if stated.get("model_type") == _ELASTICBERT:
+            return BertConfig.from_dict(stated | {"model_type": "bert"})
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers' checks raise no narrower type
         raise UnusableCheckpoint(f"{folder}/{CONFIG}: {in_one_line(error)}") from error
@@ -127,28 +134,36 @@ def read_config(folder: Path) -> PreTrainedConfig:
 def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     """Return a pretrained encoder, in float32 and without its own pooler, with these labels.
 
-    Other weights in the folder, such as pretraining heads, are ignored silently.
+    Heads in the folder are ignored silently: of the pretraining, or of another task.
 
     Raises:
         ValueError: the family is not supported.
-        UnusableCheckpoint: the folder holds no config or no weights, or they do not fit.
+        UnusableCheckpoint: the folder holds no config or no weights, they do not fit, or they are
+            of more than the config describes.
     """
     folder = Path(folder)
     config = read_config(folder)
-    family = family_of(config)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
-    prefix = f"{family.encoder.base_model_prefix}."
-    shapes = _without(prefix, read_shapes(folder))
     empty = without_memory(lambda: build_encoder(config))
+    shapes = _of_encoder(empty, read_shapes(folder))
     check_shapes(empty, shapes, f"{folder}: the {config.model_type} encoder")
-    encoder, weights = build_encoder(config), _without(prefix, read_weights(folder))
-    encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
+    encoder = build_encoder(config)
+    encoder.load_state_dict(_of_encoder(empty, read_weights(folder)))
     return encoder.eval()
 
 
-def _without(prefix: str, named: Mapping[str, _Value]) -> dict[str, _Value]:
-    return {name.removeprefix(prefix): value for name, value in named.items()}
+def _of_encoder(encoder: PreTrainedModel, named: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Return what is of the encoder's own parts, which are not its pooler or a head."""
+    prefix = re.compile(rf"^({encoder.base_model_prefix}|{_ELASTICBERT})\.")
+    bare = {prefix.sub("", name): value for name, value in named.items()}
+    parts = {name for name, _ in encoder.named_children()}
+    other = re.compile(f"{BUFFERS}|{_HEADS}")
+    return {
+        name: value
+        for name, value in bare.items()
+        if name.partition(".")[0] in parts and not other.match(name)
+    }
 
 
 def build_backbone(encoder: PreTrainedModel) -> Backbone:

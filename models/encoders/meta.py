@@ -29,7 +29,8 @@ def check_shapes(module: nn.Module, shapes: Shapes, part: str) -> None:
     """Compare a model's weights with those that are there.
 
     Raises:
-        UnusableCheckpoint: weights are missing or have another shape than the config says.
+        UnusableCheckpoint: weights are missing or have another shape than the config says, or the
+            model has no place for some of them.
     """
     expected = module.state_dict()
     missing = sorted(expected.keys() - shapes.keys())
@@ -41,3 +42,14 @@ def check_shapes(module: nn.Module, shapes: Shapes, part: str) -> None:
                 f"{part}: {name} has shape {list(shapes[name])}, but config.json asks for "
                 f"{list(value.shape)}"
             )
+    if surplus := sorted(shapes.keys() - expected.keys()):
+        raise UnusableCheckpoint(
+            f"{part}: the weights hold {listed(surplus)}, but the model that config.json describes "
+            "has no such part: is config.json these weights' own?"
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"

@@ -114,5 +114,5 @@ def test_weights_that_do_not_fit_the_config_are_refused(
     with pytest.raises(UnusableCheckpoint, match=r"heads\.2\.classifier\.bias is missing"):
         MultiExitModel.load(tmp_path / "three")
     (tmp_path / "two" / "model.safetensors").write_bytes(three)
-    with pytest.raises(UnusableCheckpoint, match=r"heads\.2\.\S+ is not in config\.json"):
+    with pytest.raises(UnusableCheckpoint, match=r"the weights hold heads\.2\."):
         MultiExitModel.load(tmp_path / "two")

@@ -260,7 +260,9 @@ def test_sledgehammer_is_recognised_and_refused(tmp_path: Path) -> None:
             lambda: without(DeeBert(model_type="canine"), "highway"),
             "encoders of type 'canine' are not supported",
         ),
-        (partial(DeeBert, pruned_heads={"0": [1]}), "pruned heads"),
+        (partial(DeeBert, pruned_heads={"0": [1]}), "pruned_heads is .* not supported"),
+        (partial(Pabee, position_embedding_type="relative_key"), "position_embedding_type"),
+        (partial(ElasticBert, is_decoder=True), "is_decoder is True, which is not supported"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_served_is_refused_with_the_reason(
@@ -270,11 +272,44 @@ def test_a_checkpoint_that_cannot_be_served_is_refused_with_the_reason(
         load(make().save(tmp_path))
 
 
-def test_unknown_keys_are_reported_as_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["something.else", "crf.transitions", "lte_classifier.weight", "topic_head.weight"]
+)
+@pytest.mark.parametrize("kind", [Pabee, DeeBert, ElasticBert, FastBert, DeeRoberta])
+def test_weights_that_nothing_reads_are_refused_by_name(
+    kind: type[System], name: str, tmp_path: Path
+) -> None:
+    system = kind()
+    system.state[name] = torch.ones(1)
+    with pytest.raises(UnusableCheckpoint, match=rf"no part of \w+ reads {name}\."):
+        load(system.save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        (Pabee, "num_hidden_layers"),
+        (PabeeAlbert, "num_hidden_layers"),
+        (DeeBert, "num_hidden_layers"),
+        (BerxitDistilBert, "n_layers"),
+        (ElasticBert, "num_hidden_layers"),
+        (FastBert, "layers_num"),
+    ],
+)
+def test_a_model_is_never_served_without_its_last_layers(
+    kind: type[System], setting: str, tmp_path: Path
+) -> None:
+    with pytest.raises((UnusableCheckpoint, ValueError), match=r"\b(layer|exit|highway)"):
+        load(kind(**{setting: 2}).save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["cls.predictions.bias", "lm_head.bias", "criterion.weight", "loss_fct.weight"]
+)
+def test_what_belongs_to_no_answer_is_named_as_dropped(name: str, tmp_path: Path) -> None:
     system = Pabee()
-    system.state["something.else"] = torch.ones(1)
-    dropped = load(system.save(tmp_path)).info.dropped
-    assert [tuple(each) for each in dropped] == [("something.else", "unknown to this format")]
+    system.state[name] = torch.ones(1)
+    assert [each.keys for each in load(system.save(tmp_path)).info.dropped] == [name]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -14,7 +15,7 @@ from transformers import (
 )
 
 from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
-from models.encoders.families import FAMILIES
+from models.encoders.families import FAMILIES, read_encoder
 from tests.models.conftest import tiny_tokenizer
 from tests.support.wordpiece import save_tokenizer
 
@@ -93,6 +94,7 @@ def test_the_one_exit_answers_like_transformers(family: str, kind: str, tmp_path
     ("family", "config"),
     [
         ("modernbert", {"classifier_pooling": "mean", "norm_bias": True, "classifier_bias": True}),
+        ("modernbert", {"classifier_activation": "tanh"}),
         ("mobilebert", {"classifier_activation": False}),
         ("deberta-v2", {"pooler_hidden_act": "tanh"}),
     ],
@@ -123,6 +125,9 @@ def test_one_label_makes_it_a_regression(tmp_path: Path) -> None:
     [
         ("bert", {"problem_type": "regression"}, "a regression with 3 values"),
         ("deberta-v2", {"pooler_hidden_act": "silu"}, "pooler_hidden_act 'silu' is not supported"),
+        ("modernbert", {"classifier_activation": "silu"}, "classifier_activation 'silu'"),
+        ("bert", {"is_decoder": True}, "is_decoder is True"),
+        ("electra", {"position_embedding_type": "relative_key_query"}, "relative_key_query"),
     ],
 )
 def test_what_is_not_supported_is_refused(
@@ -152,13 +157,69 @@ def test_cut_to_its_first_layers_the_head_moves_down(family: str, tmp_path: Path
 def test_a_config_without_a_model_type_is_known_by_its_weights(family: str, tmp_path: Path) -> None:
     model = make(family)
     save(model, tmp_path)
-    edit_config(tmp_path, "model_type", "architectures")
+    edit_config(tmp_path, "model_type")
     loaded = load(tmp_path)
     assert_same(loaded, model)
     assert loaded.info.family == family
 
 
-def test_keys_tell_tokens_from_texts_where_no_class_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [None, "BertForSequenceClassification", "MyBert"])
+def test_a_classifier_without_a_pooler_is_no_tagger_unless_its_class_says_so(
+    named: str | None, tmp_path: Path
+) -> None:
     save(make("bert", "tokens"), tmp_path)
     edit_config(tmp_path, "architectures")
-    assert load(tmp_path).model.traits.task == "token"
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": [named or ""]}))
+    with pytest.raises(UnusableCheckpoint, match=r"no pooler .*\[\"BertForTokenClassification\"\]"):
+        load(tmp_path)
+
+
+def stored(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
+def test_weights_of_more_layers_than_the_config_says_are_refused(
+    family: str, kind: str, tmp_path: Path
+) -> None:
+    folder = save(make(family, kind), tmp_path)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    depth = "n_layers" if family == "distilbert" else "num_hidden_layers"
+    path.write_text(json.dumps(config | {depth: 2, "layer_types": None}))
+    with pytest.raises(UnusableCheckpoint, match=r"the weights hold \S*layers?\.2\."):
+        load(folder)
+    with pytest.raises(UnusableCheckpoint, match=r"the weights hold \S*layers?\.2\."):
+        read_encoder(folder, ["no", "yes"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert.encoder.layer.0.attention.self.distance_embedding.weight",
+        "bert.encoder.layer.1.output.adapters.task.adapter_down.0.weight",
+        "bert.encoder.layer.0.attention.self.query.lora_A.default.weight",
+        "bert.embeddings.entity_embeddings.weight",
+    ],
+)
+def test_weights_inside_the_encoder_that_it_has_no_place_for_are_refused(
+    name: str, tmp_path: Path
+) -> None:
+    folder = save(make("bert"), tmp_path)
+    save_file(stored(folder) | {name: torch.ones(2)}, folder / "model.safetensors")
+    with pytest.raises(UnusableCheckpoint, match=f"the weights hold {name.removeprefix('bert.')}"):
+        load(folder)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("wrapper", ["model.", "_orig_mod.", "model._orig_mod."])
+def test_a_model_that_was_saved_inside_another_is_the_same_model(
+    family: str, wrapper: str, tmp_path: Path
+) -> None:
+    model = make(family)
+    folder = save(model, tmp_path)
+    wrapped = {f"{wrapper}{name}": value for name, value in stored(folder).items()}
+    save_file(wrapped, folder / "model.safetensors")
+    assert_same(load(folder), model)

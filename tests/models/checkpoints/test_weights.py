@@ -44,6 +44,31 @@ def from_data_parallel(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrapper", ["_orig_mod.", "model.", "model._orig_mod.", "module.", "module._orig_mod.net."]
+)
+@pytest.mark.parametrize("more", [{}, {"criterion.weight": torch.ones(3)}])
+def test_names_lose_what_the_model_was_wrapped_in(
+    wrapper: str, more: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    names = ("bert.encoder.layer.0.output.dense.weight", "classifier.weight")
+    wrapped = {f"{wrapper}{name}": torch.ones(1) for name in names}
+    save_file(wrapped | more, tmp_path / "model.safetensors")
+    assert set(read_weights(tmp_path)) == {*names, *more}
+
+
+@pytest.mark.parametrize("name", ["elasticbert.encoder.layer.0.x", "bert.pooler.dense.bias"])
+def test_an_encoders_own_name_is_no_wrapper(name: str, tmp_path: Path) -> None:
+    save_file({name: torch.ones(1)}, tmp_path / "model.safetensors")
+    assert set(read_weights(tmp_path)) == {name}
+
+
+def test_a_part_that_was_compiled_alone_has_its_own_name(tmp_path: Path) -> None:
+    compiled = {"bert._orig_mod.encoder.x": torch.ones(1), "classifier.weight": torch.ones(1)}
+    save_file(compiled, tmp_path / "model.safetensors")
+    assert set(read_weights(tmp_path)) == {"bert.encoder.x", "classifier.weight"}
+
+
+@pytest.mark.parametrize(
     "save", [as_safetensors, in_shards, pickled, pickled_long_ago, nested, from_data_parallel]
 )
 def test_weights_are_read_from_every_kind_of_file(
@@ -63,9 +88,9 @@ def test_half_precision_is_widened_and_counts_stay_counts(tmp_path: Path) -> Non
 
 
 def test_old_names_of_norms_are_made_new(tmp_path: Path) -> None:
-    old = {"x.LayerNorm.gamma": torch.ones(1), "x.LayerNorm.beta": torch.ones(1)}
+    old = {"x.LayerNorm.gamma": torch.ones(1), "y.LayerNorm.beta": torch.ones(1)}
     torch.save(old, tmp_path / "pytorch_model.bin")
-    assert set(read_weights(tmp_path)) == {"x.LayerNorm.weight", "x.LayerNorm.bias"}
+    assert set(read_weights(tmp_path)) == {"x.LayerNorm.weight", "y.LayerNorm.bias"}
 
 
 class Harmful:
