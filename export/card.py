@@ -33,6 +33,7 @@ def card(name: str, manifest: Manifest, calibration: Calibration, sizes: dict[st
         "|---|---|---|---|---|",
         *(_variant(precision, manifest, sizes) for precision in manifest.variants),
         "",
+        *([f"The model was {source.compared}.", ""] if source.compared else []),
         *_figures(calibration),
         f"Written by offramp {source.offramp_version} with torch {source.torch_version} and "
         f"transformers {source.transformers_version}.",

@@ -46,7 +46,8 @@ def export(
 ) -> None:
     """Turn a model, or a checkpoint of a known system, into a bundle that `offramp serve` loads.
 
-    Every exit's logits are compared with the model's before anything appears at --out.
+    Ids and logits at full depth are compared with transformers' own, and every exit's logits with
+    the model's, before anything appears at --out.
     """
     from serve.bundle.loader import parse_layers
 
@@ -54,7 +55,7 @@ def export(
     wanted = parse_layers("--exits", exits) if exits is not None else None
     check_replaceable(out, BUNDLE)
     console = Console(stderr=True)
-    with console.status("loading PyTorch and the model"):
+    with console.status("loading the model, and comparing it with transformers"):
         from export.plan import plan
 
         planned = plan(model, precisions, wanted, layers, last_ramp)
@@ -67,6 +68,7 @@ def export(
         if manifest.task == "regression":
             labels = f"in {found.rows} rows at all exits"
         console.print(f"{name}: largest logit error {found.max_logit_error:.2g}, {labels}")
+    console.print(f"the model was {planned.compared}", highlight=False, soft_wrap=True)
     typer.echo(out)
 
 

@@ -112,4 +112,5 @@ def _source(export: Export) -> Source:
         offramp_version=__version__,
         torch_version=torch.__version__,
         transformers_version=transformers.__version__,
+        compared=export.compared,
     )

@@ -7,6 +7,7 @@ from export.chain.stages import Span, spans
 from export.errors import ExportFailed
 from export.exit_subset import fitting_calibration, fitting_policy
 from models.checkpoints import LoadedCheckpoint, UnusableCheckpoint, load
+from models.checkpoints.comparison import compare, served_by
 from models.model_folder import read_calibration, read_policy
 from models.multi_exit import MultiExitModel
 from serve.bundle.calibration import Calibration
@@ -28,6 +29,7 @@ class Export:
         trained_for: the rule that the checkpoint was trained for.
         tokenizer: content of `tokenizer.json`.
         max_tokens: longest input.
+        compared: what was compared with transformers, or why that was not possible.
         whole: whether no layers are cut off; recorded logits hold for the whole model only.
         notes: remarks for the user, such as dropped parts of the policy.
     """
@@ -41,6 +43,7 @@ class Export:
     trained_for: TrainedFor
     tokenizer: str
     max_tokens: int
+    compared: str
     whole: bool
     notes: tuple[str, ...]
 
@@ -72,9 +75,10 @@ def plan(
         last_ramp: include DeeBERT's last ramp as an exit.
 
     Raises:
-        ExportFailed: the model cannot be read, or has no such exits.
+        ExportFailed: the model cannot be read, says something else than transformers, or has no
+            such exits.
     """
-    loaded = _load(folder, layers, last_ramp)
+    loaded, compared = _load(folder, layers, last_ramp)
     model = loaded.model
     chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
@@ -96,13 +100,16 @@ def plan(
         loaded.trained_for,
         loaded.tokenizer,
         loaded.max_tokens,
+        compared,
         layers is None,
         (*loaded.info.notes, *lost, *unmeasured),
     )
 
 
-def _load(folder: Path, layers: int | None, last_ramp: bool) -> LoadedCheckpoint:
+def _load(folder: Path, layers: int | None, last_ramp: bool) -> tuple[LoadedCheckpoint, str]:
+    """Return the checkpoint, and how it compares with transformers."""
     try:
-        return load(folder, last_ramp, layers)
+        loaded = load(folder, last_ramp, layers)
+        return loaded, compare(folder, loaded, served_by(loaded))
     except UnusableCheckpoint as error:
         raise ExportFailed(str(error)) from error

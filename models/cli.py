@@ -232,7 +232,7 @@ def inspect(
     """
     from models.checkpoints import load, report
 
-    examined = report.examine(load(checkpoint, last_ramp, layers))
+    examined = report.examine(checkpoint, load(checkpoint, last_ramp, layers))
     if as_json:
         typer.echo(json.dumps(report.as_json(examined), indent=1, ensure_ascii=False))
     else:

@@ -1,12 +1,15 @@
 """The report of `offramp inspect`, as a table and as JSON."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
+from models.checkpoints.comparison import compare, served_by
 from models.checkpoints.diagnosis import best_saving, find_warnings
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.sample_run import SampleRun, run_samples
+from models.errors import UnusableCheckpoint
 from models.heads import AnyHeadConfig, AttentionHeadConfig
 
 
@@ -15,13 +18,20 @@ class Report(NamedTuple):
 
     loaded: LoadedCheckpoint
     samples: SampleRun
+    compared: str
     warnings: list[str]
 
 
-def examine(loaded: LoadedCheckpoint) -> Report:
-    """Run the checkpoint on samples and look for problems."""
+def examine(folder: Path, loaded: LoadedCheckpoint) -> Report:
+    """Run the checkpoint on samples, compare it with transformers, and look for problems."""
     samples = run_samples(loaded)
-    return Report(loaded, samples, find_warnings(loaded, samples))
+    warnings = find_warnings(loaded, samples)
+    try:
+        compared = compare(folder, loaded, served_by(loaded))
+    except UnusableCheckpoint as error:
+        compared = ""
+        warnings.append(f"`offramp export` refuses it: {error}")
+    return Report(loaded, samples, compared, warnings)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -44,6 +54,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "dropped": [{"keys": d.keys, "why": d.why} for d in info.dropped],
         "agreement": _agreement(report),
         "best_saving": _saving(report),
+        "compared": report.compared,
         "notes": list(info.notes),
         "warnings": report.warnings,
     }
@@ -78,6 +89,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("tokenizer", f"{facts['tokenizer']}, up to {facts['max_tokens']} tokens"),
         *(("dropped", f"{each['keys']}: {each['why']}") for each in facts["dropped"]),
         *(("note", note) for note in facts["notes"]),
+        ("original", facts["compared"]),
         ("agreement", _agreement_line(facts)),
         *(("warning", warning) for warning in facts["warnings"]),
     ]

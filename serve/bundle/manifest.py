@@ -173,12 +173,18 @@ class Variant(_Frozen):
 
 
 class Source(_Frozen):
-    """The model and the versions that the bundle was made with."""
+    """The model and the versions that the bundle was made with.
+
+    Attributes:
+        compared: what export compared with transformers' own classes, or why it could not; empty
+            in bundles of versions that did not compare.
+    """
 
     model: str
     offramp_version: str
     torch_version: str
     transformers_version: str
+    compared: str = ""
 
 
 class Manifest(_Frozen):

@@ -21,6 +21,8 @@ def test_card_gives_the_figures_and_the_command(bundle: Bundle) -> None:
     assert f"{bundle.manifest.variants['int8'].parity.label_agreement:.1%}" in text
     assert "4 layers of width 32, exits after layers 1, 2, 3, 4, up to 64 tokens" in text
     assert "checkpoint" not in text
+    assert "The model was compared with transformers 5" in text
+    assert "logits of BertModel through the last exit's head to " in text
 
 
 def test_card_names_the_original_system_and_its_rule(bundle: Bundle) -> None:

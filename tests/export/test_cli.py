@@ -23,6 +23,7 @@ def test_the_command_writes_a_bundle_and_says_so(make_folder: MakeFolder, tmp_pa
     assert result.stdout.strip() == str(out)
     assert "note: profile 'fast' was dropped" in result.stderr
     assert "int8: largest logit error" in result.stderr
+    assert "the model was compared with transformers 5" in result.stderr
     assert "Warning" not in result.stderr, "the exporter is kept quiet"
     manifest = load_bundle(out).manifest
     assert (manifest.exit_layers, list(manifest.variants)) == ((4,), ["int8"])

@@ -21,6 +21,7 @@ from serve.bundle.manifest import Precision
 from tests.export.support.chains import Chain
 from tests.support.families import CONFIGS, MAX_TOKENS, VOCABULARY, tiny_encoder, with_depth
 from tests.support.tiny import tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # How many of these there are in a segment of one layer, for the CPU.
@@ -56,7 +57,7 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
         model = MultiExitModel(encoder, ExitConfig(exits=(1, 2)))
         folder: Path = tmp_path_factory.mktemp(family)
         model.save(folder / "model")
-        tiny_tokenizer().save(str(folder / "model" / "tokenizer.json"))
+        save_tokenizer(tiny_tokenizer(), folder / "model")
         bundles.write(bundles.plan(folder / "model", PRECISIONS), folder / "bundle")
         return load_bundle(folder / "bundle")
 

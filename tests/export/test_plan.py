@@ -11,6 +11,7 @@ import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
+from models.encoders.bert import BertBackbone
 from serve.bundle.recording import RECORDING
 from serve.errors import OfframpError
 from serve.policy.document import Policy
@@ -128,3 +129,20 @@ def test_a_model_without_policy_never_exits_early(make_folder: MakeFolder) -> No
     folder = make_folder()
     (folder / "policy.json").unlink()
     assert bundles.plan(folder, ("fp32",)).policy == Policy()
+
+
+def test_a_computation_that_transformers_does_not_know_is_refused(
+    make_folder: MakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs are compared with the model here, so a model that computes wrongly would pass."""
+    right = BertBackbone.layer
+    monkeypatch.setattr(BertBackbone, "layer", lambda *given: 1.001 * right(*given))
+    with pytest.raises(
+        ExportFailed, match=r"differs from transformers: in .* by BertModel through"
+    ):
+        bundles.plan(make_folder(), ("fp32",))
+
+
+def test_a_cut_model_is_compared_as_it_is_cut(make_folder: MakeFolder) -> None:
+    planned = bundles.plan(make_folder(), ("fp32",), layers=2)
+    assert "logits of BertModel through the last exit's head to " in planned.compared

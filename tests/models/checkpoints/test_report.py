@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from models.encoders.bert import BertBackbone
 from tests.models.conftest import offramp, refusal
 from tests.support.originals.highway import Berxit, DeeBert
 from tests.support.originals.pabee import Pabee
@@ -35,11 +38,21 @@ def test_programs_get_json(tmp_path: Path) -> None:
     facts = report(folder)
     assert (facts["format"], facts["rule"], facts["exits"]) == ("DeeBERT", None, [1, 2, 3])
     assert facts["dropped"][0]["keys"] == "bert.encoder.highway.2.*"
+    assert "logits of BertForSequenceClassification to " in facts["compared"]
     assert facts["agreement"].keys() == {"1", "2", "3"}
     assert facts["agreement"]["3"] == 1
     assert facts["best_saving"] is None, "random weights give the same answer to every sample"
     assert report(folder, "--last-ramp")["exits"] == [1, 2, 3, 4]
     assert report(folder, "--layers", 2)["exits"] == [1, 2]
+
+
+def test_what_export_refuses_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = BertBackbone.layer
+    monkeypatch.setattr(BertBackbone, "layer", lambda *given: 1.01 * right(*given))
+    facts = report(DeeBert().save(tmp_path))
+    assert facts["compared"] == ""
+    assert "`offramp export` refuses it: " in facts["warnings"][-1]
+    assert "the model differs from transformers: in " in facts["warnings"][-1]
 
 
 def test_a_regression_has_no_agreement(tmp_path: Path) -> None:
