@@ -53,6 +53,7 @@ def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -
         task=model.exit_config.task,
         labels=tuple(model.labels),
         learned=model.traits.learned,
+        value_is_logit=export.value_is_logit,
         exits=tuple(Exit(layer=span.exit_layer) for span in export.spans),
         width=model.config.hidden_size,
         max_tokens=export.max_tokens,

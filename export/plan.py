@@ -29,6 +29,7 @@ class Export:
         trained_for: the rule that the checkpoint was trained for.
         tokenizer: content of `tokenizer.json`.
         max_tokens: longest input.
+        value_is_logit: see `Manifest`.
         compared: what was compared with transformers, or why that was not possible.
         whole: whether no layers are cut off; recorded logits hold for the whole model only.
         notes: remarks for the user, such as dropped parts of the policy.
@@ -43,6 +44,7 @@ class Export:
     trained_for: TrainedFor
     tokenizer: str
     max_tokens: int
+    value_is_logit: bool
     compared: str
     whole: bool
     notes: tuple[str, ...]
@@ -100,6 +102,7 @@ def plan(
         loaded.trained_for,
         loaded.tokenizer,
         loaded.max_tokens,
+        loaded.info.value_is_logit,
         compared,
         layers is None,
         (*loaded.info.notes, *lost, *unmeasured),

@@ -32,6 +32,7 @@ class CheckpointInfo:
         rule: the exit rule that the checkpoint's settings state; None if they state none.
         rule_hint: how to ask the server for the original's rule.
         settings: the config's settings of rule and training.
+        value_is_logit: whether transformers' pipeline gives the sigmoid of a regression's value.
         dropped: weights that are not used.
         notes: remarks for the user.
     """
@@ -44,6 +45,7 @@ class CheckpointInfo:
     rule: ExitRule | None = None
     rule_hint: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    value_is_logit: bool = False
     dropped: tuple[DroppedWeights, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -29,6 +29,11 @@ _ENCODER_NAMES = {
     "mobilebert": "mobilebert",
 }
 
+_ONE_LOGIT = (
+    "one logit, and config.json states no problem_type regression: clients of Hugging Face, TEI "
+    "and vLLM get its sigmoid, as from those, and /v1/classify gives the value itself"
+)
+
 
 class _Shape(NamedTuple):
     """Stored module names of a head, and its configuration.
@@ -71,18 +76,21 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     }
     heads = (raw.weights.take(names),)
     raw.weights.drop(rf"{prefix}\.pooler\.", "a pooler that the head does not read")
-    depth = config.num_hidden_layers
+    depth, task = config.num_hidden_layers, _task(raw, head)
+    is_logit = task == "regression" and raw.config.get("problem_type") != "regression"
     info = CheckpointInfo(
         format="transformers",
         family=family,
         labels=raw.labels,
         depth=depth,
-        exits=ExitConfig(exits=(depth,), task=_task(raw, head), head=head),
+        exits=ExitConfig(exits=(depth,), task=task, head=head),
         rule_hint='{"rule": "never"}: with one exit there is nothing to choose',
         settings={"architectures": raw.architecture} if raw.architecture else {},
+        value_is_logit=is_logit,
         notes=(
             "a plain classifier: to give it exits, `offramp train`; to compare with a shorter "
             "model, `--layers`",
+            *([_ONE_LOGIT] if is_logit else []),
         ),
     )
     return ParsedCheckpoint(info, config, raw.weights.take_all(f"{prefix}."), heads)

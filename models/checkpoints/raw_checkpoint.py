@@ -49,9 +49,10 @@ class RawCheckpoint:
     @property
     def task(self) -> Task:
         """The task of a text classifier, decided as transformers does."""
-        if self.config.get("problem_type") == "multi_label_classification":
-            return "multi_label"
-        return "regression" if len(self.labels) == 1 else "single_label"
+        if len(self.labels) == 1:
+            return "regression"
+        several = self.config.get("problem_type") == "multi_label_classification"
+        return "multi_label" if several else "single_label"
 
     def settings(self, *keys: str) -> dict[str, Any]:
         """Return those of these keys that the config has a value for."""

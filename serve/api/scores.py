@@ -46,6 +46,13 @@ def check_labels_texts(classifier: Classifier) -> None:
         )
 
 
+def function_of_transformers(classifier: Classifier) -> Function:
+    """Return what the pipeline of transformers applies to the model's logits."""
+    if classifier.bundle.manifest.value_is_logit:
+        return "sigmoid"
+    return FUNCTIONS[classifier.traits.task]
+
+
 def label_scores(
     answered: Classification, function: Function | None = None, top_k: int | None = None
 ) -> list[list[LabelScore]]:

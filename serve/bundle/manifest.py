@@ -197,6 +197,8 @@ class Manifest(_Frozen):
         vocab_size: token ids are below it; None if the tokenizer's vocabulary is the bound.
         type_vocab_size: token types are below it.
         learned: whether every head also gives `uncertainty`, its own predicted error.
+        value_is_logit: whether clients of transformers expect the sigmoid of a regression's value,
+            because its `config.json` states one label and no `problem_type` regression.
         policy: default rule and profiles until an operator replaces them.
         files: sha256 of every other file in the bundle, by path.
     """
@@ -212,6 +214,7 @@ class Manifest(_Frozen):
     vocab_size: PositiveInt | None = None
     type_vocab_size: PositiveInt = 2
     learned: bool = False
+    value_is_logit: bool = False
     head: Head
     trained_for: TrainedFor = TrainedFor()
     policy: Policy = Policy()

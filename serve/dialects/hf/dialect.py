@@ -17,7 +17,7 @@ from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
-from serve.api.scores import entities, label_scores
+from serve.api.scores import entities, function_of_transformers, label_scores
 from serve.dialects.hf.schemas import (
     HuggingFaceEntity,
     HuggingFaceLabel,
@@ -68,7 +68,8 @@ def _check(asked: HuggingFaceParameters, of_tokens: bool) -> None:
 
 
 def _write_labels(asked: HuggingFaceParameters, answered: Classification) -> Reply:
-    found = label_scores(answered, asked.function_to_apply, asked.top_k)
+    function = asked.function_to_apply or function_of_transformers(answered.classifier)
+    found = label_scores(answered, function, asked.top_k)
     shown = [[{"label": each.label, "score": each.score} for each in row] for row in found]
     return Reply(to_json(shown), exit_headers(answered))
 

@@ -11,7 +11,7 @@ class HuggingFaceParameters(RequestModel):
     """Of both tasks; the last four are Offramp's own."""
 
     function_to_apply: Literal["softmax", "sigmoid", "none"] | None = Field(
-        default=None, description="From logits to scores. Default: that of the model's task."
+        default=None, description="From logits to scores. Default: that of transformers' pipeline."
     )
     top_k: int | None = Field(default=None, ge=1, description="Return only the k best labels.")
     aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = Field(

@@ -21,7 +21,7 @@ from serve.api.json_encoding import to_json
 from serve.api.record import RequestRecord
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.inputs import MAX_LIST
-from serve.api.scores import check_labels_texts, label_scores
+from serve.api.scores import Function, check_labels_texts, label_scores
 from serve.dialects.tei.model import TAG, TOKENIZE, add_model_routes
 from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
@@ -32,7 +32,7 @@ def predict(context: AppContext, record: RequestRecord, body: TeiRequest) -> Ask
     """Classify with the model of the path or the only one, in the form of TEI.
 
     Scores of a model of several labels are sigmoids, each label for itself. TEI gives a softmax
-    there, which is none of the model's probabilities.
+    there, which is none of the model's probabilities. One logit is given as its sigmoid, as by TEI.
     """
     model = record.params.get("model")
     check_labels_texts(context.catalog.pick(model))
@@ -66,9 +66,11 @@ def _text_or_pair(given: Any) -> dict[str, Any]:
 
 
 def _write(several: bool, raw_scores: bool | None, answered: Classification) -> Reply:
+    one = answered.classifier.traits.task == "regression"
+    function: Function | None = "none" if raw_scores else "sigmoid" if one else None
     found = [
         [{"score": each.score, "label": each.label} for each in row]
-        for row in label_scores(answered, "none" if raw_scores else None)
+        for row in label_scores(answered, function)
     ]
     headers = exit_headers(answered) | _timing(answered)
     return Reply(to_json(found if several else found[0]), headers)

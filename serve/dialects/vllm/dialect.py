@@ -15,7 +15,7 @@ from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
 from serve.api.record import RequestRecord
 from serve.api.schemas.inputs import MAX_LIST
-from serve.api.scores import check_labels_texts, label_scores
+from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
 from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
 from serve.errors import InvalidRequest, OfframpError
 
@@ -87,7 +87,7 @@ def _wants_logits(body: VllmRequest) -> bool:
 
 def _write(request_id: str, logits: bool, answered: Classification) -> Reply:
     classifier, classified = answered.classifier, answered.classified
-    rows = label_scores(answered, "none" if logits else None)
+    rows = label_scores(answered, "none" if logits else function_of_transformers(classifier))
     num_tokens = sum(classified.lengths)
     fields = {
         "id": f"classify-{request_id}",

@@ -1,6 +1,7 @@
 """TEI's client against a running server, and what of TEI's contract it does not call."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,7 +180,10 @@ def test_several_models_are_told_apart_by_the_address(servers: LiveServer) -> No
     assert scores(found) == own["scores"]
     (found,) = classify(servers, "/models/regression", "w1")
     (own,) = servers.answer("w1", model="regression")["results"]
-    assert scores(found) == {LABELS["regression"][0]: own["value"]}
+    expected = pytest.approx(1 / (1 + math.exp(-own["value"])), abs=1e-4)
+    assert scores(found) == {LABELS["regression"][0]: expected}
+    raw = servers.http.post("/models/regression/predict", json={"inputs": "w1", "raw_scores": True})
+    assert raw.json()[0]["score"] == own["value"]
     for path, status, said in (
         ("/models/token/predict", 422, "token labels tokens, for which this route has no form"),
         ("/models/none/predict", 404, "no model 'none'"),
