@@ -64,7 +64,7 @@ $(MANIFEST): $(MODEL_FILES) $(EXPORT_FILES) | $(INSTALLED)
 	@touch $@
 
 demo: $(MANIFEST) ## start the server, see sentences leave at different layers, stop it
-	@$(BIN)/python -m loadtest.demo $(BUNDLE) $(ARGS)
+	@$(BIN)/python -m loadtest.demo $(BUNDLE) --model $(MODEL_FOLDER) $(ARGS)
 
 serve: $(MANIFEST) ## serve the shipped model on 127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/offramp serve $(BUNDLE) $(ARGS)

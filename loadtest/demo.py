@@ -1,12 +1,14 @@
 """`python -m loadtest.demo BUNDLE`: see texts leave a model at different layers.
 
-Starts a server, classifies three texts under targets and rules, shows what the targets became,
-changes the policy's threshold while the server runs, shows the exits in its metrics, and stops it.
+Compares the bundle at full depth with transformers, if --model names what it was made from. Starts
+a server, classifies three texts under targets and rules, shows what the targets became, changes the
+policy's threshold while the server runs, shows the exits in its metrics, and stops it.
 """
 
 import argparse
 import sys
 import textwrap
+import time
 from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
@@ -63,8 +65,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demonstration; 0 only if everything it claims was seen."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.demo", description=__doc__)
     parser.add_argument("bundle", type=Path, help="bundle to serve")
-    bundle = parser.parse_args(arguments).bundle
-    return run(serve_bundle(bundle), Console())
+    parser.add_argument("--model", type=Path, help="what the bundle was exported from")
+    given, console = parser.parse_args(arguments), Console()
+    if given.model is not None:
+        failed = run_command("comparison", console, partial(_compare, given, console), OfframpError)
+        if failed:
+            return failed
+    return run(serve_bundle(given.bundle), console)
+
+
+def _compare(given: argparse.Namespace, console: Console) -> int:
+    """Compare the bundle with transformers, whose import takes longer than the comparison."""
+    began = time.monotonic()
+    with console.status("comparing the bundle with transformers"):
+        from loadtest.against_transformers import compare
+
+        imported = time.monotonic()
+        said = compare(given.bundle, given.model)
+    took = f"{time.monotonic() - imported:.1f} s, after {imported - began:.1f} s of imports"
+    print_text(console, f"the bundle was {said} ({took})")
+    return 0
 
 
 def run(server: ServerProcess, console: Console) -> int:

@@ -2,14 +2,17 @@ import signal
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from loadtest.demo import TEXTS, DemoFailed, demonstrate, rule_text, run
+from loadtest.against_transformers import compare
+from loadtest.demo import TEXTS, DemoFailed, demonstrate, main, rule_text, run
 from loadtest.http import interruption
 from loadtest.http.client import Client, Json
 from tests.loadtest.conftest import MakeChild, StartFake
+from tests.support.tiny import tiny_model, write_tiny_bundle
 
 RUN = """
 import sys
@@ -100,3 +103,19 @@ def test_failure_after_an_interrupt_that_got_lost_is_still_an_interrupt(
     monkeypatch.setattr(interruption, "_received", [signal.SIGTERM])
     assert run(make_child("fails to start"), console) == 130
     assert "interrupted" in printed(console)
+
+
+def test_a_bundle_is_compared_with_the_model_it_was_made_from(tmp_path: Path) -> None:
+    bundle = write_tiny_bundle(tmp_path, precisions=("fp32",))
+    said = compare(bundle, tmp_path / "tiny-model")
+    assert said.startswith("compared with transformers 5")
+    assert "logits of BertModel through the last exit's head to " in said
+
+
+def test_a_bundle_of_another_model_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_tiny_bundle(tmp_path, precisions=("fp32",))
+    tiny_model(seed=1).save(tmp_path / "tiny-model")
+    assert main([str(bundle), "--model", str(tmp_path / "tiny-model")]) == 1
+    assert "the model differs from transformers: in " in " ".join(capsys.readouterr().out.split())
