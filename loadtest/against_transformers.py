@@ -26,9 +26,9 @@ def compare(bundle_folder: Path, model_folder: Path) -> str:
     runner = build_runner(bundle, Placement("cpu", "fp32"), available_threads())
 
     def logits(ids: Tensor, types: Tensor) -> Tensor:
-        mask = torch.ones_like(ids)
-        inputs = (each.numpy() for each in (ids, mask, types))
-        return torch.from_numpy(runner.start(*inputs, until=len(runner) - 1).logits)
+        mask, last = torch.ones_like(ids), len(runner) - 1
+        step = runner.start(ids.numpy(), mask.numpy(), types.numpy(), until=last)
+        return torch.from_numpy(step.logits)
 
     tokenizer = TextEncoder(bundle.tokenizer_path, bundle.manifest.max_tokens)
     served = comparison.Served(tokenizer, logits)
