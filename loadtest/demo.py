@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, help="what the bundle was exported from")
     given, console = parser.parse_args(arguments), Console()
     if given.model is not None:
-        failed = run_command("comparison", console, partial(_compare, given, console), OfframpError)
+        failed = run_command("comparison", console, partial(_compare, given, console))
         if failed:
             return failed
     return run(serve_bundle(given.bundle), console)
