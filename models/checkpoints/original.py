@@ -1,6 +1,5 @@
 """A checkpoint as transformers itself loads and computes it, to compare with."""
 
-import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
-    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -27,6 +25,7 @@ from transformers.utils.logging import (
     is_progress_bar_enabled,
 )
 
+from models.checkpoints.auto_tokenizer import load_auto_tokenizer, quiet
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.parsed import CheckpointInfo, cut_config
 from models.encoders.meta import without_memory
@@ -98,11 +97,13 @@ def open_original(folder: Path, loaded: LoadedCheckpoint) -> Original:
     if loaded.info.exits.unbiased_norm:
         return Original(None, None, ("transformers has no encoder with FastBERT's norms",))
     missing: list[str] = []
-    with _quiet():
+    with quiet(), _without_bars():
         config = _attempt(missing, "AutoConfig", lambda: _config(folder, loaded.info))
         if config is None:
             return Original(None, None, tuple(missing))
-        tokenizer = _attempt(missing, "AutoTokenizer", lambda: _tokenizer(folder, config))
+        tokenizer = _attempt(
+            missing, "AutoTokenizer", lambda: load_auto_tokenizer(folder, loaded.info.family)
+        )
         model = _attempt(missing, "AutoModel", lambda: _model(folder, loaded, config))
     return Original(tokenizer, model, tuple(missing))
 
@@ -123,10 +124,6 @@ def _config(folder: Path, info: CheckpointInfo) -> PreTrainedConfig:
     else:
         config = CONFIG_MAPPING[info.family].from_dict(stated | {"model_type": info.family})
     return cut_config(config, info.depth) if info.depth < config.num_hidden_layers else config
-
-
-def _tokenizer(folder: Path, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(folder, config=config, **_LOCAL)
 
 
 def _model(folder: Path, loaded: LoadedCheckpoint, config: PreTrainedConfig) -> OriginalModel:
@@ -172,14 +169,12 @@ def _run(model: PreTrainedModel, types_too: bool, ids: Tensor, types: Tensor) ->
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' reports of loading off the terminal."""
-    disabled, bars = logging.root.manager.disable, is_progress_bar_enabled()
-    logging.disable(logging.WARNING)
+def _without_bars() -> Iterator[None]:
+    """Keep transformers' progress of loading off the terminal."""
+    shown = is_progress_bar_enabled()
     disable_progress_bar()
     try:
         yield
     finally:
-        logging.disable(disabled)
-        if bars:
+        if shown:
             enable_progress_bar()

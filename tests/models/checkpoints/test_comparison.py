@@ -129,10 +129,12 @@ def test_a_text_that_transformers_cannot_compute_is_told(tmp_path: Path) -> None
 
 
 def test_a_tokenizer_that_transformers_cannot_load_is_named(tmp_path: Path) -> None:
-    folder = save(make("bert"), tmp_path)
+    loaded, folder = load(save(make("bert"), tmp_path / "theirs")), tmp_path / "ours"
+    loaded.model.save(folder)
+    (folder / "tokenizer.json").write_text(loaded.tokenizer)
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
     said = compared(folder)
-    assert "logits of BertForSequenceClassification" in said
+    assert "logits of BertModel through the last exit's head" in said
     assert "Not compared: AutoTokenizer cannot load it (" in said
 
 
@@ -176,7 +178,7 @@ def test_token_types_of_pairs_are_compared(tmp_path: Path) -> None:
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast",
                     "model_input_names": ["input_ids", "attention_mask"]})
     )  # fmt: skip
-    said = refusal(folder)
+    said = refusal(folder, tokenizer=TextEncoder(folder / "tokenizer.json", 32))
     assert "in 'A Dog runs through the snow. / Un animal" in said
     assert "has the type 0 by AutoTokenizer, and 1 as it would be served" in said
 
