@@ -41,7 +41,7 @@ def fuzz(server: LiveServer, folder: Path, *options: str, key: str | None = None
     (folder / "openapi.json").write_text(json.dumps(document))
     num_examples = settings.default.max_examples
     arguments = ["--url", f"http://127.0.0.1:{server.port}", "--no-color", *options]
-    arguments += ["--max-examples", str(num_examples // 20)]
+    arguments += ["--max-examples", str(max(num_examples // 100, 5))]
     if num_examples <= SHORT:
         arguments.append("--generation-deterministic")
     if key is None:
