@@ -3,9 +3,10 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+if TYPE_CHECKING:  # a bare host measures without it
+    from rich.console import Console
 
 
 class DataNote(UserWarning):
@@ -18,7 +19,7 @@ def note(sentence: str) -> None:
 
 
 @contextmanager
-def notes_to(console: Console) -> Iterator[None]:
+def notes_to(console: "Console") -> Iterator[None]:
     """Print notes as lines of their own, until the block ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", DataNote)

@@ -143,6 +143,7 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     """
     folder = Path(folder)
     config = read_config(folder)
+    family_of(config)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
     empty = without_memory(lambda: build_encoder(config))
