@@ -46,7 +46,7 @@ def test_reflection_tells_services_and_their_messages(server: LiveServer) -> Non
 
 def test_streams_without_a_key_have_a_bound_and_make_room(server: LiveServer) -> None:
     with ExitStack() as stack:
-        # The server takes 256 streams of one connection.
+        # Several connections share the bound.
         channels = [
             stack.enter_context(
                 grpc.insecure_channel(server.grpc_address, options=[("grpc.dummy", number)])
