@@ -31,6 +31,9 @@ def _decoded(path: Path, number: int, raw: bytes) -> str:
             f"{path} line {number}: not UTF-8 text: it has NUL bytes, as UTF-16 and files that "
             "are no text have; save it as UTF-8"
         )
+    # Of a file without LF, all is one line.
+    if number == 1 and b"\r" in raw.rstrip(b"\r\n"):
+        raise UnusableData(f"{path} line 1: a CR alone ends no line; save it with LF or CRLF")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

@@ -168,9 +168,6 @@ def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
 
 
 def _names(path: Path, line: int, cells: Sequence[str]) -> list[str]:
-    # A file with a single line may have been written on a system where CR alone ends lines.
-    if any("\r" in cell for cell in cells):
-        raise UnusableData(f"{path} line {line}: a CR alone ends no line; save it with LF or CRLF")
     if len(cells) == 1 and not {";", ",", "\t"}.isdisjoint(cells[0]):
         raise UnusableData(
             f"{path} line {line}: a single column, {cells[0]}; fields are separated by commas in "

@@ -1,12 +1,11 @@
 """Tagged sentences: CoNLL files (token, tab, tag; a blank line ends a sentence) or JSON lines."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from models.data.columns import KNOWN, LABELS, SETS, TAGS, TEXT_NAMES, TOKENS, VALUES, Columns, fold
-from models.data.lines import read_lines
+from models.data.columns import KNOWN, TAGS, TOKENS, Columns, fold
+from models.data.conll import has_entity_tags, read_conll
 from models.data.records import Record, read_records
 from models.errors import UnusableData
 from serve.rules.traits import listed
@@ -14,9 +13,6 @@ from serve.rules.traits import listed
 CONLL = (".conll", ".bio", ".iob", ".iob2")
 _MAYBE_CONLL = (".tsv", ".txt")
 _JSON = (".jsonl", ".ndjson", ".json")
-_DOCUMENT_START = "-DOCSTART-"
-# Tags of entities, by which a file without a telling suffix is known.
-_ENTITY_TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 class TaggedSentence(NamedTuple):
@@ -37,8 +33,7 @@ def read_sentences(path: Path, columns: Columns = KNOWN) -> list[TaggedSentence]
     """Read tagged sentences; the suffix decides the format.
 
     `.jsonl` and `.json` hold one object with `tokens` and `tags` per line. All other files have
-    one token per line. Columns are separated by tabs, or by blanks if the first line has no tab;
-    the first one is the token, the last one the tag. A first line `token`, `tag` is a header.
+    one token per line, as `models.data.conll` reads them.
 
     Args:
         path: the file.
@@ -55,7 +50,7 @@ def read_sentences(path: Path, columns: Columns = KNOWN) -> list[TaggedSentence]
             "its tag in a line, the first column is the token and the last one the tag"
         )
     elif path.suffix.lower() in (*CONLL, *_MAYBE_CONLL):
-        sentences = list(_read_lines(path))
+        sentences = [TaggedSentence(*zip(*words, strict=True)) for words in read_conll(path)]
     else:
         next(read_records(path), None)  # says what is wrong with other files
         raise UnusableData(
@@ -84,77 +79,7 @@ def is_tagged(path: Path, needs_tags: bool = True) -> bool:
         first = next(read_records(path), None)
         names = {fold(name) for name in (first.values if first else ())}
         return bool(names & {*TOKENS}) and (bool(names & {*TAGS}) or not needs_tags)
-    return suffix in CONLL or (suffix in _MAYBE_CONLL and _has_tags(path))
-
-
-def _has_tags(path: Path) -> bool:
-    width = num_words = 0
-    for _, line in read_lines(path):
-        row = _split(line, "\t" in line)
-        if not num_words and _is_header(row):
-            return True
-        if row and row[0] != _DOCUMENT_START:
-            # Texts that end like a tag by chance differ in their numbers of words.
-            width = width or len(row)
-            if len(row) != width or width < 2 or not _ENTITY_TAG.fullmatch(row[-1]):
-                return False
-            num_words += 1
-    return num_words > 1
-
-
-def _read_lines(path: Path) -> Iterator[TaggedSentence]:
-    sentence: list[tuple[int, str, str]] = []
-    width, has_tabs = 0, False
-    for line, text in read_lines(path):
-        has_tabs |= not width and "\t" in text
-        columns = _split(text, has_tabs)
-        if not width:
-            _refuse_table(path, line, columns)
-        width = width or len(columns)
-        if columns and columns[0] != _DOCUMENT_START and not (line == 1 and _is_header(columns)):
-            sentence.append((line, *_word(path, line, columns, width)))
-        elif sentence and not columns:
-            yield _sentence(sentence)
-            sentence = []
-    if sentence:
-        yield _sentence(sentence)
-
-
-def _sentence(words: Sequence[tuple[int, str, str]]) -> TaggedSentence:
-    return TaggedSentence(*zip(*words, strict=True))
-
-
-def _split(line: str, at_tabs: bool) -> list[str]:
-    if not line.strip():
-        return []
-    return [part.strip() for part in line.split("\t")] if at_tabs else line.split()
-
-
-def _is_header(columns: list[str]) -> bool:
-    return [column.lower() for column in columns] in (["token", "tag"], ["word", "tag"])
-
-
-def _refuse_table(path: Path, line: int, columns: list[str]) -> None:
-    names = {fold(column) for column in columns}
-    if names & {*LABELS, *SETS, *VALUES} and names & TEXT_NAMES:
-        raise UnusableData(
-            f"{path} line {line}: a table of texts; token classification needs one token, a tab "
-            "and its tag per line, and a blank line after each sentence"
-        )
-
-
-def _word(path: Path, line: int, columns: list[str], width: int) -> tuple[str, str]:
-    if len(columns) < 2 or not columns[0] or not columns[-1]:
-        raise UnusableData(
-            f"{path} line {line}: expected a token, a tab and its tag, found "
-            f"{' '.join(columns)!r}; a blank line ends a sentence"
-        )
-    if len(columns) != width:
-        raise UnusableData(
-            f"{path} line {line}: {len(columns)} columns, but {width} in the first line, of which "
-            f"the last is the tag; found {' '.join(columns)!r}"
-        )
-    return columns[0], columns[-1]
+    return suffix in CONLL or (suffix in _MAYBE_CONLL and has_entity_tags(path))
 
 
 def _read_json(record: Record, columns: Columns) -> TaggedSentence:

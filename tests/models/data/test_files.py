@@ -225,6 +225,10 @@ BAD = "single_label"
         ("d.csv", ["token,tag", "a,O"], "token", r"d.csv: tagged tokens are read from \.conll"),
         ("d.parquet", ["PAR1"], "token", r"\.parquet is not read; convert it: "),
         ("d.conll", ["a NNP O", "b O"], "token", "line 2: 2 columns, but 3 in the first line"),
+        ("d.bio", ["O\ta", "B-x\tfour"], "token", r"first column holds the tags.*\$2, \$1.*d.bio"),
+        ("d.iob2", ["# text = a", "1\ta\tO\t-", "2\tb\tO\t-"], "token",
+         "first column holds numbers.*cut -f2,3"),
+        ("d.conll", ["id\tword\ttag", "7\ta\tO"], "token", "line 1: the columns are id word tag; "),
         # files
         ("d.tsv", ["label\ttext"], BAD, "d.tsv: the file has no rows"),
         ("d.csv", [], BAD, "d.csv: the file has no rows"),
@@ -237,7 +241,9 @@ BAD = "single_label"
         ("d.csv.gz", [""], BAD, "packed files are not read; unpack it"),
         ("d.xml", ["label"], BAD, r"d.xml: the name must end in .tsv, .*.jsonl"),
         ("d.tsv", ["label\ttext\r1\tgood"], BAD, "line 1: a CR alone ends no line"),
-        ("d.csv", ["label,text\r1,good"], BAD, "line 1: new-line character"),
+        ("d.jsonl", ['{"text": "a"}\r{"text": "b"}'], BAD, "line 1: a CR alone ends no line"),
+        ("d.conll", ["a O\rb O\r\rc B-x"], "token", "line 1: a CR alone ends no line"),
+        ("d.csv", ["label,text\r1,good"], BAD, "line 1: a CR alone ends no line"),
         ("d.csv", ["label,text", "1,a\0b"], BAD, "line 2: not UTF-8 text: it has NUL bytes"),
     ],
 )  # fmt: skip

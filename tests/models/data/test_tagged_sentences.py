@@ -32,6 +32,26 @@ Write = Callable[..., Path]
             ["-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O"],
             [TaggedSentence((3, 4), ("EU", "rejects"), ("B-ORG", "O"))],
         ),
+        *(  # headers, document starts and comments are no words, wherever they stand
+            (
+                name,
+                [mark, "EU NNP B-ORG", mark, "acts VBZ O"],
+                [
+                    TaggedSentence((2,), ("EU",), ("B-ORG",)),
+                    TaggedSentence((4,), ("acts",), ("O",)),
+                ],
+            )
+            for name in ("d.conll", "d.txt")
+            for mark in (
+                "token pos ner",
+                "Word Label",
+                "-DOCSTART-",
+                "-DOCSTART-\tO",
+                "# id = 7",
+                "# id 7 domain=en",
+                "# id 7\tdomain=en",
+            )
+        ),
         (  # quotes, other line separators and spaces are part of a token
             "d.tsv",
             ['"\tO', "a\u2028b\tO", "New York\tB-x"],
