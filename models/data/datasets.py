@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast
 
 from models.data.columns import KNOWN, SETS, VALUES, Columns, fold
 from models.data.examples import Example, Target
+from models.data.label_ids import as_number, labels_file
 from models.data.labels import (
-    as_number,
     label_names,
-    labels_file,
     set_names,
     tag_names,
     to_id,
@@ -23,7 +22,6 @@ from models.data.tagged_sentences import is_tagged, read_sentences
 from models.errors import UnusableData
 from serve.rules.traits import Task
 
-TASKS: tuple[Task, ...] = get_args(Task)
 # Default name of a regression's value.
 VALUE_NAME = "score"
 
@@ -63,9 +61,8 @@ def task_of(path: Path, columns: Columns = KNOWN) -> Task:
     Raises:
         UnusableData: the file cannot be read.
     """
-    stated = labels_file(path).get("task")
-    if stated in TASKS:
-        return stated
+    if stated := labels_file(path).get("task"):
+        return cast("Task", stated)
     if is_tagged(path):
         return "token"
     name, labels = read_labels(path, columns)
@@ -87,6 +84,11 @@ def _single_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
 def _multi_label(path: Path, labels: list[str], columns: Columns) -> Dataset:
     rows = read_rows(path, "multi_label", columns)
     labels = labels or set_names(path, rows)
+    if len(labels) == 2 and all(sorted(row.label) == ["0", "1"] for row in rows):
+        raise UnusableData(
+            f"{path}: every row's list is [0, 1] or [1, 0]: a list holds names or ids of the "
+            "labels that the row has, and not a mark for each label"
+        )
     return _dataset(labels, rows, to_marks(path, labels))
 
 

@@ -1,6 +1,10 @@
 """Examples: texts with their correct answers."""
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
+
+from serve.rules.traits import Task
+
+TASKS: tuple[Task, ...] = get_args(Task)
 
 
 class Word(NamedTuple):

@@ -1,12 +1,11 @@
 """Labels as data files write them, turned into ids, sets of ids, numbers or tagged words."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from models.data.examples import Example, Word
+from models.data.label_ids import as_number, label_ids, listed_names, meaning, whole
 from models.data.rows import Row
 from models.data.tagged_sentences import TaggedSentence
 from models.errors import UnusableData
@@ -14,34 +13,7 @@ from serve.rules.traits import listed
 
 # Between the labels of one row in formats without lists.
 SEPARATOR = "|"
-LABELS_FILE = "labels.json"
 OUTSIDE = "O"
-# What data files write for want of a label, and who does.
-NO_LABELS = {
-    "-1": "as in GLUE's test files of the datasets library",
-    "-100": "as in tags of the datasets library",
-    "-": "as in SNLI",
-    "nan": "as pandas writes a missing value",
-    "NaN": "as pandas writes a missing value",
-}
-
-
-def labels_file(path: Path) -> dict[str, Any]:
-    """Return the content of `labels.json` beside a data file; empty if there is none.
-
-    Raises:
-        UnusableData: the file is not a JSON object with a list of labels.
-    """
-    beside = path.parent / LABELS_FILE
-    if not beside.is_file():
-        return {}
-    try:
-        content = json.loads(beside.read_text("utf-8"))
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or not isinstance(content.get("labels"), list):
-        raise UnusableData(f'{beside}: expected {{"labels": ["...", ...]}}')
-    return content
 
 
 def label_names(path: Path, rows: Iterable[Row]) -> list[str]:
@@ -64,12 +36,14 @@ def set_names(path: Path, rows: Iterable[Row]) -> list[str]:
 
 def tag_names(path: Path, sentences: Iterable[TaggedSentence]) -> list[str]:
     """Return tags by id; O comes first, then B-person and I-person next to each other."""
+    if names := listed_names(path):
+        return names
     found = {
         _known(path, line, tag)
         for sentence in sentences
         for line, tag in zip(sentence.lines, sentence.tags, strict=True)
     }
-    return listed_names(path) or sorted(found, key=lambda tag: (tag != OUTSIDE, tag[2:], tag))
+    return sorted(_in_order(found), key=lambda tag: (tag != OUTSIDE, tag[2:] if "-" in tag else ""))
 
 
 def to_id(path: Path, labels: list[str]) -> Callable[[Row], int]:
@@ -122,69 +96,14 @@ def to_words(path: Path, sentences: Iterable[TaggedSentence], labels: list[str])
     return examples
 
 
-def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
-    """Return a function from a line and a label's name or id to the label's id.
-
-    The names in `labels.json` beside the file are the file's. Where they are the given ones in
-    another order, a name or id of the file becomes the id of the same name; other names, as many,
-    are taken by their place.
-
-    Raises:
-        UnusableData: fewer than two labels, two of the same name, or another number than in
-            `labels.json`. The returned function raises it for an unknown label.
-    """
-    if len(labels) < 2:
-        raise UnusableData(f"{path}: at least two labels are needed, found {listed(labels)}")
-    repeated = sorted({name for name in labels if labels.count(name) > 1})
-    if repeated:
-        raise UnusableData(f"{path}: labels must differ, but {listed(repeated)} is there twice")
-    names = listed_names(path) or labels
-    if len(names) != len(labels):
-        raise UnusableData(
-            f"{path}: labels.json beside it has {len(names)} labels ({listed(names)}), the model "
-            f"has {len(labels)} ({listed(labels)}); use data with the model's own labels"
-        )
-    places = [
-        labels.index(name) if set(names) == set(labels) else i for i, name in enumerate(names)
-    ]
-    ids = dict(zip(names, places, strict=True))
-    if not any(name.isdecimal() for name in names):
-        ids |= {str(i): place for i, place in enumerate(places)}
-
-    def id_of(line: int, label: str) -> int:
-        found = ids.get(label, ids.get(_whole(label)))
-        if found is None:
-            raise UnusableData(
-                f"{path} line {line}: unknown label {label!r}{_meaning(label)}; "
-                f"the labels are {listed(ids)}"
-            )
-        return found
-
-    return id_of
-
-
-def as_number(text: str) -> float | None:
-    """Return the text as a finite number, or None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) < float("inf") else None
-
-
 def _in_order(labels: Iterable[str]) -> list[str]:
-    """Return distinct labels: whole numbers in numeric order, then names in alphabetic order."""
+    """Return distinct labels: numbers by size, then names in alphabetic order."""
 
-    def sort_key(label: str) -> tuple[bool, int, str]:
-        is_number = label.isdecimal()
-        return not is_number, int(label) if is_number else 0, label
+    def sort_key(label: str) -> tuple[bool, float, str]:
+        number = as_number(label)
+        return number is None, number or 0.0, label
 
     return sorted(set(labels), key=sort_key)
-
-
-def listed_names(path: Path) -> list[str]:
-    """Return the names in `labels.json` beside a data file; empty if there is none."""
-    return [str(label) for label in labels_file(path).get("labels", [])]
 
 
 def _parts(row: Row) -> list[str]:
@@ -203,19 +122,14 @@ def _single(path: Path, row: Row) -> str:
     return row.label[0]
 
 
-def _whole(label: str) -> str:
-    """Return `1` for `1.0`: pandas writes ids so in columns with missing values."""
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", label)
-
-
 def _known(path: Path, line: int, label: str) -> str:
     """Return a label that no list of names knows, unless it is known to mean none."""
-    if meaning := _meaning(label):
+    if by := meaning(label):
         raise UnusableData(
-            f"{path} line {line}: the label {label}{meaning}; leave such rows out, or, if it is a "
+            f"{path} line {line}: the label {label}{by}; leave such rows out, or, if it is a "
             "label, name all of them in labels.json"
         )
-    return _whole(label)
+    return whole(label)
 
 
 def _part(path: Path, line: int, label: str) -> str:
@@ -226,8 +140,3 @@ def _part(path: Path, line: int, label: str) -> str:
             "them, or a list into a .jsonl; if it is one, name all labels in labels.json"
         )
     return _known(path, line, label)
-
-
-def _meaning(label: str) -> str:
-    meaning = NO_LABELS.get(_whole(label))
-    return f", which marks a row without a label, {meaning}" if meaning else ""

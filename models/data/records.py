@@ -153,6 +153,11 @@ def _table(path: Path, rows: Iterator[_Cells]) -> Iterator[Record]:
     num_short = 0
     for line, cells in filled:
         _check_surplus(path, line, cells[len(names) :])
+        if len(cells) > 1 and [cell.strip(" \ufeff") for cell in cells] == names:
+            raise UnusableData(
+                f"{path} line {line}: the header is there again, as in files that were joined; "
+                "take the line out"
+            )
         if len(cells) >= len(names):
             yield Record(path, line, header, dict(zip(names, cells, strict=False)))
         elif may_be_short:

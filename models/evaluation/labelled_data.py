@@ -7,10 +7,10 @@ from typing import NamedTuple
 from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Example, Target, Word
-from models.data.labels import listed_names
+from models.data.label_ids import match_names
 from serve.bundle.loader import sha256_of
 from serve.policy.ladder import Data
-from serve.rules.traits import Task, Traits, listed
+from serve.rules.traits import Task, Traits
 
 
 class LabelledData(NamedTuple):
@@ -28,19 +28,18 @@ class LabelledData(NamedTuple):
 def read_for(path: Path, traits: Traits, columns: Columns = KNOWN) -> LabelledData:
     """Read a file for a model.
 
-    The names in `labels.json` beside the file count where they are the model's, in any order.
+    The names in `labels.json` beside the file count where they are the model's, in any order and
+    case.
     Other names, as many, are taken by place: imported checkpoints call theirs LABEL_0.
 
     Raises:
         UnusableData: the file is unreadable, empty or of another task, or its labels are not the
             model's.
     """
-    own, named = traits.labels, listed_names(path)
-    examples = read_dataset(path, traits.task, own, columns).examples
-    if traits.task == "regression" or not named or set(named) == set(own):
+    examples = read_dataset(path, traits.task, traits.labels, columns).examples
+    if traits.task == "regression":
         return LabelledData(examples)
-    pairs = listed(f"{theirs} is {ours}" for theirs, ours in zip(named, own, strict=True))
-    return LabelledData(examples, f"Labels were taken by their place: {pairs}.")
+    return LabelledData(examples, match_names(path, list(traits.labels))[1])
 
 
 def data_of(path: Path, rows: int) -> Data:

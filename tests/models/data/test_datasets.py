@@ -53,6 +53,15 @@ def test_tags_are_in_an_order_that_keeps_types_together(write_data: Write) -> No
     assert read_dataset(path, "token").labels == ["O", "B-x", "I-x", "B-y"]
 
 
+def test_labels_and_tags_that_are_numbers_are_in_order_of_size(write_data: Write) -> None:
+    path = write_data(
+        "d.csv", ["label,text", *(f"{label},a" for label in ("10", "2", "-2", "1.5"))]
+    )
+    assert read_dataset(path, "single_label").labels == ["-2", "1.5", "2", "10"]
+    path = write_data("d.conll", ["a\t10", "b\t2", "c\t0"])
+    assert read_dataset(path, "token").labels == ["0", "2", "10"]
+
+
 @pytest.mark.parametrize(
     ("name", "lines", "task"),
     [
@@ -79,6 +88,9 @@ def test_labels_file_may_tell_the_task(write_data: Write) -> None:
     (path.parent / "labels.json").write_text('{"labels": [], "task": "regression"}')
     assert task_of(path) == "regression"
     assert read_dataset(path, "regression").labels == ["score"]
+    (path.parent / "labels.json").write_text('{"labels": ["no", "yes"], "task": "multilabel"}')
+    with pytest.raises(UnusableData, match=r"labels.json: the task is 'multilabel', and none of"):
+        task_of(path)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +98,7 @@ def test_labels_file_may_tell_the_task(write_data: Write) -> None:
     [
         ("regression", ["label\ttext", "1\ta", "high\tb"], (), r"line 3: 'high' is no number"),
         ("regression", ["label\ttext", "nan\ta"], (), r"line 2: 'nan' is no number"),
+        ("regression", ["label\ttext", "1_5\ta"], (), r"line 2: '1_5' is no number"),
         ("regression", ["label\ttext", "inf\ta"], (), r"line 2: 'inf' is no number"),
         ("regression", ["label\ttext", "\ta"], (), r"line 2: the label is empty"),
         (

@@ -199,6 +199,8 @@ BAD = "single_label"
         ("d.csv", ["label,text", "1.0,good", "-1.0,good"], BAD,
          "line 3: the label -1.0, which marks"),
         ("d.csv", ["label,text", "nan,good"], BAD, "line 2: the label nan, which marks a row"),
+        *(("d.csv", ["label,text", f"{none},good"], BAD, f"line 2: the label {none}, which marks")
+          for none in ("NA", "<NA>", "None", "NULL")),
         ("d.csv", ["label,text", "-,good"], BAD, "line 2: the label -, which marks a row"),
         ("d.jsonl", ['{"text": "a", "label": NaN}'], BAD,
          "line 1: the label nan, which marks a row"),
@@ -214,6 +216,8 @@ BAD = "single_label"
          "line 2: .* looks like several"),
         ("d.jsonl", ['{"text": "a", "labels": [0, 1, 0]}'], "multi_label",
          "line 1: .* a label twice"),
+        ("d.jsonl", ['{"text": "a", "labels": [0, 1]}', '{"text": "b", "labels": [1, 0]}'],
+         "multi_label", "every row's list is .* not a mark for each"),
         ("d.jsonl", ['{"text": "a", "labels": [1.0, 0.0]}'], "multi_label",
          "line 1: .*not a mark for"),
         ("d.jsonl", ['{"text": "a", "labels": [null]}'], "multi_label", "line 1: the label is"),
@@ -231,6 +235,9 @@ BAD = "single_label"
         ("d.conll", ["id\tword\ttag", "7\ta\tO"], "token", "line 1: the columns are id word tag; "),
         # files
         ("d.tsv", ["label\ttext"], BAD, "d.tsv: the file has no rows"),
+        *((f"d.{suffix}", ["label,text".replace(",", tab), f"1{tab}a",
+           f"\ufeffLabel{tab}text".lower()], BAD, "line 3: the header is there again")
+          for suffix, tab in (("tsv", "\t"), ("csv", ","))),
         ("d.csv", [], BAD, "d.csv: the file has no rows"),
         ("d.jsonl", ['{"label": 1', "{}"], BAD, "line 1: not JSON"),
         ("d.jsonl", ["[" * 100_000], BAD, "line 1: not JSON"),
@@ -289,3 +296,16 @@ def test_numbers_that_name_labels_are_no_ids(write_data: Write) -> None:
 def test_labels_that_are_named_may_look_like_none(write_data: Write) -> None:
     path = write_data("d.csv", ["label,text", "-1,a", "1,b"], labels=["-1", "0", "1"])
     assert [each.label for each in read_dataset(path, "single_label").examples] == [0, 2]
+    path = write_data("d.conll", ["a\t-", "b\tX"], labels=["X", "-"])
+    assert read_dataset(path, "token").examples[0].label[0].tag == 1
+
+
+def test_names_of_labels_may_be_numbers_of_any_form(write_data: Write) -> None:
+    path = write_data("d.csv", ["label,text", "1,a", "2.0,b"], labels=["1.0", "2.0"])
+    assert [each.label for each in read_dataset(path, "single_label").examples] == [0, 1]
+    path = write_data("d.csv", ["label,text", "1,a"], labels=["-1", "+1"])
+    with pytest.raises(UnusableData, match="unknown label '1'; the labels are -1, "):
+        read_dataset(path, "single_label")
+    beside = path.parent / "labels.json"
+    beside.write_text('{"labels": ["no", "yes"]}', "utf-8-sig")
+    assert read_dataset(path, "single_label").examples[0].label == 1

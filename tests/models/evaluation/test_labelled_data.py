@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from models.data.notes import DataNote
 from models.errors import UnusableData
 from models.evaluation.labelled_data import read_for, unlabelled
 from serve.rules.traits import Traits
@@ -21,7 +22,7 @@ def labels_of(path: Path, traits: Traits) -> list[object]:
 def test_ids_are_those_of_the_names_beside_the_file(write_data: Write) -> None:
     same = write_data("dev.tsv", LINES, labels=["no", "yes"])
     assert labels_of(same, two_labels((1,))) == [1, 0]
-    turned = write_data("dev.tsv", LINES, labels=["yes", "no"])
+    turned = write_data("dev.tsv", LINES, labels=["Yes", "No"])
     assert labels_of(turned, two_labels((1,))) == [0, 1]
 
 
@@ -35,7 +36,8 @@ def test_tags_and_sets_follow_their_names_too(write_data: Write) -> None:
 
 def test_other_names_are_taken_by_place_and_that_is_said(write_data: Write) -> None:
     data = write_data("dev.tsv", LINES, labels=["no", "yes"])
-    found = read_for(data, Traits((1,), ("LABEL_0", "LABEL_1")))
+    with pytest.warns(DataNote, match="dev.tsv: Labels were taken by their place"):
+        found = read_for(data, Traits((1,), ("LABEL_0", "LABEL_1")))
     assert [example.label for example in found.examples] == [1, 0]
     assert found.note == "Labels were taken by their place: no is LABEL_0, yes is LABEL_1."
 
@@ -44,6 +46,12 @@ def test_other_names_are_taken_by_place_and_that_is_said(write_data: Write) -> N
     ("lines", "named", "traits", "message"),
     [
         (LINES, ["a", "b", "c"], two_labels((1,)), "has 3 labels (a, b, c), the model has 2"),
+        (
+            LINES,
+            ["yes", "nope"],
+            two_labels((1,)),
+            "labels.json beside it has yes, nope, the model has no, yes: yes would change places",
+        ),
         (["label\ttext", "maybe\tgood"], None, two_labels((1,)), "unknown label 'maybe'"),
         (["label\ttext"], None, two_labels((1,)), "dev.tsv: the file has no rows"),
         (LINES, None, Traits((1,), ("O", "B-x"), "token"), "a table of texts; token"),

@@ -1,0 +1,136 @@
+"""Names of labels and their ids: `labels.json` beside a data file, and the labels of a model."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from models.data.examples import TASKS
+from models.data.notes import note
+from models.errors import UnusableData
+from serve.rules.traits import listed
+
+LABELS_FILE = "labels.json"
+# What data files write for want of a label, and who does.
+NO_LABELS = {
+    "-1": "as in GLUE's test files of the datasets library",
+    "-100": "as in tags of the datasets library",
+    "-": "as in SNLI",
+    "nan": "as pandas writes a missing value",
+    "NaN": "as pandas writes a missing value",
+    "<NA>": "as pandas writes a missing value",
+    "None": "as Python writes a missing value",
+    "NA": "as R writes a missing value",
+    "null": "as in JSON and SQL",
+    "NULL": "as in JSON and SQL",
+}
+
+
+def labels_file(path: Path) -> dict[str, Any]:
+    """Return the content of `labels.json` beside a data file; empty if there is none.
+
+    Raises:
+        UnusableData: the file is not a JSON object with a list of labels, or its task is none.
+    """
+    beside = path.parent / LABELS_FILE
+    if not beside.is_file():
+        return {}
+    try:
+        content = json.loads(beside.read_text("utf-8-sig"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("labels"), list):
+        raise UnusableData(f'{beside}: expected {{"labels": ["...", ...]}}')
+    if (task := content.get("task", TASKS[0])) not in TASKS:
+        raise UnusableData(f"{beside}: the task is {task!r}, and none of {listed(TASKS)}")
+    return content
+
+
+def listed_names(path: Path) -> list[str]:
+    """Return the names in `labels.json` beside a data file; empty if there is none."""
+    return [str(label) for label in labels_file(path).get("labels", [])]
+
+
+def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
+    """Return a function from a line and a label's name or id to the label's id.
+
+    The names in `labels.json` beside the file are the file's. Where they are the given ones in
+    another order or case, a name or id of the file becomes the id of the same name; other names, as
+    many, are taken by their place, and a note says so.
+
+    Raises:
+        UnusableData: fewer than two labels, two of the same name, another number than in
+            `labels.json`, or some of its names at another place. The returned function raises it
+            for an unknown label.
+    """
+    if len(labels) < 2:
+        raise UnusableData(f"{path}: at least two labels are needed, found {listed(labels)}")
+    repeated = sorted({name for name in labels if labels.count(name) > 1})
+    if repeated:
+        raise UnusableData(f"{path}: labels must differ, but {listed(repeated)} is there twice")
+    places, said = match_names(path, labels)
+    if said:
+        note(f"{path}: {said}")
+    names = listed_names(path) or labels
+    ids = dict(zip(map(whole, names), places, strict=True))
+    if all(as_number(name) is None for name in names):
+        ids |= {str(i): place for i, place in enumerate(places)}
+
+    def id_of(line: int, label: str) -> int:
+        found = ids.get(whole(label))
+        if found is None:
+            raise UnusableData(
+                f"{path} line {line}: unknown label {label!r}{meaning(label)}; "
+                f"the labels are {listed(ids)}"
+            )
+        return found
+
+    return id_of
+
+
+def match_names(path: Path, labels: list[str]) -> tuple[list[int], str]:
+    """Return the place of each of a file's names among the labels, and what is worth saying.
+
+    Raises:
+        UnusableData: another number of names, or some of them at another place.
+    """
+    names = listed_names(path) or labels
+    if len(names) != len(labels):
+        raise UnusableData(
+            f"{path}: labels.json beside it has {len(names)} labels ({listed(names)}), the model "
+            f"has {len(labels)} ({listed(labels)}); use data with the model's own labels"
+        )
+    own, model = names, labels
+    if set(own) != set(model):
+        own, model = [name.casefold() for name in own], [name.casefold() for name in model]
+    if set(own) == set(model) and len(set(model)) == len(model):
+        return [model.index(name) for name in own], ""
+    moved = [name for name in own if name in model and own.index(name) != model.index(name)]
+    if any(as_number(name) is None for name in moved):
+        raise UnusableData(
+            f"{path}: labels.json beside it has {listed(names)}, the model has {listed(labels)}: "
+            f"{listed(moved)} would change places; give both the same names, or the same order"
+        )
+    pairs = listed(f"{theirs} is {ours}" for theirs, ours in zip(names, labels, strict=True))
+    return list(range(len(labels))), f"Labels were taken by their place: {pairs}."
+
+
+def as_number(text: str) -> float | None:
+    """Return the text as a finite number, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") and "_" not in text else None
+
+
+def whole(label: str) -> str:
+    """Return `1` for `1.0`: pandas writes ids so in columns with missing values."""
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", label)
+
+
+def meaning(label: str) -> str:
+    """Return what a label that means none says, as a part of a sentence; empty for others."""
+    by = NO_LABELS.get(whole(label))
+    return f", which marks a row without a label, {by}" if by else ""
