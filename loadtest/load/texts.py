@@ -4,12 +4,15 @@ A file has one text per line (`.txt`), or is any that the training reads, with o
 label is the right answer: a name, or a number into the model's labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from loadtest.http.client import Json
 from loadtest.load.sentences import make_sentences
+from models.data.label_ids import LABELS_FILE, listed_names, match_names, name_ids, whole
 from models.data.options import named_columns
 from models.data.records import is_plain
 from models.data.rows import Row, read_rows
@@ -25,14 +28,22 @@ class Example(NamedTuple):
     """A text as requests carry it, and its right label if that is known."""
 
     inputs: str | Json
-    label: str | None = None
+    label: str | None = None  # as in the file
+    names: tuple[str, ...] = ()  # by id, of `labels.json` beside the file
 
     def right(self, label: str, labels: Sequence[str]) -> bool:
         """Tell whether the server's label is right; `labels` are the model's, in order."""
-        wanted = self.label
-        if wanted is not None and wanted.isdecimal() and int(wanted) < len(labels):
-            wanted = labels[int(wanted)]
-        return wanted == label
+        wanted = _ids(self.names, tuple(labels)).get(whole(self.label or ""))
+        return label == (self.label if wanted is None else labels[wanted])
+
+
+@cache
+def _ids(names: tuple[str, ...], labels: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the place of each name and id of a file among the model's labels."""
+    names = names or labels
+    with suppress(UnusableData):
+        return name_ids(names, match_names(Path(LABELS_FILE), names, labels)[0])
+    return {}
 
 
 class NoTexts(OfframpError):
@@ -59,9 +70,10 @@ def load_texts(path: Path, column: str | None = None) -> tuple[Example, ...]:
         if (is_plain(path) and not column) or is_tagged(path, needs_tags=False):
             return tuple(Example(_inputs(*text)) for text in read_unlabelled(path, columns))
         rows = read_rows(path, None, columns)
+        names = tuple(listed_names(path))
     except (OSError, UnusableData) as error:
         raise NoTexts(str(error)) from None
-    return tuple(Example(_inputs(row.text_a, row.text_b), _label(row)) for row in rows)
+    return tuple(Example(_inputs(row.text_a, row.text_b), _label(row), names) for row in rows)
 
 
 def _label(row: Row) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,11 @@ def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
     repeated = sorted({name for name in labels if labels.count(name) > 1})
     if repeated:
         raise UnusableData(f"{path}: labels must differ, but {listed(repeated)} is there twice")
-    places, said = match_names(path, labels)
+    names = listed_names(path) or labels
+    places, said = match_names(path, names, labels)
     if said:
         note(f"{path}: {said}")
-    names = listed_names(path) or labels
-    ids = dict(zip(map(whole, names), places, strict=True))
-    if all(as_number(name) is None for name in names):
-        ids |= {str(i): place for i, place in enumerate(places)}
+    ids = name_ids(names, places)
 
     def id_of(line: int, label: str) -> int:
         found = ids.get(whole(label))
@@ -89,19 +87,26 @@ def label_ids(path: Path, labels: list[str]) -> Callable[[int, str], int]:
     return id_of
 
 
-def match_names(path: Path, labels: list[str]) -> tuple[list[int], str]:
+def name_ids(names: Sequence[str], places: Sequence[int]) -> dict[str, int]:
+    """Return the place of each name, and of each id unless a name is a number."""
+    ids = dict(zip(map(whole, names), places, strict=True))
+    if all(as_number(name) is None for name in names):
+        ids |= {str(i): place for i, place in enumerate(places)}
+    return ids
+
+
+def match_names(path: Path, names: Sequence[str], labels: Sequence[str]) -> tuple[list[int], str]:
     """Return the place of each of a file's names among the labels, and what is worth saying.
 
     Raises:
         UnusableData: another number of names, or some of them at another place.
     """
-    names = listed_names(path) or labels
     if len(names) != len(labels):
         raise UnusableData(
             f"{path}: labels.json beside it has {len(names)} labels ({listed(names)}), the model "
             f"has {len(labels)} ({listed(labels)}); use data with the model's own labels"
         )
-    own, model = names, labels
+    own, model = list(names), list(labels)
     if set(own) != set(model):
         own, model = [name.casefold() for name in own], [name.casefold() for name in model]
     if set(own) == set(model) and len(set(model)) == len(model):

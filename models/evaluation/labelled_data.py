@@ -7,7 +7,7 @@ from typing import NamedTuple
 from models.data.columns import KNOWN, Columns
 from models.data.datasets import read_dataset
 from models.data.examples import Example, Target, Word
-from models.data.label_ids import match_names
+from models.data.label_ids import listed_names, match_names
 from serve.bundle.loader import sha256_of
 from serve.policy.ladder import Data
 from serve.rules.traits import Task, Traits
@@ -39,7 +39,8 @@ def read_for(path: Path, traits: Traits, columns: Columns = KNOWN) -> LabelledDa
     examples = read_dataset(path, traits.task, traits.labels, columns).examples
     if traits.task == "regression":
         return LabelledData(examples)
-    return LabelledData(examples, match_names(path, list(traits.labels))[1])
+    names = listed_names(path) or traits.labels
+    return LabelledData(examples, match_names(path, names, traits.labels)[1])
 
 
 def data_of(path: Path, rows: int) -> Data:

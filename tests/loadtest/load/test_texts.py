@@ -65,6 +65,17 @@ def test_label_is_right_by_name_or_by_number() -> None:
     assert Example("x", "positive").right("positive", labels)
     assert not Example("x", "0").right("positive", labels)
     assert not Example("x", "7").right("positive", labels)
+    assert Example("x", "1.0").right("positive", labels)
+    assert Example("x", "1").right("1", ("0", "1"))
+    assert Example("x", "1").right("1", ("1", "2", "3"))
+
+
+def test_label_is_right_by_the_names_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("label,text\n0,a\n")
+    (tmp_path / "labels.json").write_text('{"labels": ["Positive", "Negative"]}')
+    (example,) = load_texts(tmp_path / "d.csv")
+    assert example.right("positive", ("negative", "positive"))
+    assert example.right("LABEL_0", ("LABEL_0", "LABEL_1"))
 
 
 def test_made_up_texts_are_always_the_same_and_as_long_as_those_of_sst2() -> None:
