@@ -111,6 +111,7 @@ class Samples:
         by_layer.update({exit_.layer: count for exit_, count in exits.items()})
         for example, result in zip(logged.examples, reply["results"], strict=True):
             self.layers = max(self.layers, result["exit"]["layers"])
-            if example.label is not None:
+            # Values and entities have no label, and of several labels the best is not the answer.
+            if example.label is not None and "label" in result and "labels" not in result:
                 self.right[0] += example.right(str(result["label"]), self.labels)
                 self.right[1] += 1

@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pytest
 
 from loadtest.http.client import Json
 from loadtest.load.report.timeline import timeline
@@ -34,6 +35,17 @@ def test_answers_are_counted_by_layer_and_version_and_judged_by_known_labels() -
     assert sum(samples.seen.values()) == 3
     assert samples.versions == {1: {2: 1}, 2: {6: 2}}
     assert samples.layers == 6
+
+
+@pytest.mark.parametrize("answer", [{"value": 2.5}, {"labels": ["a"], "label": "a"}])
+def test_answers_of_other_tasks_are_not_judged_by_one_label(answer: dict[str, object]) -> None:
+    samples = Samples(labels=("a", "b"))
+    logged = answered(label="2.5")
+    reply = logged.outcome.reply
+    reply["results"] = [{"exit": reply["results"][0]["exit"], **answer}]
+    samples.add("default", 0.1, 5.0, logged)
+    assert samples.accuracy is None
+    assert not samples.errors
 
 
 def test_second_try_hides_no_first_failure() -> None:
