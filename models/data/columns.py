@@ -54,6 +54,7 @@ _ANSWERS: Mapping[Task | None, Sequence[Sequence[str]]] = {
     "token": (TAGS,),
     None: (SETS, LABELS, VALUES),
 }
+KNOWN_NAMES = TEXT_NAMES.union(*(names for group in _ANSWERS.values() for names in group))
 # Letters that stand without blanks between words, such as those of Chinese, Japanese and Thai.
 _NUM_CASELESS = 4
 
@@ -113,9 +114,8 @@ def choose(names: Sequence[str], asked: Columns, task: Task | None) -> Choice:
         )
     label = _label(known, asked.label, task)
     texts = _texts(known, asked.texts, label)
-    answers = {name for group in _ANSWERS[None] for name in group}
     left = [key for key, name in known.items() if name not in (*texts, label) and not asked.texts]
-    others = [known[key] for key in left if key not in DESCRIPTIONS | answers]
+    others = [known[key] for key in left if key not in DESCRIPTIONS | KNOWN_NAMES]
     return Choice(
         texts, label, tuple(others), tuple(known[key] for key in left if key in DESCRIPTIONS)
     )
@@ -173,8 +173,8 @@ def _label(known: Mapping[str, str], asked: str | None, task: Task | None) -> st
     wanted = listed(name for group in _ANSWERS[task] for name in group)
     raise UnknownColumns(
         f"found {listed(known.values())}; none is known to hold labels ({wanted} are). "
-        "--label-column names it. Without labels, as in GLUE's test files, only `offramp calibrate "
-        "--unlabelled` takes a file"
+        "--label-column names it, if this line is the header. Without labels, as in GLUE's test "
+        "files, only `offramp calibrate --unlabelled` takes a file"
     )
 
 
@@ -192,6 +192,11 @@ def _texts(known: Mapping[str, str], asked: Sequence[str], label: str | None) ->
         raise UnknownColumns(
             f"the columns {listed(shown)} are no pair that is known: name the text, or the two of "
             f"a pair, as in --text-columns {','.join(shown[:2])}"
+        )
+    if words := [known[name] for name in TOKENS if name in known]:
+        raise UnknownColumns(
+            f"found {listed(known.values())}; lists of words, as in {words[0]}, are read with a "
+            "tag for each: --task token, and --label-column names the tags"
         )
     raise UnknownColumns(
         f"found {listed(known.values())}; none is known to hold texts ({listed(TEXTS)}, and pairs "

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -212,13 +213,18 @@ def _json_object(path: Path, line: int, text: str) -> Mapping[str, object]:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise UnusableData(
-            f"{path} line {line}: not JSON: {error}; each line holds one object"
+            f"{path} line {line}: not JSON: {error}; each line holds one object; of an array, "
+            "jq -c '.[]' makes a line for each object, of objects in several lines, jq -c ."
         ) from None
     if not isinstance(values, dict):
         raise UnusableData(
             f"{path} line {line}: expected a JSON object; of an array, jq -c '.[]' makes a line "
             "for each object"
         )
+    if "\\ud" in text.lower() and re.search(
+        "[\ud800-\udfff]", json.dumps(values, ensure_ascii=False)
+    ):
+        raise UnusableData(f"{path} line {line}: half of a surrogate pair, which is no character")
     return values
 
 

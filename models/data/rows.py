@@ -148,8 +148,6 @@ def _text(record: Record, name: str, may_be_empty: bool) -> str:
         raise record.unusable(f"{name} is {value!r:.40}, and no text; put it in quotes if it is")
     if not may_be_empty and not value.strip():
         raise record.unusable(f"the text is empty: {name} holds none")
-    if not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
-        raise record.unusable(f"{name} holds half of a surrogate pair, which is no character")
     return value.strip()
 
 

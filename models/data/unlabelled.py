@@ -1,15 +1,19 @@
 """Texts without labels: a text file with one per line, or a data file whose labels are ignored."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.data.columns import KNOWN, Columns
+from models.data.columns import KNOWN, KNOWN_NAMES, Columns, fold
 from models.data.lines import read_lines
 from models.data.records import is_plain
 from models.data.rows import read_rows
 from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
 from serve.tokenization.length_bounds import Text
+
+# How JSON lines and files for fastText begin.
+_OTHER_FORMS = re.compile(r'\{\s*"|__label__')
 
 
 def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
@@ -32,6 +36,21 @@ def _read(path: Path, columns: Columns) -> Iterator[Text]:
     if is_tagged(path, needs_tags=False):
         yield from (Text(" ".join(words)) for words in read_words(path, columns))
     elif is_plain(path) and columns == KNOWN:
-        yield from (Text(line.strip()) for _, line in read_lines(path) if line.strip())
+        yield from _lines(path)
     else:
         yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))
+
+
+def _lines(path: Path) -> Iterator[Text]:
+    """Yield a text per line, unless the first line is one of a table or of JSON."""
+    for number, line in read_lines(path):
+        text = line.strip()
+        names = {fold(cell) for cell in re.split("[,;|]", text)} if number == 1 else set()
+        is_other = number == 1 and _OTHER_FORMS.match(text)
+        if "\t" in text or len(names & KNOWN_NAMES) > 1 or is_other:
+            raise UnusableData(
+                f"{path} line {number}: {text[:40]!r} is no text alone: name a table .csv or .tsv, "
+                "with a header, and JSON .jsonl; in a .txt each line is one text and holds no tab"
+            )
+        if text:
+            yield Text(text)

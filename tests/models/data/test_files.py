@@ -191,7 +191,7 @@ BAD = "single_label"
         ("d.jsonl", ['{"text": ["a"], "label": 1}'], BAD, r"line 1: text is \['a'\], and no text"),
         ("d.jsonl", ['{"text": "a", "text_pair": 2, "label": 1}'], BAD,
          "line 1: text_pair is 2, and"),
-        ("d.jsonl", ['{"text": "a\\ud800", "label": 1}'], BAD, "line 1: .*half of a surrogate"),
+        ("d.jsonl", ['{"text": "a\\ud800", "label": 1}'], BAD, "line 1: half of a surrogate"),
         # labels
         ("d.csv", ["label,text", ",good"], BAD, "line 2: the label is empty"),
         ("d.csv", ["label,text", "1,good", "-1,good"], BAD,
@@ -221,6 +221,8 @@ BAD = "single_label"
         ("d.jsonl", ['{"text": "a", "labels": [1.0, 0.0]}'], "multi_label",
          "line 1: .*not a mark for"),
         ("d.jsonl", ['{"text": "a", "labels": [null]}'], "multi_label", "line 1: the label is"),
+        ("d.jsonl", ['{"tokens": ["a"], "labels": [1]}'], "multi_label",
+         "line 1: .*--task token, "),
         ("d.jsonl", ['{"tokens": ["a", 2], "tags": [0, 1]}'], "token",
          "line 1: token 1 is 2, and no"),
         ("d.jsonl", ['{"tokens": ["a"], "tags": [null]}'], "token", "line 1: a tag is no name"),
@@ -240,6 +242,9 @@ BAD = "single_label"
           for suffix, tab in (("tsv", "\t"), ("csv", ","))),
         ("d.csv", [], BAD, "d.csv: the file has no rows"),
         ("d.jsonl", ['{"label": 1', "{}"], BAD, "line 1: not JSON"),
+        ("d.json", ["[", '{"text": "a", "label": 1}]'], BAD, r"line 1: not JSON: .*jq -c '\.\[\]'"),
+        ("d.jsonl", ['{"label": "a\\ud800", "text": "a"}'], BAD, "line 1: half of a surrogate"),
+        ("d.jsonl", ['{"tokens": ["a\\uDC00"], "tags": ["O"]}'], "token", "line 1: half of a"),
         ("d.jsonl", ["[" * 100_000], BAD, "line 1: not JSON"),
         ("d.jsonl", [f'{{"text": "a", "label": {"1" * 5000}}}'], BAD, "line 1: not JSON"),
         ("d.json", ['[{"text": "a", "label": 1}]'], BAD, r"line 1: expected a JSON object.*jq -c"),
@@ -278,6 +283,17 @@ def test_other_codes_are_refused_by_every_reader(
         read_unlabelled(path)
     path.unlink()
     with pytest.raises(UnusableData, match=f"{name}: no such file"):
+        read_unlabelled(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["text,label", "Question;sentence", '{"text": "a", "label": 1}', "__label__yes so good",
+     "body\tanswer", "O\ta"],
+)  # fmt: skip
+def test_tables_are_no_lines_of_text(write_data: Write, line: str) -> None:
+    path = write_data("d.txt", [line, line.replace("e", "i")])
+    with pytest.raises(UnusableData, match=r"d.txt line 1: '.* is no text alone: name a table"):
         read_unlabelled(path)
 
 
