@@ -13,22 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 from models.data.columns import BROKEN_ROWS, TEXT_NAMES, fold, names_without_header
 from models.data.lines import read_lines
 from models.data.notes import note
+from models.data.other_formats import other_format
 from models.errors import UnusableData
 
 # Fields with such characters are put in quotes: by csv writers, and by Excel.
 _QUOTED_FOR = [frozenset('\t\r\n"'), frozenset('\t\r\n",')]
-_BY_PANDAS = "python -c \"import pandas; pandas.{read}('{path}').to_json('{stem}.jsonl', "
-_TO_JSON_LINES = "orient='records', lines=True, force_ascii=False)\""
-# By suffix: how pandas reads a file that is no text.
-_OTHERS = {
-    ".parquet": "read_parquet",
-    ".arrow": "read_feather",
-    ".feather": "read_feather",
-    ".xlsx": "read_excel",
-    ".xls": "read_excel",
-    ".pkl": "read_pickle",
-}
-_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
 _Cells: TypeAlias = tuple[int, list[str]]  # line number, fields
 
@@ -71,12 +60,7 @@ def read_records(path: Path) -> Iterator[Record]:
     suffix = path.suffix.lower()
     if suffix in _READERS:
         return _READERS[suffix](path)
-    if suffix in _OTHERS:
-        command = _BY_PANDAS.format(read=_OTHERS[suffix], path=path, stem=path.with_suffix(""))
-        raise UnusableData(f"{path}: {suffix} is not read; convert it: {command}{_TO_JSON_LINES}")
-    if suffix in _PACKED:
-        raise UnusableData(f"{path}: packed files are not read; unpack it")
-    raise UnusableData(f"{path}: the name must end in {', '.join(_READERS)}")
+    raise other_format(path, _READERS)
 
 
 def is_plain(path: Path) -> bool:

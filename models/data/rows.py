@@ -145,7 +145,13 @@ def _text(record: Record, name: str, may_be_empty: bool) -> str:
     if value is None and may_be_empty:
         return ""
     if not isinstance(value, str):
-        raise record.unusable(f"{name} is {value!r:.40}, and no text; put it in quotes if it is")
+        if isinstance(value, dict):
+            remedy = (
+                "each line holds one row, as pandas' to_json(orient='records', lines=True) writes"
+            )
+        else:
+            remedy = "leave such rows out" if value is None else "put it in quotes if it is"
+        raise record.unusable(f"{name} is {value!r:.40}, and no text; {remedy}")
     if not may_be_empty and not value.strip():
         raise record.unusable(f"the text is empty: {name} holds none")
     return value.strip()

@@ -187,7 +187,8 @@ BAD = "single_label"
         # values
         ("d.tsv", ["label\ttext", "1\tgood", "0\t "], BAD, "line 3: the text is empty"),
         ("d.jsonl", ['{"text": 5, "label": 1}'], BAD, "line 1: text is 5, and no text"),
-        ("d.jsonl", ['{"text": null, "label": 1}'], BAD, "line 1: text is None, and no text"),
+        ("d.jsonl", ['{"text": null, "label": 1}'], BAD, "line 1: text is None, .*leave such"),
+        ("d.json", ['{"text": {"0": "a"}, "label": 1}'], BAD, "line 1: text is .*orient='records'"),
         ("d.jsonl", ['{"text": ["a"], "label": 1}'], BAD, r"line 1: text is \['a'\], and no text"),
         ("d.jsonl", ['{"text": "a", "text_pair": 2, "label": 1}'], BAD,
          "line 1: text_pair is 2, and"),
@@ -250,6 +251,7 @@ BAD = "single_label"
         ("d.json", ['[{"text": "a", "label": 1}]'], BAD, r"line 1: expected a JSON object.*jq -c"),
         ("d.parquet", ["PAR1"], BAD,
          r"\.parquet is not read; convert it: .*read_parquet.*lines=True"),
+        ("d.arrow", ["\xff"], BAD, r"\.arrow is not read; convert it: .*Dataset.from_file"),
         ("d.csv.gz", [""], BAD, "packed files are not read; unpack it"),
         ("d.xml", ["label"], BAD, r"d.xml: the name must end in .tsv, .*.jsonl"),
         ("d.tsv", ["label\ttext\r1\tgood"], BAD, "line 1: a CR alone ends no line"),
