@@ -92,7 +92,7 @@ async def _validated(body: bytes, model: type[Body], hint: str) -> Body:
     if not body.strip() and issubclass(model, InferRequest):
         raise MalformedBody("the body is empty; send a JSON object")
     try:
-        document = parse_json(body, _MAX_LISTED) if body.strip() else {}
+        document = parse_json(body, _MAX_LISTED) if body else {}
     except MalformedBody as error:
         raise MalformedBody(f"{error} ({hint})") from None
     await give_way(len(body))

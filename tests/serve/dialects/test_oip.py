@@ -377,6 +377,14 @@ def test_every_error_is_an_object_with_a_sentence(
         assert isinstance(response.json()["error"], str)
 
 
+@pytest.mark.parametrize("path", ["/v2/repository/index", "/v2/models/tiny/infer"])
+@pytest.mark.parametrize("body", [b"\n", b" ", b"\t{"])
+def test_a_body_of_blanks_is_no_json(server: LiveServer, path: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = server.http.post(path, content=body, headers=headers)
+    assert response.status_code == 400, response.text
+
+
 def test_keys_scopes_and_overload_reach_the_client(
     start_server: StartServer, tmp_path: Path
 ) -> None:
