@@ -142,8 +142,8 @@ def _check_own_head(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -
     if of_texts.weights == of_tokens.weights and not class_named:
         raise UnusableCheckpoint(
             f"{raw.folder}/config.json names no class for texts or for tokens in architectures, "
-            f'and both have the weights of this one. Write "architectures": ["{of_texts.name}"], or '
-            f"{as_tagger} if it labels tokens"
+            "and both have the weights of this one. Write "
+            f'"architectures": ["{of_texts.name}"], or {as_tagger} if it labels tokens'
         )
     own = of_tokens if "TokenClassification" in raw.architecture else of_texts
     missing = sorted(name for name in own.weights if name not in raw.weights)
