@@ -14,6 +14,11 @@ from models.errors import UnusableCheckpoint
 from serve.bounded_file import UnfitFile, read_file
 
 CONFIG = "config.json"
+# What a clone without Git LFS has in place of a large file.
+_LFS, _FETCHED_LATE = (
+    b"version https://git-lfs",
+    (".bin", ".json", ".model", ".safetensors", ".txt"),
+)
 _MIB = 1 << 20
 # transformers reads these with every tokenizer.
 _TEMPLATES, _OTHER_TEMPLATES, _MOST_TEMPLATE = "*.jinja", "additional_chat_templates/*.jinja", _MIB
@@ -60,6 +65,8 @@ def check_files(folder: Path) -> None:
     for path in sorted({*folder.iterdir(), *templates}):
         if path in templates or (path.is_symlink() and not path.is_dir()):
             locate(folder, str(path.relative_to(folder)))
+        if path.name.endswith(_FETCHED_LATE) and path.is_file():
+            _check_fetched(path)
         most = _MOST_TEMPLATE if path in templates else _MOST_BYTES.get(path.name)
         if most is not None and path.exists():
             _check_size(path, path.stat(), most)
@@ -113,6 +120,15 @@ def _roots(folder: Path) -> list[Path]:
     # models--name/snapshots/revision/config.json -> ../../blobs/hash
     cached = own.parent.name == "snapshots"
     return [own, *([own.parent.parent / "blobs"] if cached else [])]
+
+
+def _check_fetched(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise UnusableCheckpoint(
+                f"{path} is a pointer of Git LFS, and not the file itself: run `git lfs pull` in "
+                "the folder, or download the file"
+            )
 
 
 def _check_size(path: Path, status: os.stat_result, most: int) -> None:

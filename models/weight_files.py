@@ -25,8 +25,12 @@ _SUFFIXES = (".safetensors", ".bin")
 _MOST_NAMES = 8
 # Parts of names that torch.compile and FSDP put before those of the modules that they wrap.
 _COMPILED = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-# Class weights that a training's loss keeps beside the model.
-TRAINING_LOSS = re.compile(r"(\w+\.)*(\w*loss\w*|criterion)\.")
+# What a training keeps beside the model: class weights of its loss, a count of averaged weights.
+OF_TRAINING = re.compile(
+    r"(\w+\.)*(\w*loss\w*|criterion)\.|(\w+\.)*(class_weights|pos_weight)$|n_averaged$"
+)
+# How PyTorch names what it would have to run.
+_CODE = re.compile(r"Unsupported global: GLOBAL (\S+)")
 # What an encoder is called inside its classifier.
 _ENCODER = re.compile(r"\w*bert\w*|electra|mpnet")
 
@@ -104,7 +108,8 @@ def _read_pickled(path: Path, device: str) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # damaged files raise various errors
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        code = _CODE.search(str(error))
+        reason = f"it holds {code[1]}" if code else "it is damaged, or none of PyTorch's"
         raise UnusableCheckpoint(
             f"{path} cannot be read as plain weights, and nothing else in it is run: {reason}. "
             "Save it again with torch.save(model.state_dict(), ...) or as model.safetensors"
@@ -146,16 +151,25 @@ def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     in when it was saved: DataParallel, a LightningModule, a class with the model as an attribute.
     """
     named = {_COMPILED.sub("", key): tensor for key, tensor in tensors.items()}
-    while prefix := _shared_prefix(key for key in named if not TRAINING_LOSS.match(key)):
+    while prefix := _shared_prefix(
+        key for key in named if "." in key and not OF_TRAINING.match(key)
+    ):
         named = {key.removeprefix(prefix): tensor for key, tensor in named.items()}
     return {_modern_name(key): tensor for key, tensor in named.items()}
 
 
 def _shared_prefix(names: Iterable[str]) -> str:
-    """Return the first part that all names share, with its dot; empty if it is an encoder's."""
-    parts = {name.partition(".")[:2] for name in names}
-    first, dot = parts.pop() if len(parts) == 1 else ("", "")
-    return f"{first}." if dot and not _ENCODER.fullmatch(first) else ""
+    """Return the first part that all names share, with its dot; empty if it is an encoder's.
+
+    An encoder's name is a wrapper's where an encoder's follows: `self.bert = a whole classifier`.
+    """
+    parts = {tuple(name.split(".")[:2]) for name in names}
+    first = {each[0] for each in parts}
+    if len(first) != 1:
+        return ""
+    follows = any(_ENCODER.fullmatch(second) for _, second in parts)
+    shared = first.pop()
+    return f"{shared}." if follows or not _ENCODER.fullmatch(shared) else ""
 
 
 def _modern_name(key: str) -> str:

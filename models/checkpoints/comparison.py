@@ -13,6 +13,7 @@ from models.checkpoints.differences import Row, differing_ids, logit_gap
 from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.original import Logits, OriginalFails, OriginalModel, open_original
 from models.errors import UnusableCheckpoint
+from models.model_files import CONFIG
 from serve.bundle.loader import TOKENIZER
 from serve.tokenization.tokenizer import TextEncoder
 
@@ -68,6 +69,7 @@ def compare(folder: Path, loaded: LoadedCheckpoint, served: Served) -> str:
         else:
             raise UnusableCheckpoint(f"{folder}: the tokenizer differs from transformers: {found}")
     if original.model is not None:
+        _check_padding(folder, loaded, served.tokenizer)
         computed = [row for row in rows[: len(samples) + _WITH_ADDED] if _is_computed(row, loaded)]
         try:
             gap = _largest_gap(folder, computed, served.logits, original.model)
@@ -96,6 +98,12 @@ def _largest_gap(folder: Path, rows: list[Row], served: Logits, original: Origin
     largest = 0.0
     for row in rows:
         wanted = original(*row.inputs)[0]
+        if not wanted.isfinite().all():
+            place = logit_gap(wanted, wanted, original.labels).place
+            raise UnusableCheckpoint(
+                f"{folder}: in {row}, {place} is no number by {original.name} itself: its "
+                "weights hold NaN or too large numbers, as after a training that diverged"
+            )
         with torch.no_grad():
             found = logit_gap(served(*row.inputs)[0], wanted, original.labels)
         largest = max(largest, found.size)
@@ -106,6 +114,19 @@ def _largest_gap(folder: Path, rows: list[Row], served: Logits, original: Origin
                 "served; a setting of config.json may ask for another computation"
             )
     return largest
+
+
+def _check_padding(folder: Path, loaded: LoadedCheckpoint, tokenizer: TextEncoder) -> None:
+    """Refuse a model that takes a token around every text for padding and skips its position."""
+    padding = getattr(loaded.model.encoder.embeddings, "padding_idx", None)
+    around = tokenizer.tokenizer.encode("")
+    if padding in around.ids:
+        raise UnusableCheckpoint(
+            f"{folder}/{CONFIG}: the padding's id is {padding}, and "
+            f"{around.tokens[around.ids.index(padding)]!r} with this id is in every text: "
+            "transformers counts no position for it, which is not supported. Write the id of the "
+            "tokenizer's padding token as pad_token_id, if the model was trained with that"
+        )
 
 
 def _is_computed(row: Row, loaded: LoadedCheckpoint) -> bool:

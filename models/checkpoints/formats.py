@@ -24,7 +24,7 @@ from models.encoders.families import BUFFERS
 from models.errors import UnusableCheckpoint
 from models.model_files import check_files
 from models.multi_exit import MultiExitModel
-from models.weight_files import TRAINING_LOSS
+from models.weight_files import OF_TRAINING
 from serve.bundle.manifest import TrainedFor
 from serve.policy.document import Policy
 
@@ -35,7 +35,7 @@ _UNUSED = {
     BUFFERS: "buffers, which are computed",
     r"(cls|decoder|discriminator\w*|generator\w*|lm_head|lm_predictions|mask_predictions|mlm\w*|"
     r"predictions|sop_classifier|vocab_\w+)\.": "heads of the pretraining",
-    TRAINING_LOSS.pattern: "class weights of the training's loss",
+    OF_TRAINING.pattern: "of the training: class weights of its loss, or a count of averages",
 }
 
 

@@ -123,6 +123,7 @@ def _config(folder: Path, info: CheckpointInfo) -> PreTrainedConfig:
         config = AutoConfig.from_pretrained(folder, **_LOCAL)
     else:
         config = CONFIG_MAPPING[info.family].from_dict(stated | {"model_type": info.family})
+    config._attn_implementation = None  # the default: another may need what is not installed
     return cut_config(config, info.depth) if info.depth < config.num_hidden_layers else config
 
 
@@ -165,7 +166,7 @@ def _built(
 
 def _run(model: PreTrainedModel, types_too: bool, ids: Tensor, types: Tensor) -> Any:
     given = {"token_type_ids": types} if types_too else {}
-    return model(input_ids=ids, attention_mask=torch.ones_like(ids), **given)
+    return model(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True, **given)
 
 
 @contextmanager

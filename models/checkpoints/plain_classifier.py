@@ -6,14 +6,16 @@ name decides only between classes with the same weights (ModernBERT, MobileBERT)
 
 from typing import Any, NamedTuple
 
-from transformers import PreTrainedConfig
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES as _TAGGERS,
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
 )
 
 from models.checkpoints.parsed import CheckpointInfo, ParsedCheckpoint
 from models.checkpoints.raw_checkpoint import RawCheckpoint
 from models.encoders.families import FAMILIES
+from models.encoders.meta import without_memory
 from models.errors import UnusableCheckpoint
 from models.heads import HeadConfig
 from models.multi_exit import ExitConfig
@@ -28,6 +30,8 @@ _ENCODER_NAMES = {
     "deberta": "deberta-v2",
     "mobilebert": "mobilebert",
 }
+
+_KINDS = ("Sequence", "Token")
 
 _ONE_LOGIT = (
     "one logit, and config.json states no problem_type regression: clients of Hugging Face, TEI "
@@ -65,6 +69,7 @@ def read(raw: RawCheckpoint) -> ParsedCheckpoint:
     family = _family(raw)
     config = raw.encoder_config(family)
     prefix = FAMILIES[family].encoder.base_model_prefix
+    _check_own_head(raw, config, prefix)
     shape = _shape(raw, config, prefix)
     head = HeadConfig(pooler=shape.dense is not None, **shape.options)
     parts = {"pooler": shape.dense, "norm": shape.norm, "classifier": shape.classifier}
@@ -117,6 +122,52 @@ def _task(raw: RawCheckpoint, head: HeadConfig) -> Any:
     return raw.task
 
 
+class _OwnHead(NamedTuple):
+    """A class of transformers, and the names of the weights that it has after the encoder."""
+
+    name: str
+    weights: set[str]
+
+
+def _check_own_head(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> None:
+    """Check that the head is that of transformers' class: of another, only the weights are known.
+
+    Raises:
+        UnusableCheckpoint: it is of no such class, or it may be of two.
+    """
+    of_texts = _own_head(AutoModelForSequenceClassification, config, prefix)
+    of_tokens = _own_head(AutoModelForTokenClassification, config, prefix)
+    as_tagger = f'"architectures": ["{of_tokens.name}"]'
+    class_named = any(f"For{kind}Classification" in raw.architecture for kind in _KINDS)
+    if of_texts.weights == of_tokens.weights and not class_named:
+        raise UnusableCheckpoint(
+            f"{raw.folder}/config.json names no class for texts or for tokens in architectures, "
+            "and both have the weights of this one. Write "
+            f'"architectures": ["{of_texts.name}"], or {as_tagger} if it labels tokens'
+        )
+    own = of_tokens if "TokenClassification" in raw.architecture else of_texts
+    missing = sorted(name for name in own.weights if name not in raw.weights)
+    if missing:
+        tags = all(name in raw.weights for name in of_tokens.weights)
+        say_so = f"If it labels tokens, say so in config.json: {as_tagger}. " if tags else ""
+        raise UnusableCheckpoint(
+            f"{raw.folder}: the classifier is not that of transformers' {own.name}, which has "
+            f"{missing[0]} too. {say_so}If it is of a class of its own, what that computes cannot "
+            "be known here: give its encoder exits, with the texts it was trained on: "
+            f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
+        )
+
+
+def _own_head(auto: Any, config: PreTrainedConfig, prefix: str) -> _OwnHead:
+    model = without_memory(lambda: auto.from_config(config))
+    inside = tuple(
+        f"{prefix}.{name}." for name, _ in model.base_model.named_children() if name != "pooler"
+    )
+    return _OwnHead(
+        type(model).__name__, {name for name in model.state_dict() if not name.startswith(inside)}
+    )
+
+
 def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
     """Return the head's shape, decided by the names of its weights."""
     weights, of_tokens = raw.weights, "TokenClassification" in raw.architecture
@@ -136,19 +187,7 @@ def _shape(raw: RawCheckpoint, config: PreTrainedConfig, prefix: str) -> _Shape:
     for pooler in (f"{prefix}.pooler.dense", f"{prefix}.pooler"):
         if f"{pooler}.weight" in weights and not of_tokens:
             return _Shape(pooler, "classifier", None, first)
-    if not of_tokens and getattr(config, "classifier_activation", True):
-        raise UnusableCheckpoint(_without_pooler(raw, config.model_type))
     return _Shape(None, "classifier", None, first)
-
-
-def _without_pooler(raw: RawCheckpoint, family: str) -> str:
-    return (
-        f"{raw.folder}: the classifier has no pooler before it, which transformers' {family} for "
-        "whole texts has. If it labels tokens, say so in config.json: "
-        f'"architectures": ["{_TAGGERS[family]}"]. If it is of a class of its own, what it reads '
-        "cannot be known here: give its encoder exits, with the texts it was trained on: "
-        f"`offramp train --encoder {raw.folder} --train FILE --dev FILE --out MODEL`"
-    )
 
 
 def _modernbert(config: PreTrainedConfig, of_tokens: bool, activation: str) -> _Shape:

@@ -1,7 +1,7 @@
 """The supported encoder families. A further family is a backbone class and a line here."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -156,8 +156,8 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
 
 def _of_encoder(encoder: PreTrainedModel, named: Mapping[str, _Value]) -> dict[str, _Value]:
     """Return what is of the encoder's own parts, which are not its pooler or a head."""
-    prefix = re.compile(rf"^({encoder.base_model_prefix}|{_ELASTICBERT})\.")
-    bare = {prefix.sub("", name): value for name, value in named.items()}
+    prefix = _prefix(encoder, named)
+    bare = {n.removeprefix(prefix): value for n, value in named.items() if n.startswith(prefix)}
     parts = {name for name, _ in encoder.named_children()}
     other = re.compile(f"{BUFFERS}|{_HEADS}")
     return {
@@ -165,6 +165,13 @@ def _of_encoder(encoder: PreTrainedModel, named: Mapping[str, _Value]) -> dict[s
         for name, value in bare.items()
         if name.partition(".")[0] in parts and not other.match(name)
     }
+
+
+def _prefix(encoder: PreTrainedModel, names: Iterable[str]) -> str:
+    """Return what stands before the names of the encoder's weights, in a class of any kind."""
+    first = next(iter(encoder.state_dict()))
+    found = re.compile(rf"(|.*\.){re.escape(first)}").fullmatch
+    return min((match[1] for match in map(found, names) if match), key=len, default="")
 
 
 def build_backbone(encoder: PreTrainedModel) -> Backbone:

@@ -128,6 +128,33 @@ def test_a_text_that_transformers_cannot_compute_is_told(tmp_path: Path) -> None
     assert "Not compared: BertForSequenceClassification fails on a text (" in said
 
 
+@pytest.mark.parametrize("setting", ["attn_implementation", "return_dict"])
+def test_a_setting_of_the_training_machine_does_not_stop_the_comparison(
+    setting: str, tmp_path: Path
+) -> None:
+    folder = save(make("bert"), tmp_path)
+    value = {"attn_implementation": "flash_attention_2", "return_dict": False}[setting]
+    config = json.loads((folder / "config.json").read_text()) | {setting: value}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "not compared" not in compared(folder).lower()
+
+
+def test_weights_that_answer_no_number_are_named_as_the_cause(tmp_path: Path) -> None:
+    model = make("bert")
+    model.classifier.bias.data[0] = torch.nan
+    with pytest.raises(
+        UnusableCheckpoint, match=r"of 'no' is no number by BertFor.* itself: its weights"
+    ):
+        compared(save(model, tmp_path))
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta"])
+def test_a_padding_token_that_is_around_every_text_is_refused(family: str, tmp_path: Path) -> None:
+    folder = save(make(family, pad_token_id=2), tmp_path)
+    with pytest.raises(UnusableCheckpoint, match=r"the padding's id is 2, and '\[CLS\]'"):
+        compared(folder)
+
+
 def test_a_tokenizer_that_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     loaded, folder = load(save(make("bert"), tmp_path / "theirs")), tmp_path / "ours"
     loaded.model.save(folder)

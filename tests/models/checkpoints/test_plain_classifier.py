@@ -1,6 +1,7 @@
 """Plain transformers classifiers of every family: one exit that says what transformers says."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,16 +164,65 @@ def test_a_config_without_a_model_type_is_known_by_its_weights(family: str, tmp_
     assert loaded.info.family == family
 
 
+def name_class(folder: Path, name: str | None) -> None:
+    path = folder / "config.json"
+    stated = {"architectures": None if name is None else [name]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | stated))
+
+
 @pytest.mark.parametrize("named", [None, "BertForSequenceClassification", "MyBert"])
 def test_a_classifier_without_a_pooler_is_no_tagger_unless_its_class_says_so(
     named: str | None, tmp_path: Path
 ) -> None:
     save(make("bert", "tokens"), tmp_path)
-    edit_config(tmp_path, "architectures")
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": [named or ""]}))
-    with pytest.raises(UnusableCheckpoint, match=r"no pooler .*\[\"BertForTokenClassification\"\]"):
+    name_class(tmp_path, named)
+    tagger = r"has bert.pooler.dense.bias too\. .*\[\"BertForTokenClassification\"\]"
+    with pytest.raises(UnusableCheckpoint, match=tagger):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("named", [None, "ModernBertForMaskedLM", "MyModel"])
+def test_where_two_classes_have_the_same_weights_the_config_names_one(
+    named: str | None, tmp_path: Path
+) -> None:
+    save(make("modernbert", "tokens"), tmp_path)
+    name_class(tmp_path, named)
+    both = r"ModernBertForSequenceClassification.*ModernBertForTokenClassification"
+    with pytest.raises(UnusableCheckpoint, match=f"names no class .*{both}"):
+        load(tmp_path)
+
+
+def roberta_head(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Rename a linear classifier, and put a dense layer before it."""
+    moved = {name: weights.pop(name) for name in [*weights] if name.startswith("classifier.")}
+    outer = {name.replace("classifier", "classifier.out_proj"): moved[name] for name in moved}
+    return outer | {
+        "classifier.dense.weight": torch.eye(32),
+        "classifier.dense.bias": torch.zeros(32),
+    }
+
+
+def bert_head(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Rename a classifier of two layers to a pooler of the encoder and a linear one."""
+    moved = {name: weights.pop(name) for name in [*weights] if name.startswith("classifier.")}
+    names = {"classifier.dense": "roberta.pooler.dense", "classifier.out_proj": "classifier"}
+    return {
+        f"{names[name.rpartition('.')[0]]}.{name.rpartition('.')[2]}": value
+        for name, value in moved.items()
+    }
+
+
+@pytest.mark.parametrize(("family", "head"), [("bert", roberta_head), ("roberta", bert_head)])
+def test_a_head_of_another_familys_shape_is_not_guessed(
+    family: str, head: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    folder = save(make(family), tmp_path)
+    weights = stored(folder)
+    weights |= head(weights)
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(UnusableCheckpoint, match=r"is not that of transformers' .*`offramp train"):
+        load(folder)
+    assert read_encoder(folder, ["no", "yes"]), "what the message advises works"
 
 
 def stored(folder: Path) -> dict[str, torch.Tensor]:

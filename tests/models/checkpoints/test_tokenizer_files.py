@@ -233,6 +233,12 @@ def test_a_tokenizer_json_that_its_settings_overrule_is_noted(folder: Callable[.
     assert "alone gives other ids than transformers' BertTokenizer, which takes normalizer" in note
 
 
+def test_types_that_a_model_does_not_get_are_no_other_ids(folder: Callable[..., Path]) -> None:
+    config = {"tokenizer_class": "DistilBertTokenizer"}
+    (note,) = read(folder("lowercasing tokenizer.json", **{CONFIG: config}), "distilbert").notes
+    assert "alone gives other token types than transformers' DistilBertTokenizer" in note
+
+
 def test_code_of_the_models_own_is_noted_and_not_run(
     folder: Callable[..., Path], tmp_path: Path
 ) -> None:

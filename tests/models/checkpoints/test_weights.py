@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 from models.checkpoints import UnusableCheckpoint
 from models.checkpoints.weights import Weights
+from models.model_files import check_files
 from models.weight_files import read_weights
 
 TENSORS = {"one": torch.arange(3.0), "two": torch.ones(2, 2)}
@@ -44,16 +45,18 @@ def from_data_parallel(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrapper", ["_orig_mod.", "model.", "model._orig_mod.", "module.", "module._orig_mod.net."]
+    "wrapper",
+    ["_orig_mod.", "model.", "model._orig_mod.", "module.", "module._orig_mod.net.", "bert."],
 )
-@pytest.mark.parametrize("more", [{}, {"criterion.weight": torch.ones(3)}])
+@pytest.mark.parametrize("more", [None, "criterion.weight", "class_weights", "n_averaged"])
 def test_names_lose_what_the_model_was_wrapped_in(
-    wrapper: str, more: dict[str, torch.Tensor], tmp_path: Path
+    wrapper: str, more: str | None, tmp_path: Path
 ) -> None:
     names = ("bert.encoder.layer.0.output.dense.weight", "classifier.weight")
+    beside = {more: torch.ones(3)} if more else {}
     wrapped = {f"{wrapper}{name}": torch.ones(1) for name in names}
-    save_file(wrapped | more, tmp_path / "model.safetensors")
-    assert set(read_weights(tmp_path)) == {*names, *more}
+    save_file(wrapped | beside, tmp_path / "model.safetensors")
+    assert set(read_weights(tmp_path)) == {*names, *beside}
 
 
 @pytest.mark.parametrize("name", ["elasticbert.encoder.layer.0.x", "bert.pooler.dense.bias"])
@@ -120,6 +123,22 @@ def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"not weights")
     with pytest.raises(UnusableCheckpoint, match=f"{name} cannot be read"):
         read_weights(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_says_how_to_get_the_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\n")
+    with pytest.raises(UnusableCheckpoint, match=f"{name} is a pointer of Git LFS.*git lfs pull"):
+        check_files(tmp_path)
+
+
+def test_what_pytorch_advises_about_pickles_is_not_passed_on(tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "pytorch_model.bin")
+    with pytest.raises(
+        UnusableCheckpoint, match=r"plain weights.*: it holds torch\.nn\.\S*Linear\."
+    ) as e:
+        read_weights(tmp_path)
+    assert "\x1b" not in str(e.value)
 
 
 def test_something_else_than_a_state_dict_is_refused(tmp_path: Path) -> None:

@@ -146,6 +146,20 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
         assert torch.equal(weights, kept[name].float()), name
 
 
+@pytest.mark.parametrize("name", ["encoder.", "net.text_model."])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_an_encoder_inside_a_class_of_its_own_is_found(
+    family: str, name: str, tmp_path: Path
+) -> None:
+    encoder = build_encoder(CONFIGS[family])
+    encoder.save_pretrained(tmp_path)
+    wrapped = {f"{name}{key}": value for key, value in encoder.state_dict().items()}
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(wrapped | {"fc.weight": torch.ones(2, 2)}, tmp_path / "pytorch_model.bin")
+    found = read_encoder(tmp_path, ["no", "yes"]).state_dict()
+    assert all(torch.equal(value, found[key]) for key, value in encoder.state_dict().items())
+
+
 def test_an_encoder_with_weights_missing_is_refused(tmp_path: Path) -> None:
     build_encoder(CONFIGS["bert"]).save_pretrained(tmp_path)
     with_depth(CONFIGS["bert"], 4).save_pretrained(tmp_path)
