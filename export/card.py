@@ -57,9 +57,11 @@ def _original_rule(manifest: Manifest) -> list[str]:
 
 def _variant(precision: Precision, manifest: Manifest, sizes: dict[str, int]) -> str:
     parity = manifest.variants[precision].parity
+    # A value has no label that could be the same.
+    same = "-" if manifest.task == "regression" else f"{parity.label_agreement:.1%}"
     return (
         f"| {precision} | {sizes[precision] / 1e6:.1f} MB | {parity.max_logit_error:.2g} "
-        f"| {parity.label_agreement:.1%} | {parity.rows} |"
+        f"| {same} | {parity.rows} |"
     )
 
 

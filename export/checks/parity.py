@@ -14,6 +14,8 @@ from export.errors import ExportFailed
 from models.multi_exit import MultiExitModel
 from serve.bundle.manifest import Parity, Precision
 from serve.engine.runner import ModelRunner
+from serve.rules.multipart import decisions
+from serve.rules.traits import Task
 
 # The errors of int8 and fp16 are recorded and not bounded; they must only be finite.
 _FINITE = float(np.finfo(np.float32).max)
@@ -27,7 +29,7 @@ class ExitGap(NamedTuple):
         exit_layer: which exit.
         max_error: largest absolute difference of a logit, or of a head's predicted error; NaN if
             any difference is NaN.
-        agreed: rows with the model's label; of token classification, the sum over rows of the
+        agreed: rows with the model's label, or with all of several labels; of token classification, the sum over rows of the
             share of their tokens with the model's label.
         rows: compared.
     """
@@ -60,7 +62,9 @@ def compare(
         expected = _reference(model, batch)
         for reading in walk(runner, batch, seed):
             head = spans[reading.exit_index].head
-            found[reading.exit_index].append(_difference(reading, expected[head], batch))
+            found[reading.exit_index].append(
+                _difference(model.traits.task, reading, expected[head], batch)
+            )
     return [_gap(span, differences) for span, differences in zip(spans, found, strict=True)]
 
 
@@ -108,14 +112,15 @@ def _reference(model: MultiExitModel, batch: Batch) -> list[_Expected]:
         ]
 
 
-def _difference(reading: Reading, expected: _Expected, batch: Batch) -> _Difference:
+def _difference(task: Task, reading: Reading, expected: _Expected, batch: Batch) -> _Difference:
     logits, right = reading.logits, expected.logits[reading.rows]
     if logits.ndim == 2:
-        same = logits.argmax(axis=1) == right.argmax(axis=1)
+        same = decisions(task, logits) == decisions(task, right)
+        same = same.all(axis=1) if task == "multi_label" else same
     else:
         right = right[:, : logits.shape[1]]
         real = batch.attention_mask[reading.rows, : logits.shape[1]].astype(bool)
-        alike = (logits.argmax(axis=2) == right.argmax(axis=2)) & real
+        alike = (decisions(task, logits) == decisions(task, right)) & real
         same = alike.sum(axis=1) / np.maximum(real.sum(axis=1), 1)
         logits, right = logits[real], right[real]
     errors = [np.abs(logits - right).max(initial=0), _unsureness_gap(reading, expected)]

@@ -4,8 +4,8 @@
 the server runs it, or a model in PyTorch: of a folder, of another system's checkpoint, or in
 training. It returns a `Recorded`: `taken(rule)` says where a rule lets each text leave, and
 `signals(rule)` what it compares; `answers` are what the exits answer, and `agrees(taken)` says
-which texts get the same answer as at full depth. No other code defines that: of a tagger it is
-the same entities, as the server finds them.
+which texts get the same answer as at full depth. Only this package says when two answers to a text
+are the same: of a tagger, if they are the same entities, as the server finds them.
 """
 
 from models.recorded.record import inputs, recorded

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from export.errors import ExportFailed
 from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 from serve.bundle.loader import Bundle
+from serve.rules.traits import Traits
 from serve.runtime.cpu_runner import CpuRunner
 
 
@@ -39,13 +41,29 @@ def test_another_model_is_found_out(chain: CpuRunner, model: MultiExitModel) -> 
 
 
 class _Shifted(NamedTuple):
-    """The model, with a hundredth added to the third exit's logits."""
+    """The model, with a number added to the third exit's logits."""
 
     model: MultiExitModel
+    by: float = 0.01
 
     def exit_outputs(self, *batch: Tensor) -> list[HeadOutput]:
         said = self.model.exit_outputs(*batch)
-        return [*said[:2], HeadOutput(said[2].logits + 0.01), said[3]]
+        return [*said[:2], HeadOutput(said[2].logits + self.by), said[3]]
+
+    @property
+    def traits(self) -> Traits:
+        return self.model.traits
+
+
+def test_of_several_labels_all_must_be_the_models(
+    chain: CpuRunner, model: MultiExitModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = replace(model.traits, task="multi_label")
+    monkeypatch.setattr(MultiExitModel, "traits", property(lambda _: several))
+    far = _Shifted(model, 100.0)
+    gaps = compare(chain, far, spans(model.exits), odd_batches(64, 200))
+    # The best label is the same: all have grown by as much.
+    assert [gap.agreed == gap.rows for gap in gaps] == [True, True, False, True]
 
 
 @pytest.mark.parametrize("error", [2e-4, np.nan, np.inf])
