@@ -29,8 +29,8 @@ class ExitGap(NamedTuple):
         exit_layer: which exit.
         max_error: largest absolute difference of a logit, or of a head's predicted error; NaN if
             any difference is NaN.
-        agreed: rows with the model's label, or with all of several labels; of token classification, the sum over rows of the
-            share of their tokens with the model's label.
+        agreed: rows with the model's label, or with all of several labels; of token
+            classification, the sum over rows of the share of their tokens with the model's label.
         rows: compared.
     """
 
