@@ -24,7 +24,7 @@ from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.processes import Family
 from loadtest.http.server_process import serve_bundle
 from loadtest.load.figures import Figures, problems
-from loadtest.load.options import add_options, set_rate_per_user
+from loadtest.load.options import add_options, positive, set_rate_per_user, whole_number
 from loadtest.load.report import write_report
 from loadtest.load.texts import NoTexts, load_texts
 
@@ -60,10 +60,14 @@ def _options(words: list[str]) -> argparse.Namespace:
     target.add_argument("bundle", nargs="?", type=Path, help="bundle to serve for the test")
     target.add_argument("--host", metavar="URL", help="a server that already runs")
     parser.add_argument(
-        "--users", type=int, help="simulated clients (8; the first step of a ramp: 1)"
+        "--users", type=whole_number, help="simulated clients (8; the first step of a ramp: 1)"
     )
-    parser.add_argument("--seconds", type=float, help="length of the test (60; a soak test: 600)")
-    parser.add_argument("--replicas", type=int, default=1, help="of the server started (1)")
+    parser.add_argument(
+        "--seconds", type=positive, help="length of the test (60; a soak test: 600)"
+    )
+    parser.add_argument(
+        "--replicas", type=whole_number, default=1, help="of the server started (1)"
+    )
     parser.add_argument(
         "--standalone", action="store_true", help="start the server without Ray Serve"
     )

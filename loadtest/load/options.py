@@ -41,7 +41,7 @@ def _add_request_options(parser: ArgumentParser) -> None:
     )
     group.add_argument("--batch-texts", type=int, default=8, help="texts of a batch (8)")
     group.add_argument(
-        "--timeout", type=_positive, default=30.0, help="seconds to wait for an answer (30)"
+        "--timeout", type=positive, default=30.0, help="seconds to wait for an answer (30)"
     )
     group.add_argument(
         "--retries", type=int, default=0, help="how often a failed request is sent again (0)"
@@ -59,7 +59,7 @@ def _add_arrival_options(parser: ArgumentParser) -> None:
     )
     group.add_argument(
         "--rate",
-        type=_positive,
+        type=positive,
         metavar="PER_SECOND",
         help="requests per second of all users together; in a closed loop users pause for it",
     )
@@ -82,27 +82,27 @@ def _add_shape_options(parser: ArgumentParser) -> None:
         help="steady; ramp: steps up until the server is saturated; spike: ten times the load "
         "for a while; soak: steady, for ten minutes unless --seconds says otherwise (steady)",
     )
-    group.add_argument("--step-seconds", type=_positive, default=8.0, help="length of a step (8)")
+    group.add_argument("--step-seconds", type=positive, default=8.0, help="length of a step (8)")
     group.add_argument(
         "--scale-up-seconds",
-        type=_positive,
+        type=positive,
         metavar="S",
         help="ramp: how long the server takes to add a replica; a step that would end the ramp "
         "is held so long and measured again (not at all)",
     )
     group.add_argument(
-        "--growth", type=_positive, default=2.0, help="load of a step, over the last (2)"
+        "--growth", type=positive, default=2.0, help="load of a step, over the last (2)"
     )
-    group.add_argument("--most-users", type=int, default=256, help="where a ramp ends (256)")
     group.add_argument(
-        "--limit-p99-ms", type=_positive, default=2000.0, help="a ramp ends above it (2000)"
+        "--most-users", type=whole_number, default=256, help="where a ramp ends (256)"
+    )
+    group.add_argument(
+        "--limit-p99-ms", type=positive, default=2000.0, help="a ramp ends above it (2000)"
     )
     group.add_argument(
         "--limit-failures", type=float, default=0.01, help="a ramp ends above this share (0.01)"
     )
-    group.add_argument(
-        "--spike-factor", type=_positive, default=10.0, help="load in the spike (10)"
-    )
+    group.add_argument("--spike-factor", type=positive, default=10.0, help="load in the spike (10)")
 
 
 def set_rate_per_user(options: Namespace) -> None:
@@ -120,7 +120,19 @@ def set_rate_per_user(options: Namespace) -> None:
     options.rate_per_user = options.rate / users if options.rate else None
 
 
-def _positive(word: str) -> float:
+def whole_number(word: str) -> int:
+    """Read a number from 1 on."""
+    try:
+        value = int(word)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ArgumentTypeError(f"{word} is no whole number from 1 on")
+    return value
+
+
+def positive(word: str) -> float:
+    """Read a number above 0."""
     try:
         value = float(word)
     except ValueError:

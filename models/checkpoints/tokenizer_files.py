@@ -18,6 +18,7 @@ from models.errors import UnusableCheckpoint, in_one_line
 from models.model_files import read_json
 from serve.bundle.loader import TOKENIZER
 from serve.errors import STOPS
+from serve.tokenization.growth import growth_problem
 
 _VOCABULARY = "vocab.txt"
 _SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
@@ -51,6 +52,7 @@ def read_tokenizer(folder: Path, checkpoint_format: str, family: str) -> ReadTok
     if checkpoint_format == "FastBERT":
         return ReadTokenizer(_fastbert(folder), "vocab.txt, as FastBERT encodes")
     stated = read_json(folder, TOKENIZER)
+    _check_growth(folder, stated)
     if checkpoint_format == "Offramp" and stated:
         return ReadTokenizer(_json(stated), TOKENIZER)  # what its training used
     _check_present(folder)
@@ -85,6 +87,16 @@ def check_embeddings(tokenizer: ReadTokenizer, rows: int, folder: Path) -> None:
             "resize_token_embeddings, or take the token out of the tokenizer's files; a default "
             f'such as [MASK] goes by "mask_token": null in {TOKENIZER_CONFIG}'
         )
+
+
+def _check_growth(folder: Path, stated: dict[str, Any]) -> None:
+    """Refuse a normalizer that would fill the memory, before any text goes through it."""
+    try:
+        problem = growth_problem(stated.get("normalizer"))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return  # the library says what is wrong
+    if problem:
+        raise UnusableCheckpoint(f"{folder / TOKENIZER} is refused: {problem}")
 
 
 def _json(document: dict[str, Any]) -> str:

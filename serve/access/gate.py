@@ -172,6 +172,7 @@ class Gate:
         self._keys: dict[str, Key] = {}
         self._looked_s = time.monotonic()
         self._changed: tuple[int, ...] = ()
+        self._problem = ""
         if path:
             self._changed = _state_of(path)
             self._keys = _by_hash(path)
@@ -226,11 +227,14 @@ class Gate:
             changed = _state_of(path)
             if changed == self._changed:
                 return
-            self._changed = changed
             self._keys = _by_hash(path)
+            self._changed, self._problem = changed, ""
             log.info("the keys of %s were read again: %d", path, len(self._keys))
         except (InvalidKeys, OSError) as error:
-            log.error("the keys stay as they were: %s", error)
+            # Tried again, since a file that cannot be opened now may be opened later unchanged.
+            if str(error) != self._problem:
+                log.error("the keys stay as they were: %s", error)
+            self._problem = str(error)
 
 
 @lru_cache(1024)

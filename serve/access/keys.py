@@ -4,12 +4,14 @@ A key is 256 random bits, so a plain SHA-256 cannot be reversed by guessing, and
 only slow down requests.
 """
 
+import fcntl
 import hashlib
 import os
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -111,18 +113,49 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     return keys
 
 
-def write_keys(path: Path, keys: Sequence[Key]) -> None:
-    """Write a file of keys, whole or not at all.
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Inside the block no other command changes the file, or others in its folder.
 
-    A new file may be read by this user only; one that exists keeps its mode.
+    Raises:
+        InvalidKeys: there is no such folder.
     """
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY)
+    except OSError as error:
+        raise InvalidKeys(f"{path.parent}: {error.strerror}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def write_keys(path: Path, keys: Sequence[Key]) -> None:
+    """Write a file of keys, whole or not at all; where the path is a link, the file behind it.
+
+    A new file may be read by this user only; one that exists keeps its mode and its owner.
+
+    Raises:
+        InvalidKeys: this user may not keep the owner, so that the server could not read the file.
+    """
+    path = path.resolve()
+    before = path.stat() if path.exists() else None
     text = KeyFile(keys=tuple(keys)).model_dump_json(indent=2, exclude_none=True)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text + "\n")
-        os.fchmod(file.fileno(), mode)
+        if before:
+            try:
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            except OSError:
+                part.unlink()
+                raise InvalidKeys(
+                    f"{path} belongs to another user or group, {before.st_uid}:{before.st_gid}, "
+                    "and the server could not read what you write; run this as that user"
+                ) from None
+            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
     part.replace(path)
 
 
@@ -134,12 +167,15 @@ def new_key(key: Key, path: Path) -> str:
     Raises:
         InvalidKeys: there is a key of this name.
     """
-    keys = read_keys(path) if path.exists() else ()
-    if any(other.name == key.name for other in keys):
-        raise InvalidKeys(f"{path} has a key {key.name} already; revoke it first, or choose a name")
-    secret = PREFIX + secrets.token_urlsafe(32)
-    made = {"sha256": hash_of(secret), "created": datetime.now(UTC).date()}
-    write_keys(path, [*keys, key.model_copy(update=made)])
+    with changing(path):
+        keys = read_keys(path) if path.exists() else ()
+        if any(other.name == key.name for other in keys):
+            raise InvalidKeys(
+                f"{path} has a key {key.name} already; revoke it first, or choose a name"
+            )
+        secret = PREFIX + secrets.token_urlsafe(32)
+        made = {"sha256": hash_of(secret), "created": datetime.now(UTC).date()}
+        write_keys(path, [*keys, key.model_copy(update=made)])
     return secret
 
 
@@ -149,12 +185,13 @@ def revoke_key(name: str, path: Path) -> None:
     Raises:
         InvalidKeys: there is no such key.
     """
-    keys = read_keys(path)
-    left = [key for key in keys if key.name != name]
-    if len(left) == len(keys):
-        names = ", ".join(key.name for key in keys) or "none"
-        raise InvalidKeys(f"{path} has no key {name}; it has {names}")
-    write_keys(path, left)
+    with changing(path):
+        keys = read_keys(path)
+        left = [key for key in keys if key.name != name]
+        if len(left) == len(keys):
+            names = ", ".join(key.name for key in keys) or "none"
+            raise InvalidKeys(f"{path} has no key {name}; it has {names}")
+        write_keys(path, left)
 
 
 def hash_of(secret: str) -> str:

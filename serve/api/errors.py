@@ -1,5 +1,6 @@
 """Errors as JSON: one shape for each dialect."""
 
+import asyncio
 import logging
 from typing import Final
 
@@ -58,7 +59,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
-        raise _routing_error(request, error)
+        # On a thread, because the methods of a path stand in a document that may not be made yet.
+        raise await asyncio.to_thread(_routing_error, request, error)
 
 
 def _routing_error(request: Request, error: HTTPException) -> OfframpError:

@@ -64,11 +64,12 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "HEAD":  # the HTTP server leaves out the body of the answer
+        method = scope["method"]
+        if method == "HEAD":  # the HTTP server leaves out the body of the answer
             scope = {**scope, "method": "GET"}
         headers, path = RequestHeaders.of(scope), route_path(scope)
         target = self._targets.get((scope["method"], path)) or self._look_up(scope, path)
-        record = RequestRecord(headers, scope["method"], scope["query_string"].decode("latin-1"))
+        record = RequestRecord(headers, method, scope["query_string"].decode("latin-1"))
         body = BodyLimit(receive, headers, self._max_body_bytes, self._bodies)
         record.body, record.params = body, target.params
         record.put_into(scope)

@@ -38,6 +38,11 @@ class Precondition(NamedTuple):
             PreconditionFailed: no version of `If-Match` is current.
             VersionConflict: the body's version is not current.
         """
+        if self.versions is not None and not self.versions:
+            raise PreconditionFailed(
+                "If-Match: none of its tags is that of a version; the policy is at version "
+                f"{live.refresh().version}; send the ETag of GET, such as {tag_of(3)}, without W/"
+            )
         based_on = None if self.versions is None else self._one_of(live, self.versions)
         try:
             return live.replace(update.policy, based_on)
@@ -51,8 +56,7 @@ class Precondition(NamedTuple):
         if len(versions) == 1:
             return min(versions)
         current = live.refresh().version
-        # No policy has version 0.
-        return current if current in versions else max(versions, default=0)
+        return current if current in versions else max(versions)
 
 
 def tag_of(version: int) -> str:

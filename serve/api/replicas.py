@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self
 
+from serve.api.shared_call import SharedCall
 from serve.classifier.catalog import Catalog
 from serve.metrics.collectors import Metrics
 from serve.policy.live import LivePolicy
@@ -70,8 +71,9 @@ class OnlyReplica:
 
     def __init__(self, catalog: Catalog, metrics: Metrics) -> None:
         self._catalog = catalog
-        self._metrics = metrics
         metrics.count_only_replica()
+        # On a thread, because the page has a thousand lines and more.
+        self._page = SharedCall(lambda: asyncio.to_thread(metrics.page))
 
     @property
     def own_id(self) -> str:
@@ -85,5 +87,4 @@ class OnlyReplica:
         return Refreshed([Ack.of("local", self._catalog.find(model).policy)])
 
     async def metrics_text(self) -> bytes:
-        # On a thread, because the page has a thousand lines and more.
-        return await asyncio.to_thread(self._metrics.page)
+        return await self._page()

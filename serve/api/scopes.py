@@ -1,6 +1,7 @@
 """Which key a path needs, for the server and for its documentation."""
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -38,20 +39,26 @@ def is_probe(path: str, dialects: Sequence[Dialect]) -> bool:
 def describe_access(app: FastAPI, dialects: Sequence[Dialect]) -> None:
     """Say in the app's OpenAPI document which key each route needs."""
     make: Callable[[], dict[str, Any]] = app.openapi
+    making = Lock()  # the document takes a quarter of a second, on threads of those who ask first
 
     def openapi() -> dict[str, Any]:
-        document = make()
-        schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
-        if not schemes:
-            schemes |= _SCHEMES
-            for path, operations in document["paths"].items():
-                for method, operation in operations.items():
-                    if scope := required_scope(method.upper(), path, dialects=dialects):
-                        _add_security(operation, scope)
-                        _add_answer(operation, "400", "The Host header is not one of this server.")
+        with making:
+            document = make()
+            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+            if not schemes:
+                schemes |= _SCHEMES
+                _describe(document["paths"], dialects)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _describe(paths: dict[str, dict[str, Any]], dialects: Sequence[Dialect]) -> None:
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            if scope := required_scope(method.upper(), path, dialects=dialects):
+                _add_security(operation, scope)
+                _add_answer(operation, "400", "The Host header is not one of this server.")
 
 
 def _add_security(operation: dict[str, Any], scope: KeyScope) -> None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -133,12 +134,35 @@ def _end(calls: RayCalls) -> None:
     """End Ray's processes: by Ray, or without it where it does not answer."""
     import ray
 
-    after_s = 0.0
+    after_s, restore = 0.0, _keep_stderr_for_python()
     if not calls.hang:
         with suppress(RayEnded):
             calls.call(partial(ray.shutdown, wait_for_processes=True), grace_s=_SHUTDOWN_S)
             after_s = _LEFT_S
+            restore()
     end_leftover(Path(os.environ[_TOKEN_PATH]), _TOKEN_PATH, after_s)
+
+
+def _keep_stderr_for_python() -> Callable[[], None]:
+    """Drop what native code writes to stderr: Ray's tells of every call that has lost its process.
+
+    Where Ray is not shut down, its threads go on until this process ends. What is returned undoes
+    it.
+    """
+    kept = sys.__stderr__
+    if kept is None:
+        return lambda: None
+    own = os.fdopen(os.dup(2), "w")
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    sys.__stderr__ = own  # type: ignore[misc]
+
+    def restore() -> None:
+        os.dup2(own.fileno(), 2)
+        sys.__stderr__ = kept  # type: ignore[misc]
+        own.close()
+
+    return restore
 
 
 def _write_token(folder: Path) -> Path:

@@ -14,6 +14,7 @@ from ray import serve as ray_serve
 
 from serve.api.app import build_http_app
 from serve.api.replicas import Ack
+from serve.api.shared_call import SharedCall
 from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
@@ -25,6 +26,7 @@ from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
+from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
@@ -61,6 +63,8 @@ class Classifiers:
         assembly = assemble(config.bundles, config, store, active, pins)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         self._metrics.node = own_address()
+        # On a thread, because the page has a thousand lines and more.
+        self._page = SharedCall(lambda: asyncio.to_thread(_compressed, self._metrics))
         self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
         parts = app_context(config, assembly, self._replicas, connections)
         parts = replace(parts, behind_proxy=address is None)
@@ -139,9 +143,7 @@ class Classifiers:
         Ray 2.60 keeps answers above 100 KiB in its object store, and a process that asks for such
         answers often may die of it (`GetOwnerAddressOrDie`). A page shrinks to a twentieth.
         """
-        # On a thread, because the page has a thousand lines and more.
-        page = await asyncio.to_thread(self._metrics.page)
-        return self._replica, zlib.compress(page, 1)
+        return self._replica, await self._page()
 
     async def _poll_policies(self) -> None:
         while True:
@@ -155,6 +157,10 @@ class Classifiers:
                 log.warning("policies could not be read; trying again: %s", error)
             except Exception:
                 log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
+
+
+def _compressed(metrics: Metrics) -> bytes:
+    return zlib.compress(metrics.page(), 1)
 
 
 def _configure_logs(config: ServerConfig, replica: str, lines: Path | None) -> BatchedHandler:

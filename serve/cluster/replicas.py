@@ -17,6 +17,7 @@ from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from serve.api.replicas import Ack, Refreshed
+from serve.api.shared_call import SharedCall
 from serve.cluster.controller import Controller
 from serve.metrics.collectors import Counted
 from serve.metrics.page import merge_pages
@@ -87,6 +88,7 @@ class RayReplicas:
         self._controller = Controller(context.app_name, context.deployment)
         self._own, self.own_id = own, context.replica_id.unique_id
         self._num_wanted = context.world_size or 1
+        self._metrics = SharedCall(self._all_metrics)
 
     @property
     def number(self) -> int:
@@ -110,11 +112,18 @@ class RayReplicas:
         return Refreshed(acks, unconfirmed, sorted(missing - {ack.replica for ack in acks}))
 
     async def metrics_text(self) -> bytes:
+        return await self._metrics()
+
+    async def _all_metrics(self) -> bytes:
         replies = await self._ask_all("metrics_page")
         compressed = dict(reply for reply in replies if not isinstance(reply, BaseException))
-        pages = {name: zlib.decompress(page).decode() for name, page in compressed.items()}
         counted = Counted(wanted=self._num_wanted, running=len(replies))
-        return merge_pages(pages, len(replies) - len(pages), counted)
+
+        def merged() -> bytes:
+            pages = {name: zlib.decompress(page).decode() for name, page in compressed.items()}
+            return merge_pages(pages, len(replies) - len(pages), counted)
+
+        return await self._on_thread(merged)
 
     async def _ask_all(self, method: str, *args: Any) -> list[Any]:
         try:

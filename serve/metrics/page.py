@@ -2,39 +2,60 @@
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client import generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
 from serve.metrics.collectors import Counted, replica_gauges
+
+_HELP = "# HELP "
 
 
 def merge_pages(pages: Mapping[str, str], unreachable: int, counted: Counted) -> bytes:
     """Return one page of Prometheus text, with the replica as a further label of each sample.
 
-    `unreachable` is the number of replicas that gave no page.
+    The lines of the pages are copied: to parse and print them again takes 0.1 s for each replica.
+
+    Args:
+        pages: by replica, as prometheus_client writes them.
+        unreachable: replicas that gave no page.
+        counted: how many replicas there are.
     """
-    return generate_latest(_Merged(pages, unreachable, counted))
+    declared: dict[str, list[str]] = {}  # the lines that declare a family
+    samples: dict[str, list[str]] = {}
+    for replica, page in pages.items():
+        own = f'replica="{replica}"'
+        for name, lines in _families(page):
+            declared.setdefault(name, [line for line in lines if line[0] == "#"])
+            of_family = samples.setdefault(name, [])
+            of_family += [_labelled(line, own) for line in lines if line[0] != "#"]
+    merged = [line for name, lines in declared.items() for line in (*lines, *samples[name])]
+    registry = CollectorRegistry()
+    registry.register(_Replicas(counted, len(pages), unreachable))
+    text = "".join(f"{line}\n" for line in merged)
+    return text.encode() + generate_latest(registry)
 
 
-class _Merged(Collector):
-    """Each family once, with the samples of every replica."""
+def _families(page: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each family with its lines; each begins with its help."""
+    for lines in page.split(f"\n{_HELP}"):
+        name, _, rest = lines.removeprefix(_HELP).partition(" ")
+        yield name, f"{_HELP}{name} {rest}".splitlines()
 
-    def __init__(self, pages: Mapping[str, str], unreachable: int, counted: Counted) -> None:
-        self._pages = pages
-        self._unreachable = unreachable
-        self._counted = counted
+
+def _labelled(sample: str, label: str) -> str:
+    """Return a sample with a label more; `name 1` or `name{a="b"} 1`."""
+    labels, brace, value = sample.rpartition("}")
+    if brace:
+        return f"{labels},{label}}}{value}"
+    name, _, value = sample.partition(" ")
+    return f"{name}{{{label}}} {value}"
+
+
+class _Replicas(Collector):
+    """How many replicas there are."""
+
+    def __init__(self, counted: Counted, scraped: int, unreachable: int) -> None:
+        self._counted, self._scraped, self._unreachable = counted, scraped, unreachable
 
     def collect(self) -> Iterator[Metric]:
-        merged: dict[str, Metric] = {}
-        for replica, page in self._pages.items():
-            for family in text_string_to_metric_families(page):
-                known = merged.setdefault(
-                    family.name, Metric(family.name, family.documentation, family.type)
-                )
-                for sample in family.samples:
-                    labels = {**sample.labels, "replica": replica}
-                    known.add_sample(sample.name, labels, sample.value)
-        yield from merged.values()
-        yield from replica_gauges(self._counted, len(self._pages), self._unreachable)
+        yield from replica_gauges(self._counted, self._scraped, self._unreachable)

@@ -1,5 +1,6 @@
 """Turns texts into token ids with the `tokenizers` library."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from serve.errors import STOPS, InvalidBundle, InvalidRequest, TextTooLong
+from serve.tokenization.growth import growth_problem
 from serve.tokenization.length_bounds import LengthBounds, Text
 from serve.tokenization.word_spans import WordSpans
 from serve.tokenization.words_per_token import words_per_token
@@ -137,6 +139,9 @@ def _load(path: Path) -> Tokenizer:
         raise
     except BaseException as error:  # the library raises no narrower type, and may panic
         raise InvalidBundle(f"{path} is no tokenizer: {error}") from None
+    normalizer = tokenizer.normalizer
+    if normalizer and (problem := growth_problem(json.loads(normalizer.__getstate__()))):
+        raise InvalidBundle(f"{path} is refused: {problem}")
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

@@ -1,5 +1,6 @@
 """Health and metrics."""
 
+import asyncio
 from functools import lru_cache
 
 import orjson
@@ -57,7 +58,8 @@ def add_document_route(app: FastAPI) -> None:
 
     async def openapi(request: Request) -> Response:
         root_path = request.scope.get("root_path", "").rstrip("/")
-        return Response(written(root_path), media_type="application/json")
+        content = await asyncio.to_thread(written, root_path)
+        return Response(content, media_type="application/json")
 
     app.router.routes.insert(0, Route(str(app.openapi_url), openapi, include_in_schema=False))
 

@@ -1,6 +1,6 @@
 """The JSON of inputs: texts, pairs of texts, token ids."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
@@ -14,6 +14,8 @@ Id = Annotated[int, Field(ge=0, lt=2**31)]
 
 # Validation runs on the event loop, before `max_inputs` of the server and the model are known.
 MAX_LIST = 10_000
+# In the place of inputs that are more, so that none of them is looked at before they are refused.
+TOO_MANY: Final = ["-"] * (MAX_LIST + 1)
 # No model takes as many.
 MAX_IDS = 65_536
 

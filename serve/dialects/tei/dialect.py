@@ -20,7 +20,7 @@ from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.record import RequestRecord
 from serve.api.routes.operations import check_ready
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import Function, check_labels_texts, label_scores
 from serve.dialects.tei.model import TAG, TOKENIZE, add_model_routes
 from serve.dialects.tei.schemas import TeiError, TeiPrediction, TeiRequest
@@ -50,8 +50,9 @@ def _inputs(given: Any) -> tuple[bool, Any]:
         return False, given
     if isinstance(given, list) and given:
         if isinstance(given[0], list):
-            # One more than may be, so that more are refused.
-            return True, [_text_or_pair(each) for each in given[: MAX_LIST + 1]]
+            if len(given) > MAX_LIST:
+                return True, TOO_MANY
+            return True, [_text_or_pair(each) for each in given]
         return False, [_text_or_pair(given)]
     raise InvalidRequest("inputs: must be a text, [text], [text, text], or a list of such lists")
 

@@ -14,7 +14,7 @@ from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
 from serve.api.record import RequestRecord
-from serve.api.schemas.inputs import MAX_LIST
+from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
 from serve.dialects.vllm.schemas import OpenAIError, VllmRequest, VllmResponse
 from serve.errors import InvalidRequest, OfframpError
@@ -49,10 +49,10 @@ def _inputs(given: Any, max_inputs: int) -> Any:
         return given
     if given and type(given[0]) is int:
         return {"input_ids": given}
-    if len(given) <= MAX_LIST:  # of more, the error comes with their place
-        check_inputs(len(given), max_inputs)
-    # One more than may be, so that more are refused.
-    return [{"input_ids": x} if isinstance(x, list) else x for x in given[: MAX_LIST + 1]]
+    if len(given) > MAX_LIST:
+        return TOO_MANY
+    check_inputs(len(given), max_inputs)
+    return [{"input_ids": x} if isinstance(x, list) else x for x in given]
 
 
 def _truncates(body: VllmRequest, max_tokens: int) -> bool | None:

@@ -1,6 +1,7 @@
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -48,6 +49,38 @@ def test_file_keeps_the_mode_that_it_was_given(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     revoke_key("ops", file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_file_keeps_its_owner_and_its_place_or_stays_as_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(file)
+    link = file.with_name("link.json")
+    link.symlink_to(file)
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda _, *owner: given.append(owner))
+    add(link, "ops")
+    assert link.is_symlink()
+    assert given == [(file.stat().st_uid, file.stat().st_gid)]
+    before = file.read_bytes()
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with pytest.raises(InvalidKeys, match=r"belongs to another user .* run this as that user"):
+        revoke_key("ops", file)
+    assert (file.read_bytes(), len(list(file.parent.iterdir()))) == (before, 2)
+
+
+def test_commands_at_once_lose_no_change(file: Path) -> None:
+    add(file, "old")
+    names = [f"k{number}" for number in range(16)]
+    with ThreadPoolExecutor(len(names) + 1) as pool:
+        gone = pool.submit(revoke_key, "old", file)
+        list(pool.map(lambda name: add(file, name), names))
+        gone.result()
+    assert sorted(key.name for key in read_keys(file)) == sorted(names)
 
 
 def test_revoked_key_is_gone_and_the_others_stay(file: Path) -> None:
@@ -122,6 +155,24 @@ def test_changes_of_the_file_apply_while_running_and_a_broken_file_changes_nothi
     assert "the keys stay as they were" in caplog.text
     file.write_text('{"keys": []}')
     until(lambda: not _passes(gate, first))
+
+
+def test_file_that_cannot_be_opened_now_is_read_later_unchanged(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("serve.access.gate._RELOAD_EVERY_S", 0)
+    secret = add(file)
+    gate = Gate(file)
+    revoke_key("web", file)
+
+    def too_many(path: Path) -> tuple[Key, ...]:
+        raise InvalidKeys(f"{path}: Too many open files")
+
+    with monkeypatch.context() as now:
+        now.setattr("serve.access.gate.read_keys", too_many)
+        assert [_passes(gate, secret) for _ in range(3)] == [True] * 3
+    assert caplog.text.count("Too many open files") == 1
+    assert not _passes(gate, secret)
 
 
 def test_change_that_leaves_time_and_size_as_they_were_is_noticed(

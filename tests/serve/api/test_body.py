@@ -1,6 +1,8 @@
+import gc
+
 import pytest
 
-from serve.api.json_decoding import MAX_FIELDS
+from serve.api.json_decoding import MAX_FIELDS, parse_json
 from tests.serve.support.live_server import LiveServer, Problem
 
 
@@ -38,6 +40,19 @@ def test_body_that_is_not_strict_json_is_refused(
 def test_json_that_is_no_object_is_refused(server: LiveServer, body: str) -> None:
     problem = Problem.of(server.post(body))
     assert (problem.status, problem.message) == (422, "must be a JSON object")
+
+
+def test_a_large_text_is_read_without_a_look_for_cycles() -> None:
+    # 59,000 small lists took six times as long with it.
+    def collections() -> int:
+        return sum(generation["collections"] for generation in gc.get_stats())
+
+    body = b'{"input":[' + b"[1]," * 59_000 + b"[1]]}"
+    gc.collect()
+    before = collections()
+    assert len(parse_json(body, 120_000)["input"]) == 59_001
+    assert collections() - before <= 1
+    assert gc.isenabled()
 
 
 def test_policy_is_read_as_strictly(server: LiveServer) -> None:

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.engine.row import Answer
@@ -77,3 +78,14 @@ def test_odd_label_values_survive() -> None:
     metrics.rejected('a "quoted"\\ näme', OfframpError.code)
     text = merged(a=metrics.page().decode())
     assert total(text, "offramp_rejected_total", model='a "quoted"\\ näme') == 1
+
+
+def test_merging_reads_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    # To parse and print a page again blocked a replica for 0.1 s, for each replica there is.
+    original = page(2)
+    for place in (
+        "prometheus_client.parser._parse_sample",
+        "prometheus_client.metrics_core.Metric.add_sample",
+    ):
+        monkeypatch.setattr(place, lambda *_: pytest.fail("a sample was read"))
+    assert 'replica="a"' in merge_pages({"a": original}, 0, Counted(wanted=1, running=1)).decode()
