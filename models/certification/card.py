@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from models.evaluation.model_card import replace_between
 from models.report.markdown import table
-from serve.policy.ladder import Ladder, Loss, Rung
+from serve.policy.ladder import SCORE_TOLERANCE, Ladder, Loss, Rung
 
 MARKERS = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 
@@ -30,6 +30,8 @@ def certificates(ladders: Iterable[Ladder]) -> str:
 
 def describe_loss(loss: Loss, ladder: Ladder) -> str:
     """Return what a loss is, in words."""
+    if loss == "score":
+        return f"score more than {SCORE_TOLERANCE:g} from full depth's"
     if loss == "disagreement":
         if ladder.tolerance is None:
             return "other answer than at full depth"
@@ -45,7 +47,9 @@ def percent(share: float) -> str:
 
 
 def _ladder(ladder: Ladder) -> list[str]:
-    losses: list[Loss] = ["disagreement", "metric"] if ladder.metric else ["disagreement"]
+    losses: list[Loss] = ["disagreement"]
+    losses += ["metric"] if ladder.metric else []
+    losses += ["score"] if ladder.score_temperatures else []
     files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
                       for d in ladder.data)  # fmt: skip
     rows = [

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.recorded import Recorded
-from serve.policy.ladder import Loss
+from models.recorded.score_gaps import score_gaps
+from serve.classifier.score_map import ScoreMap
+from serve.policy.ladder import SCORE_TOLERANCE, Loss
 from serve.rules.traits import Task
 
 Losses: TypeAlias = NDArray[np.float64]  # (exits, rows) from 0 to 1
@@ -40,7 +42,8 @@ class TextLosses:
     """The losses of every text at every exit; 0 at the last one.
 
     Attributes:
-        by_loss: `disagreement`, and `metric` where there are labels.
+        by_loss: `disagreement`, `metric` where there are labels, and `score` where there are
+            scores.
         binary: the losses that are 0 or 1.
         metric: what the loss `metric` is about; None without labels.
         tolerance: of a regression: values further apart disagree.
@@ -52,12 +55,15 @@ class TextLosses:
     tolerance: float | None = None
 
 
-def text_losses(recorded: Recorded, scale: Scale | None) -> TextLosses:
+def text_losses(
+    recorded: Recorded, scale: Scale | None, scores: ScoreMap | None = None
+) -> TextLosses:
     """Return what leaving at each exit costs.
 
     Args:
-        recorded: the texts; without correct answers only disagreement is a loss.
+        recorded: the texts; without correct answers what the task's metric loses is left out.
         scale: of a regression.
+        scores: maps the exits' scores; without it what scores lose is left out.
     """
     if scale is not None:
         return _of_values(recorded, scale)
@@ -66,6 +72,8 @@ def text_losses(recorded: Recorded, scale: Scale | None) -> TextLosses:
     if right is not None:
         by_loss["metric"] = _as_loss(right[-1] & ~right)
         metric = METRICS[recorded.traits.task]
+    if scores is not None:
+        by_loss["score"] = _as_loss(score_gaps(recorded, scores) > SCORE_TOLERANCE)
     return TextLosses(by_loss, frozenset(by_loss), metric)
 
 

@@ -54,7 +54,9 @@ def rungs(certified: Certified) -> tuple[Rung, ...]:
     """Return the rungs from never to the fastest rule."""
     replay = certified.replay
     never = (*[0.0] * (len(replay.layers) - 1), 1.0)
-    wanted = {end - 1 for end in certified.ends.values() if end} | _steps(replay)
+    # The scores' own ends would only make the ladder longer: no target asks for them.
+    ends = {end for (loss, _), end in certified.ends.items() if loss != "score"}
+    wanted = {end - 1 for end in ends if end} | _steps(replay)
     # Of rules by which texts run equally many layers, the last is certified if any is.
     by_layers = {float(replay.mean_layers[index]): index for index in sorted(wanted)}
     by_layers.pop(float(replay.layers[-1]), None)

@@ -12,11 +12,13 @@ from models.certification.path_choice import Terms, choose_path
 from models.certification.paths import Path, candidate_paths
 from models.certification.replay import Replay
 from models.certification.rungs import Certified, certify, rungs
+from models.certification.score_temperatures import fit_score_temperatures
 from models.certification.temperatures import fit_temperatures
 from models.certification.texts import LabelledText
 from models.progress import progress
 from models.recorded import BundleSource, Recorded, recorded
-from serve.policy.ladder import Data, Ladder
+from serve.classifier.score_map import ScoreMap
+from serve.policy.ladder import Data, Ladder, ScoreTemperatures
 
 
 class Sample(NamedTuple):
@@ -59,9 +61,14 @@ class Sides(NamedTuple):
     certifying: Recorded
     scale: Scale | None
 
-    def certifying_losses(self) -> TextLosses:
+    def fitted_scores(self, path: Path) -> ScoreTemperatures | None:
+        """Return the temperatures of scores for a path; None for a regression."""
+        replay = Replay.of(path, self.tuning, text_losses(self.tuning, self.scale))
+        return fit_score_temperatures(self.tuning, replay)
+
+    def certifying_losses(self, scores: ScoreTemperatures | None = None) -> TextLosses:
         """Return what leaving early costs the texts that certify."""
-        return text_losses(self.certifying, self.scale)
+        return text_losses(self.certifying, self.scale, scores and ScoreMap(scores))
 
 
 def certify_variant(
@@ -77,7 +84,9 @@ def certify_variant(
         console: for progress.
     """
     sides = record_sides(source, sample, tolerance, console)
-    path, losses = find_path(sides, terms), sides.certifying_losses()
+    path = find_path(sides, terms)
+    scores = sides.fitted_scores(path)
+    losses = sides.certifying_losses(scores)
     certified = certify(Replay.of(path, sides.certifying, losses), terms)
     manifest, precision = source.bundle.manifest, source.placement.precision
     ladder = Ladder(
@@ -85,6 +94,7 @@ def certify_variant(
         weights=manifest.files[manifest.variants[precision].weights],
         exits=manifest.exit_layers,
         temperatures=path.temperatures,
+        score_temperatures=scores,
         data=sample.data,
         num_tuning=sample.num_tuning,
         num_certifying=sample.num_certifying,

@@ -7,6 +7,7 @@ from pydantic import Field
 from serve.api.classification import Classification
 from serve.api.json_encoding import short
 from serve.api.schemas.base import ResponseModel
+from serve.classifier.score_map import ScoreScale
 from serve.engine.row import Answer
 from serve.rules.reason import Reason
 from serve.rules.traits import Traits
@@ -16,6 +17,7 @@ ANSWERED: Final = (
     "X-Offramp-Exit-Layer",
     "X-Offramp-Exit-Reason",
     "X-Offramp-Policy-Version",
+    "X-Offramp-Score-Scale",
     "X-Offramp-Exit-Rule",
     "X-Offramp-Certificate",
 )
@@ -32,6 +34,15 @@ Signal = Annotated[
     Field(
         description="The rule's signal at this exit, such as the entropy in nats, the confidence, "
         "or the number of agreeing exits; null for rules without one."
+    ),
+]
+
+ShownScale = Annotated[
+    ScoreScale,
+    Field(
+        description="`full_depth`: scores of early exits are mapped to what full depth's would be, "
+        "as fitted at calibration; the label never changes by it. `raw`: nothing was fitted, and "
+        "the same text may have another score at another exit."
     ),
 ]
 
@@ -68,6 +79,7 @@ def exit_headers(answered: Classification) -> dict[str, str]:
         "X-Offramp-Exit-Layer": ",".join([str(exits[a.exit_index]) for a in answers]),
         "X-Offramp-Exit-Reason": ",".join([a.reason.label for a in answers]),
         "X-Offramp-Policy-Version": str(classified.policy_version),
+        "X-Offramp-Score-Scale": answered.classifier.scores.score_scale,
     }
     if classified.resolution:
         texts = classified.resolution.texts

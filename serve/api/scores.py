@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from serve.api.classification import Classification
 from serve.api.json_encoding import short
 from serve.classifier.classifier import Classifier
-from serve.engine.row import Answer
+from serve.engine.row import Answer, ExitRecord
 from serve.errors import InvalidRequest
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Task
@@ -85,9 +85,9 @@ def score_rows(answers: Sequence[Answer], function: Function) -> NDArray[np.floa
     Raises:
         InvalidRequest: an answer has nothing that the function applies to.
     """
-    logits = np.array([answer.logits for answer in answers])
     if function == "none":
-        return logits
+        return np.array([answer.logits for answer in answers])
+    logits = np.array([answer.score_logits for answer in answers])
     scores = softmax(logits) if function == "softmax" else sigmoid(logits)
     for i, answer in enumerate(answers):
         if answer.scores is not None:
@@ -108,16 +108,18 @@ def entities(answered: Classification) -> list[list[dict[str, Any]]]:
     assert reader is not None
     aggregation = answered.request.aggregation or "simple"
     inputs = zip(found.answers, found.tokens, strict=True)
-    return [entities_of(reader, answer.logits, each, aggregation) for answer, each in inputs]
+    return [entities_of(reader, answer, each, aggregation) for answer, each in inputs]
 
 
 def entities_of(
-    reader: EntityReader, logits: NDArray[np.float32], tokens: Tokens, aggregation: Aggregation
+    reader: EntityReader, said: Answer | ExitRecord, tokens: Tokens, aggregation: Aggregation
 ) -> list[dict[str, Any]]:
-    """Return the entities of an input as JSON; its logits are (tokens, labels)."""
+    """Return the entities of an input as JSON, from the answer or what an exit said of it."""
     assert tokens.counted is not None
     assert tokens.word_spans is not None
-    found = reader.read(logits, tokens.counted, tokens.word_spans, aggregation)
+    found = reader.read(
+        said.logits, tokens.counted, tokens.word_spans, aggregation, said.score_logits
+    )
     return [_entity(entity) for entity in found]
 
 

@@ -15,7 +15,7 @@ from serve.bundle.graph_files import check_graph
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
 from serve.bundle.recording import RECORDING, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
-from serve.policy.ladder import Ladder
+from serve.policy.ladder import Ladder, ScoreTemperatures
 from serve.rules.replay import Logits
 from serve.validation import explain
 
@@ -94,6 +94,11 @@ class Bundle:
         """Return the temperature of each exit: as certified, else as the manifest says."""
         ladder = self.ladder(precision)
         return ladder.temperatures if ladder else tuple(e.temperature for e in self.manifest.exits)
+
+    def score_temperatures(self, precision: Precision) -> ScoreTemperatures | None:
+        """Return what maps each exit's scores to full depth's; None if nothing was fitted."""
+        ladder = self.ladder(precision)
+        return ladder.score_temperatures if ladder else None
 
     def segment_paths(self, precision: Precision) -> list[Path]:
         """Return the segments' files of one precision, first to last; for GPUs the bodies'."""

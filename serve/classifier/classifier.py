@@ -15,11 +15,12 @@ from serve.classifier.ladder import model_shape, serve_ladder
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer, Texts
+from serve.classifier.score_map import ScoreMap
 from serve.classifier.windowed import Answered, Windowed, num_tokens, windows_for
 from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
-from serve.errors import DeadlineExceeded
+from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.live import LivePolicy, PolicyStore
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
@@ -66,6 +67,7 @@ class Classifier:
         precision: the variant in use.
         batch_limits: how large a batch may grow.
         temperatures: one per exit.
+        scores: maps the scores of early exits to full depth's.
         ladder: the rungs that targets resolve to.
         policy: the live policy.
         inputs: reads texts and ids as the model takes them.
@@ -110,6 +112,7 @@ class Classifier:
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
         self.temperatures = bundle.temperatures(self.precision)
+        self.scores = ScoreMap(bundle.score_temperatures(self.precision))
         shape = model_shape(manifest, self.temperatures)
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
@@ -183,10 +186,15 @@ class Classifier:
         return Answered(cast("list[Answer]", answers), tokens, {})
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
+        if self.scores.score_scale == "full_depth":
+            outcomes = [Outcome(row, self._scored(result)) for row, result in outcomes]
         for outcome in outcomes:
             if isinstance(outcome.result, Answer):
                 self._observer.answer(outcome.result, outcome.row.num_tokens)
         settle_on_their_loops(outcomes)
+
+    def _scored(self, result: Answer | OfframpError) -> Answer | OfframpError:
+        return self.scores.answer(result) if isinstance(result, Answer) else result
 
 
 def _rows(

@@ -59,7 +59,9 @@ def combine(
         assert answer is not None
     elif task == "token":
         tokens, decided = text.whole, int(np.argmax([a.exit_index for a in done]))
-        answer = done[decided]._replace(logits=_joined(text, done))
+        logits = _joined(text, [each.logits for each in done])
+        mapped = _joined(text, [each.score_logits for each in done])
+        answer = done[decided]._replace(logits=logits, mapped=mapped)
     else:
         tokens = text.whole
         answer, decided = _of_labels(done, windows.combine == "mean", task)
@@ -73,6 +75,7 @@ def combine(
 def _of_labels(answers: Sequence[Answer], mean: bool, task: Task) -> tuple[Answer, int]:
     """Return the answer and the window that decided."""
     logits = np.stack([answer.logits for answer in answers])  # (windows, labels)
+    mapped = np.stack([answer.score_logits for answer in answers])
     if task == "regression":
         value = logits.mean(axis=0) if mean else logits.max(axis=0)
         decided = int(np.abs(logits - value)[:, 0].argmin())
@@ -82,10 +85,11 @@ def _of_labels(answers: Sequence[Answer], mean: bool, task: Task) -> tuple[Answe
     decided = int(p[:, scores.argmax()].argmax())
     chosen = answers[decided]._replace(label=-1)
     if task == "multi_label":
-        combined = _log_odds(scores) if mean else logits.max(axis=0)
-        return chosen._replace(logits=combined), decided
+        if mean:
+            return chosen._replace(logits=_log_odds(scores), mapped=None), decided
+        return chosen._replace(logits=logits.max(axis=0), mapped=mapped.max(axis=0)), decided
     with np.errstate(divide="ignore"):
-        return chosen._replace(logits=np.log(scores), scores=scores), decided
+        return chosen._replace(logits=np.log(scores), scores=scores, mapped=None), decided
 
 
 def _log_odds(p: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -95,20 +99,20 @@ def _log_odds(p: NDArray[np.float32]) -> NDArray[np.float32]:
     return odds
 
 
-def _joined(text: Cut, answers: Sequence[Answer]) -> NDArray[np.float32]:
+def _joined(text: Cut, logits: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return logits for all tokens of a text, each from its window with most on either side.
 
     Those of the special tokens before and after the text are of its first and last window.
     """
     before, owner = text.num_before, text.owners()
-    joined = np.empty((len(text.whole.input_ids), answers[0].logits.shape[1]), np.float32)
+    joined = np.empty((len(text.whole.input_ids), logits[0].shape[1]), np.float32)
     for window, (start, end) in enumerate(text.bounds):
         own = np.flatnonzero(owner[start:end] == window)
-        joined[before + start + own] = answers[window].logits[before + own]
-    joined[:before] = answers[0].logits[:before]
+        joined[before + start + own] = logits[window][before + own]
+    joined[:before] = logits[0][:before]
     after = before + len(owner)
     if after < len(joined):
-        joined[after:] = answers[-1].logits[after - len(joined) :]
+        joined[after:] = logits[-1][after - len(joined) :]
     return joined
 
 

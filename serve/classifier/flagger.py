@@ -65,7 +65,11 @@ class Flagger:
         assert tokens.counted is not None
         assert tokens.word_spans is not None
         entities = self._entities.read(
-            answer.logits, tokens.counted, tokens.word_spans, self._aggregation
+            answer.logits,
+            tokens.counted,
+            tokens.word_spans,
+            self._aggregation,
+            answer.score_logits,
         )
         return [
             Found(kind, entity.score, entity.span)
@@ -99,5 +103,5 @@ def _shown(score: float) -> float:
 def probabilities(answer: Answer, of_many: bool) -> NDArray[np.float32]:
     """Return (labels,) the probability of each label, of which many or just one may apply."""
     if of_many:
-        return sigmoid(answer.logits)
-    return softmax(answer.logits) if answer.scores is None else answer.scores
+        return sigmoid(answer.score_logits)
+    return softmax(answer.score_logits) if answer.scores is None else answer.scores

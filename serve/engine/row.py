@@ -30,11 +30,18 @@ class ExitRecord(NamedTuple):
         exit_index: which exit, counted from 0.
         logits: (labels,) float32; for token classification (tokens, labels).
         signal: the rule's signal there; NaN where the rule has none.
+        mapped: see `Answer`.
     """
 
     exit_index: int
     logits: NDArray[np.float32]
     signal: float
+    mapped: NDArray[np.float32] | None = None
+
+    @property
+    def score_logits(self) -> NDArray[np.float32]:
+        """The logits that scores are computed from."""
+        return self.logits if self.mapped is None else self.mapped
 
 
 class SegmentTrace(NamedTuple):
@@ -127,6 +134,8 @@ class Answer(NamedTuple):
         exit_trace: what every exit gave that the row passed, if it was asked for.
         scores: (labels,) of a text in several windows, where its scores are not the softmax of
             its logits; None elsewhere.
+        mapped: shaped as the logits; where a calibration maps the exit's scores to full depth's,
+            the logits that give them. None where the scores are those of `logits`.
     """
 
     logits: NDArray[np.float32]
@@ -139,6 +148,12 @@ class Answer(NamedTuple):
     label: int = -1
     exit_trace: Sequence[ExitRecord] = ()
     scores: NDArray[np.float32] | None = None
+    mapped: NDArray[np.float32] | None = None
+
+    @property
+    def score_logits(self) -> NDArray[np.float32]:
+        """The logits that scores are computed from."""
+        return self.logits if self.mapped is None else self.mapped
 
 
 class Outcome(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, model_validator
 
@@ -11,8 +11,13 @@ from serve.rules.fields import Share
 
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
 # full depth has right and the early answer has wrong; of a regression, the added absolute error
-# as a share of the labels' range.
-Loss = Literal["disagreement", "metric"]
+# as a share of the labels' range. `score`: the shown score of the answer, of any of several labels
+# or of any token's, is further than SCORE_TOLERANCE from full depth's.
+Loss = Literal["disagreement", "metric", "score"]
+SCORE_TOLERANCE = 0.1
+
+# (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
+ScoreTemperatures: TypeAlias = tuple[tuple[PositiveFloat, ...], ...]
 
 
 class _Frozen(BaseModel):
@@ -82,6 +87,9 @@ class Ladder(_Frozen):
         weights: sha256 of the variant's weights.
         exits: layers of the active exits, ascending.
         temperatures: (exits,) at which confidence was read.
+        score_temperatures: (exits, labels or 1) which make an exit's probabilities most like full
+            depth's; answers show those. None in calibrations of versions that fitted none, and of
+            a regression.
         data: the files, whose texts were split by hash into those that chose the rules and those
             that certify them.
         num_tuning: texts that chose temperatures and the order of rules.
@@ -96,6 +104,7 @@ class Ladder(_Frozen):
     weights: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     exits: tuple[int, ...] = Field(min_length=1)
     temperatures: tuple[PositiveFloat, ...]
+    score_temperatures: ScoreTemperatures | None = None
     data: tuple[Data, ...] = Field(min_length=1)
     num_tuning: Annotated[int, Field(gt=0)]
     num_certifying: Annotated[int, Field(gt=0)]
@@ -113,6 +122,10 @@ class Ladder(_Frozen):
         if len(self.temperatures) != len(self.exits):
             raise ValueError(
                 f"{len(self.temperatures)} temperatures for {len(self.exits)} exits: one each"
+            )
+        if self.score_temperatures and len(self.score_temperatures) != len(self.exits):
+            raise ValueError(
+                f"score_temperatures for {len(self.score_temperatures)} of {len(self.exits)} exits"
             )
         if not self.rungs[0].full_depth:
             raise ValueError("rungs: the first one must be the rule never, which is always valid")

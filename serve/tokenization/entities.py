@@ -92,6 +92,7 @@ class EntityReader:
         counted: NDArray[np.bool_],
         word_spans: WordSpans,
         aggregation: Aggregation,
+        score_logits: NDArray[np.float32] | None = None,
     ) -> list[Entity]:
         """Return the entities of one text, in order; tokens labelled O are left out.
 
@@ -103,30 +104,43 @@ class EntityReader:
                 an entity; `first`, `average`, `max`: as `simple`, but all tokens of a word get
                 the label of its first token, of their mean probabilities, or of the token with
                 the highest probability.
+            score_logits: (tokens, labels) that scores are computed from, labels are not; None for
+                the logits.
         """
         places = np.flatnonzero(counted)
         if not len(places):
             return []
         p = _probabilities(logits[places])
+        shown = p
+        if score_logits is not None and score_logits is not logits:
+            shown = _probabilities(score_logits[places])
         if aggregation in OF_WORDS:
-            parts = self._words(p, places, word_spans, aggregation)
+            parts = self._words(p, shown, places, word_spans, aggregation)
         else:
             labels = p.argmax(axis=1)
             words = [word_spans.pieces[place] for place in places.tolist()]
-            parts = _Parts(labels, p[np.arange(len(p)), labels], words, places, places)
+            parts = _Parts(labels, shown[np.arange(len(p)), labels], words, places, places)
         if aggregation == "none":
             return self._token_entities(parts, word_spans)
         return self._grouped_entities(parts, word_spans)
 
     def _words(
-        self, p: _Scores, places: NDArray[np.intp], word_spans: WordSpans, aggregation: Aggregation
+        self,
+        p: _Scores,
+        shown: _Scores,
+        places: NDArray[np.intp],
+        word_spans: WordSpans,
+        aggregation: Aggregation,
     ) -> _Parts:
         begins = ~word_spans.continues[places]
         begins[0] = True
         first = np.flatnonzero(begins)
         ends = np.append(first[1:], len(places))
-        p_of_word = _WORD_PROBABILITIES[aggregation](p, first)
+        of_words = _WORD_PROBABILITIES[aggregation]
+        p_of_word = of_words(p, first, p)
         labels = p_of_word.argmax(axis=1)
+        if shown is not p:
+            p_of_word = of_words(p, first, shown)
         pieces = [word_spans.pieces[place] for place in places.tolist()]
         bounds = zip(first.tolist(), ends.tolist(), strict=True)
         words = [self._finder.join(pieces[start:end]) for start, end in bounds]
@@ -181,31 +195,32 @@ def _probabilities(logits: NDArray[np.float32]) -> _Scores:
     return p
 
 
-def _of_first_token(p: _Scores, first: NDArray[np.intp]) -> _Scores:
-    return p[first]
+def _of_first_token(p: _Scores, first: NDArray[np.intp], shown: _Scores) -> _Scores:
+    return shown[first]
 
 
-def _mean_of_tokens(p: _Scores, first: NDArray[np.intp]) -> _Scores:
+def _mean_of_tokens(p: _Scores, first: NDArray[np.intp], shown: _Scores) -> _Scores:
     num_tokens = np.diff(np.append(first, len(p)))
-    total = p[first].copy()
+    total = shown[first].copy()
     # Summed token by token and rounded once at the end, as the pipeline does.
     for nth in range(1, int(num_tokens.max())):
         longer = num_tokens > nth
-        total[longer] += p[first[longer] + nth]
+        total[longer] += shown[first[longer] + nth]
     mean: _Scores = (total.astype(np.float64) / num_tokens[:, None]).astype(np.float32)
     return mean
 
 
-def _of_surest_token(p: _Scores, first: NDArray[np.intp]) -> _Scores:
+def _of_surest_token(p: _Scores, first: NDArray[np.intp], shown: _Scores) -> _Scores:
     """Return the row of each word's token with the highest probability, the first of equals."""
     top = p.max(axis=1)
     word = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(p))))
     surest = np.lexsort((np.arange(len(p)), -top, word))
-    return p[surest[first]]
+    return shown[surest[first]]
 
 
-# From (tokens, labels) and the first token of each word to (words, labels).
-_WORD_PROBABILITIES: dict[Aggregation, Callable[[_Scores, NDArray[np.intp]], _Scores]] = {
+# From (tokens, labels), the first token of each word, and what to show of the tokens that they
+# choose, (tokens, labels), to (words, labels).
+_WORD_PROBABILITIES: dict[Aggregation, Callable[[_Scores, NDArray[np.intp], _Scores], _Scores]] = {
     "first": _of_first_token,
     "average": _mean_of_tokens,
     "max": _of_surest_token,

@@ -79,6 +79,7 @@ def _describe(classifier: Classifier) -> ModelInfo:
         token_types=classifier.inputs.num_types,
         policy_version=classifier.policy.current.version,
         bundle=classifier.bundle.sha256,
+        score_scale=classifier.scores.score_scale,
         costs=_costs(classifier),
         ladder=_ladder(classifier.ladder),
         calibration=calibration.variants[calibrated_on] if calibrated_on else None,

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from serve.api.exit_report import ShownScale
 from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.bundle.calibration import VariantCalibration
@@ -97,6 +98,7 @@ class ModelInfo(ResponseModel):
         description="SHA-256 of the bundle's manifest, which names that of every other file. The "
         "header X-Offramp-Bundle of answers has its first 12 digits."
     )
+    score_scale: ShownScale
     costs: list[SegmentCostInfo] = Field(
         description="The time of each segment; measured at start, then updated from live batches."
     )

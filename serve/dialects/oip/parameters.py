@@ -46,7 +46,10 @@ def dial_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def answer_parameters(answered: Classification) -> dict[str, Any]:
     """Return the parameters of an answer; what is an object is JSON in a text."""
-    found: dict[str, Any] = {"policy_version": answered.classified.policy_version}
+    found: dict[str, Any] = {
+        "policy_version": answered.classified.policy_version,
+        "score_scale": answered.classifier.scores.score_scale,
+    }
     if resolution := answered.classified.resolution:
         found["exit_rule"] = resolution.texts["exit_rule"]
         found["certificate"] = resolution.texts["certificate"]

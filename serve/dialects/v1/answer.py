@@ -27,6 +27,7 @@ def write(answered: Classification) -> Reply:
     fields = {
         "model": classifier.name,
         "policy_version": classified.policy_version,
+        "score_scale": classifier.scores.score_scale,
         "results": _results(answered),
         "timing": {
             "queue_ms": milliseconds(max([answer.queue_s for answer in answers])),
@@ -83,7 +84,7 @@ class _Extras(NamedTuple):
         """Return what an exit on the input's way gave."""
         found: Json = {
             "layer": self.traits.exits[record.exit_index],
-            **self.output.summary(record.logits, tokens),
+            **self.output.summary(record, tokens),
             "signal": short(record.signal),
         }
         if "logits" in self.wanted:

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serve.api.json_encoding import short
 from serve.api.scores import entities_of, ranked, score_rows
-from serve.engine.row import Answer
+from serve.engine.row import Answer, ExitRecord
 from serve.rules.signals import sigmoid, softmax
 from serve.tokenization.entities import Aggregation, EntityReader
 from serve.tokenization.tokenizer import Tokens
 
-Logits: TypeAlias = NDArray[np.float32]
 Json: TypeAlias = dict[str, Any]
 
 # `labels` of a multi-label result holds those with a higher probability.
@@ -27,7 +25,7 @@ class TaskOutput(Protocol):
         """Return the results of inputs, from their answers and tokens."""
         ...
 
-    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+    def summary(self, passed: ExitRecord, tokens: Tokens) -> Json:
         """Return a short result of one exit on the input's way; its logits may be NaN."""
         ...
 
@@ -57,7 +55,8 @@ class LabelOutput:
             results.append(result)
         return results
 
-    def summary(self, logits: Logits, tokens: Tokens) -> Json:
+    def summary(self, passed: ExitRecord, tokens: Tokens) -> Json:
+        logits = passed.score_logits
         with np.errstate(invalid="ignore"):
             p = softmax(logits) if self._function == "softmax" else sigmoid(logits)
         best = int(p.argmax())
@@ -71,8 +70,8 @@ class RegressionOutput:
     def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
         return [{"value": short(answer.logits[0])} for answer in answers]
 
-    def summary(self, logits: Logits, tokens: Tokens) -> Json:
-        return {"value": short(logits[0])}
+    def summary(self, passed: ExitRecord, tokens: Tokens) -> Json:
+        return {"value": short(passed.logits[0])}
 
 
 class TokenOutput:
@@ -83,11 +82,11 @@ class TokenOutput:
 
     def results(self, answers: Sequence[Answer], tokens: Sequence[Tokens]) -> list[Json]:
         found = zip(answers, tokens, strict=True)
-        return [{"entities": self._entities(answer.logits, each)} for answer, each in found]
+        return [{"entities": self._entities(answer, each)} for answer, each in found]
 
-    def summary(self, logits: Logits, tokens: Tokens) -> Json:
-        readable = bool(np.isfinite(logits.max(axis=-1)).all())
-        return {"num_entities": len(self._entities(logits, tokens)) if readable else None}
+    def summary(self, passed: ExitRecord, tokens: Tokens) -> Json:
+        readable = bool(np.isfinite(passed.logits.max(axis=-1)).all())
+        return {"num_entities": len(self._entities(passed, tokens)) if readable else None}
 
-    def _entities(self, logits: Logits, tokens: Tokens) -> list[Json]:
-        return entities_of(self._reader, logits, tokens, self._aggregation)
+    def _entities(self, said: Answer | ExitRecord, tokens: Tokens) -> list[Json]:
+        return entities_of(self._reader, said, tokens, self._aggregation)

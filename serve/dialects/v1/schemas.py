@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from serve.api.exit_report import ExitReport, Signal
+from serve.api.exit_report import ExitReport, ShownScale, Signal
 from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.ladder import Certificate
@@ -149,6 +149,7 @@ class ClassifyResponse(SparseModel):
                 {
                     "model": "sst2-minilm",
                     "policy_version": 1,
+                    "score_scale": "full_depth",
                     "results": [
                         {
                             "label": "positive",
@@ -180,6 +181,7 @@ class ClassifyResponse(SparseModel):
 
     model: str
     policy_version: int
+    score_scale: ShownScale
     results: list[Result]
     timing: Timing
     exit_rule: ShownRule | None = Field(
