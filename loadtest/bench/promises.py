@@ -145,7 +145,7 @@ def main(
     sample = sample_texts(job, loaded, console)
     sides = record_sides(BundleSource(loaded, placement), sample, None, console)
     path = find_path(sides, Terms(sample.num_certifying // 2, delta))
-    replay = Replay.of(path, sides.certifying, sides.certifying_losses())
+    replay = Replay.of(path, sides.certifying, sides.certifying_losses(sides.fitted_scores(path)))
     half = sample.num_certifying // 2
     typer.echo(
         f"{loaded.name} {placement.precision}: {sample.num_tuning} texts chose the path; {half} of "

@@ -68,7 +68,7 @@ class Sides(NamedTuple):
 
     def certifying_losses(self, scores: ScoreTemperatures | None = None) -> TextLosses:
         """Return what leaving early costs the texts that certify."""
-        return text_losses(self.certifying, self.scale, scores and ScoreMap(scores))
+        return text_losses(self.certifying, self.scale, ScoreMap(scores) if scores else None)
 
 
 def certify_variant(

@@ -17,6 +17,7 @@ from models.report.parts.exits import exits_part
 from models.report.parts.overthinking import overthinking_part
 from models.report.parts.part import Part
 from models.report.parts.rules import rules_part
+from models.report.parts.scores import scores_part
 from models.report.parts.shares import shares_part
 from models.report.style import as_svg
 from models.report.wording import (
@@ -81,6 +82,7 @@ def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
         "agreement": agreement_part(analysis, stem),
         "overthinking": overthinking_part(analysis, stem),
         "calibration": calibration_part(analysis, stem),
+        "scores": scores_part(analysis, stem),
         "first_exit": difficulty_part(analysis),
         "examples": examples_part(analysis, stem, examples),
     }

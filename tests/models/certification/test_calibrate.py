@@ -53,8 +53,13 @@ def test_models_of_every_task_get_a_ladder_that_the_bundle_loads(
     assert certified, "some rule is certified to differ seldom"
     assert ladder.mean_layers(certified[-1]) < 4
     losses = {c.loss for rung in ladder.rungs for c in rung.certificates}
-    assert losses <= {"disagreement", "metric"}
-    assert labelled or losses == {"disagreement"}
+    assert losses <= {"disagreement", "metric", "score"}
+    assert labelled or "metric" not in losses
+    fitted = ladder.score_temperatures
+    assert (fitted is None) == (task == "regression")
+    assert fitted is None or {len(row) for row in fitted} == {
+        len(LABELS[task]) if task == "multi_label" else 1
+    }
 
 
 def test_predicted_errors_may_make_the_path(make_bundle: MakeBundle, make_data: MakeData) -> None:

@@ -123,7 +123,7 @@ def hugging_face(server: LiveServer) -> httpx.Response:
 
 
 def tei(server: LiveServer) -> httpx.Response:
-    return post(server, "/predict", {"inputs": TEXTS})
+    return post(server, "/models/single_label/predict", {"inputs": [[text] for text in TEXTS]})
 
 
 def vllm(server: LiveServer) -> httpx.Response:
