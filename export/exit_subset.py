@@ -6,7 +6,6 @@ from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
 from serve.policy.document import Policy
-from serve.policy.limits import Limits
 from serve.policy.profile import ProfileEntry, Settings
 from serve.policy.target import TargetChoice
 from serve.rules import NeverRule, Rule, check_rule
@@ -30,7 +29,7 @@ def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
         default = NeverRule()
     if not fits(NeverRule(min_layer=limits.min_layer, max_layer=limits.max_layer)):
         notes.append("the limits' layer bounds were dropped: they do not fit the exits")
-        limits = Limits(overrides=limits.overrides)
+        limits = limits.model_copy(update={"min_layer": None, "max_layer": None})
     fitting = Policy(default=default, profiles=profiles, limits=limits)
     fitting.check(traits)
     return fitting, notes

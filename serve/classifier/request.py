@@ -36,6 +36,7 @@ class ModelRequest:
         max_rows: most windows of all inputs together.
         take_rows: called with the number of rows if windows make more rows than there are inputs,
             as `take_tokens`.
+        assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
         num_tokens: that have been made of its texts, as far as they were tokenized on threads or
@@ -58,6 +59,7 @@ class ModelRequest:
     aggregation: Aggregation = "simple"
     max_rows: int | None = None
     take_rows: Callable[[int], None] | None = None
+    assigned: bool = False
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
     num_tokens: int = field(default=0, init=False)

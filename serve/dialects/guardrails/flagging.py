@@ -7,6 +7,7 @@ from serve.api.classification import Asked, Classification, Reply, read_fields
 from serve.api.context import AppContext
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
+from serve.api.locks import Locks, bound, check_model
 from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
@@ -68,13 +69,20 @@ Make = Callable[[Flagged, list[list[Found]]], Any]
 def flag_texts(
     context: AppContext,
     record: RequestRecord,
-    texts: Sequence[str],
     asked: GuardrailParameters,
+    texts_of: Callable[[Locks], Sequence[str]],
     make: Make,
 ) -> Asked:
     """Return a request for texts under the flag of the request or its profile.
 
-    The headers may name the detector and hold the dial. `make` writes the answer.
+    The headers may name the detector and hold the dial.
+
+    Args:
+        context: what serves.
+        record: of the request.
+        asked: its parameters.
+        texts_of: reads the texts, as far as the locks let pass what is none.
+        make: writes the answer.
 
     Raises:
         OfframpError: of the request, or there is no flag.
@@ -82,18 +90,23 @@ def flag_texts(
     asked = with_detector(context, record, asked)
     classifier, place = context.catalog.pick(asked.model), asked.place
     record.model = classifier.name
+    check_model(record.client, classifier.name)
+    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
+    fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
+    request = bound(record.client, read_fields(fields, record.headers, names))
+    locks = Locks(record.client, classifier, request.exit_choice, guardrail=True)
+    locks.check(request)
+    flag = _flag(classifier, locks, request, asked)
+    texts = texts_of(locks)
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
-    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
-    fields = _fields(asked) | {"inputs": inputs or [_IN_PLACE_OF_BLANK]}
-    request = read_fields(fields, record.headers, names)
-    request = request.model_copy(update={"flag": _flag(classifier, request, asked)})
+    request = request.model_copy(update={"inputs": inputs or [_IN_PLACE_OF_BLANK]})
 
     def write(answered: Classification) -> Reply:
         flagged = Flagged(blank, answered)
         return Reply(to_json(make(flagged, flagged.found())), exit_headers(answered))
 
-    return Asked(request, write)
+    return Asked(request, write, flag)
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.
@@ -119,15 +132,26 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
 
 
 def _flag(
-    classifier: Classifier, request: ClassifyRequest, asked: GuardrailParameters
+    classifier: Classifier, locks: Locks, request: ClassifyRequest, asked: GuardrailParameters
 ) -> dict[str, float]:
-    """Return the flag of a request: its own, or else its profile's."""
-    applied = classifier.policy.live.applied
-    flag = request.flag or applied.exit_for(request.exit_choice).settings.flag
+    """Return the flag of a request: its own, or else its profile's.
+
+    Raises:
+        InvalidRequest: there is none.
+        OfframpError: its threshold would raise one that is locked.
+    """
+    flag = request.flag or locks.settings.flag
     if flag is None:
         raise InvalidRequest(
             f"{classifier.name} has no flag to decide by: put one into the profile, such as "
             '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
             f"/v1/models/{classifier.name}/policy, or send {asked.place}.flag"
         )
-    return flag if asked.threshold is None else dict.fromkeys(flag, asked.threshold)
+    threshold = asked.threshold
+    if threshold is None:
+        return flag
+    if locks.keeps("flag"):
+        if not asked.reads_scores and threshold > min(flag.values()):
+            raise locks.refusal("threshold", "flag")
+        return {label: min(least, threshold) for label, least in flag.items()}
+    return dict.fromkeys(flag, threshold)

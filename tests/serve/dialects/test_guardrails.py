@@ -31,7 +31,8 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
         (middle,) = sorted(scores(live, TEXTS))[len(TEXTS) // 2 :][:1]
         guard = {"flag": {LABEL: middle}, "windows": {"stride": 8, "combine": "any"}}
         profiles = {"guard": guard, "bare": {"rule": "never"}}
-        policy = {"default": "guard", "profiles": profiles}
+        limits = dict.fromkeys(("flag", "windows", "unchecked"), "any")
+        policy = {"default": "guard", "profiles": profiles, "limits": limits}
         put = live.put_policy(policy)
         assert put.status_code == 200
         yield live
