@@ -68,11 +68,13 @@ class Asked(NamedTuple):
         request: what is asked.
         write: writes the answer.
         flag: that a guardrail decides by, which has looked at the locks; None for other routes.
+        assigned: whether the policy has chosen the profile, by the name of a detector.
     """
 
     request: ClassifyRequest
     write: Callable[[Classification], Reply]
     flag: Mapping[str, float] | None = None
+    assigned: bool = False
 
 
 def read_fields(
@@ -97,7 +99,7 @@ def read_fields(
 
 async def answer(context: AppContext, record: RequestRecord, asked: Asked) -> Reply:
     """Classify, and write the answer; a long one is written on a thread. See `classify`."""
-    answered = await classify(context, record, asked.request, asked.flag)
+    answered = await classify(context, record, asked.request, asked.flag, asked.assigned)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
         return asked.write(answered)
     return await asyncio.to_thread(asked.write, answered)
@@ -108,10 +110,11 @@ async def classify(
     record: RequestRecord,
     request: ClassifyRequest,
     flag: Mapping[str, float] | None = None,
+    assigned: bool = False,
 ) -> Classification:
     """Classify for a client that has come by HTTP or gRPC.
 
-    What is found is noted in the record. `flag` is that of `Asked`.
+    What is found is noted in the record. `flag` and `assigned` are those of `Asked`.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
@@ -124,6 +127,7 @@ async def classify(
     if flag is None:
         check_locks(record.client, classifier, request)
     model_request = _model_request(context, record, request, flag)
+    model_request.assigned |= assigned
     inputs = model_request.inputs
     check_task_fields(request, inputs, classifier.traits.task)
     record.client.take_texts(len(inputs), max(map(size_of, inputs)))

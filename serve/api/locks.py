@@ -52,7 +52,12 @@ class Locks:
     """Tells what one request may choose by itself."""
 
     def __init__(
-        self, client: Client, classifier: Classifier, choice: ExitChoice | None, guardrail: bool
+        self,
+        client: Client,
+        classifier: Classifier,
+        choice: ExitChoice | None,
+        guardrail: bool,
+        assigned: bool = False,
     ) -> None:
         """Look at the live policy.
 
@@ -61,6 +66,7 @@ class Locks:
             classifier: what answers.
             choice: the exit of the request, as `bound` returns it.
             guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
+            assigned: as `AppliedPolicy.exit_for` has it; of a bound key it is.
 
         Raises:
             OfframpError: of the choice.
@@ -68,7 +74,9 @@ class Locks:
         entry, applied = classifier.policy.live
         self._limits, self._guarding = entry.policy.limits, guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
-        self.settings: Settings = applied.exit_for(choice, self._key is not None).settings
+        self.settings: Settings = applied.exit_for(
+            choice, assigned or self._key is not None
+        ).settings
 
     def keeps(self, setting: Lockable) -> bool:
         """Tell whether a request may not choose a setting by itself."""

@@ -1,15 +1,16 @@
 """Bounds that a policy puts on what requests may choose."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from serve.errors import OverrideForbidden
 from serve.rules import ExitRule, LayerRule
 
 # Whether requests may choose a setting: `any`, or `none` but the profile's. Where the policy does
 # not say, a guardrail's requests may not if there is a flag in it, and all others may.
-Own = Literal["any", "none"]
+# Left out of documents that do not say it: replicas compare hashes of them.
+Own = Annotated[Literal["any", "none"] | None, Field(exclude_if=lambda value: value is None)]
 Lockable = Literal["flag", "windows", "unchecked"]
 
 
@@ -28,9 +29,9 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     overrides: Literal["any", "profiles", "none"] = "any"
-    flag: Own | None = None
-    windows: Own | None = None
-    unchecked: Own | None = None
+    flag: Own = None
+    windows: Own = None
+    unchecked: Own = None
     min_layer: PositiveInt | None = None
     max_layer: PositiveInt | None = None
 
@@ -42,7 +43,7 @@ class Limits(BaseModel):
 
     def lets_choose(self, setting: Lockable, guarding: bool) -> bool:
         """Tell whether a request may choose a setting; `guarding`: where a flag is to be kept."""
-        said: Own | None = getattr(self, setting)
+        said: Own = getattr(self, setting)
         return not guarding if said is None else said == "any"
 
     def applied_to(self, rule: ExitRule) -> ExitRule:

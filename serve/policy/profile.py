@@ -65,7 +65,7 @@ class Settings(BaseModel):
     exit: RuleOrTarget | None = None
     flag: Flag | None = None
     windows: Windows | None = None
-    unchecked: Unchecked | None = None
+    unchecked: Unchecked | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """What guardrails share: texts that a flag decides about."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from serve.api.classification import Asked, Classification, Reply, read_fields
@@ -15,6 +16,8 @@ from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.policy.flag import flaggable
+from serve.policy.windows import Windows
 from serve.rules.reason import Reason
 
 # Stands in the place of a blank text: the places of the others stay, and settings are checked also
@@ -28,10 +31,12 @@ class Flagged(NamedTuple):
     Attributes:
         blank: of each text, whether it is whitespace alone; such a text is never flagged.
         answered: the answers.
+        least: the score from which on a text is known to be flagged.
     """
 
     blank: Sequence[bool]
     answered: Classification
+    least: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -55,7 +60,9 @@ class Flagged(NamedTuple):
         """
         answers = zip(self.blank, found, self.answered.classified.answers, strict=False)
         for blank, flags, answer in answers:
-            if not blank and not flags and answer.reason is Reason.DEADLINE:
+            if blank or answer.reason is not Reason.DEADLINE:
+                continue
+            if all(each.score < self.least for each in flags):
                 raise DeadlineExceeded(
                     "timeout_ms passed before the exit rule was content with every text, so that "
                     "none flags it is not known; allow more time"
@@ -87,26 +94,28 @@ def flag_texts(
     Raises:
         OfframpError: of the request, or there is no flag.
     """
-    asked = with_detector(context, record, asked)
+    asked, assigned = with_detector(context, record, asked)
     classifier, place = context.catalog.pick(asked.model), asked.place
     record.model = classifier.name
     check_model(record.client, classifier.name)
     names = {name: f"{place}.{name}" for name in type(asked).model_fields}
     fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
     request = bound(record.client, read_fields(fields, record.headers, names))
-    locks = Locks(record.client, classifier, request.exit_choice, guardrail=True)
+    locks = Locks(record.client, classifier, request.exit_choice, True, assigned)
     locks.check(request)
-    flag = _flag(classifier, locks, request, asked)
+    flag, least = _flag(classifier, locks, request, asked)
     texts = texts_of(locks)
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
-    request = request.model_copy(update={"inputs": inputs or [_IN_PLACE_OF_BLANK]})
+    windows = _windows(request.windows or locks.settings.windows, flag, least)
+    update = {"inputs": inputs or [_IN_PLACE_OF_BLANK], "windows": windows}
+    request = request.model_copy(update=update)
 
     def write(answered: Classification) -> Reply:
-        flagged = Flagged(blank, answered)
+        flagged = Flagged(blank, answered, least)
         return Reply(to_json(make(flagged, flagged.found())), exit_headers(answered))
 
-    return Asked(request, write, flag)
+    return Asked(request, write, flag, assigned)
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.
@@ -133,25 +142,41 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
 
 def _flag(
     classifier: Classifier, locks: Locks, request: ClassifyRequest, asked: GuardrailParameters
-) -> dict[str, float]:
-    """Return the flag of a request: its own, or else its profile's.
+) -> tuple[Mapping[str, float], float]:
+    """Return the flag of a request, and the score from which on a text is known to be flagged.
+
+    The flag is the request's own, or else its profile's. Without one, clients that read scores get
+    them all.
 
     Raises:
-        InvalidRequest: there is none.
+        InvalidRequest: there is no flag.
         OfframpError: its threshold would raise one that is locked.
     """
-    flag = request.flag or locks.settings.flag
+    flag, threshold = request.flag or locks.settings.flag, asked.threshold
     if flag is None:
-        raise InvalidRequest(
-            f"{classifier.name} has no flag to decide by: put one into the profile, such as "
-            '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
-            f"/v1/models/{classifier.name}/policy, or send {asked.place}.flag"
-        )
-    threshold = asked.threshold
+        if not asked.reads_scores:
+            raise InvalidRequest(_no_flag(classifier.name, asked.place))
+        labels = flaggable(classifier.traits)
+        return dict.fromkeys(labels, threshold or 0.0), math.inf if threshold is None else threshold
     if threshold is None:
-        return flag
-    if locks.keeps("flag"):
-        if not asked.reads_scores and threshold > min(flag.values()):
-            raise locks.refusal("threshold", "flag")
-        return {label: min(least, threshold) for label, least in flag.items()}
-    return dict.fromkeys(flag, threshold)
+        return flag, 0.0
+    if not locks.keeps("flag"):
+        return dict.fromkeys(flag, threshold), 0.0
+    if not asked.reads_scores and threshold > min(flag.values()):
+        raise locks.refusal("threshold", "flag")
+    return {label: min(least, threshold) for label, least in flag.items()}, threshold
+
+
+def _windows(windows: Windows | None, flag: Mapping[str, float], least: float) -> Windows | None:
+    """Return how long texts are cut: no window ends the work that the client may not count."""
+    if windows and windows.combine == "any" and least > min(flag.values()):
+        return windows.model_copy(update={"combine": "max"})
+    return windows
+
+
+def _no_flag(model: str, place: str) -> str:
+    return (
+        f"{model} has no flag to decide by: put one into the profile, such as "
+        '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
+        f"/v1/models/{model}/policy, or send {place}.flag"
+    )

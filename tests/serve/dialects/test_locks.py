@@ -276,3 +276,19 @@ def test_a_profile_says_what_passes_unchecked(server: Locked) -> None:
         assert answer.status_code == status, answer.text
     own = {**body, PARAMETERS: {"unchecked": ["tools"]}}
     assert server.live.http.post(BASIC, json=own, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("key", ["free", "bound"])
+def test_a_detector_is_no_way_around_a_key_and_none_is_an_override(
+    server: Locked, key: str
+) -> None:
+    server.live.http.headers["X-API-Key"] = server.keys["ops"]
+    policy = {"default": "bare", "profiles": PROFILES, "limits": {"overrides": "none"}}
+    detectors = {"strict": "guard", "loose": "lax", "usual": "default"}
+    put = server.live.put_policy({**policy, "detectors": detectors})
+    assert put.status_code == 200, put.text
+    assert server.ask(CONTENTS, key, detector_id="strict").layer == "2"
+    said = server.ask(CONTENTS, key, detector_id="loose")
+    assert said.status == (200 if key == "free" else 403), said
+    said = server.ask(CONTENTS, key, detector_id="guard")  # a profile's own name is an override
+    assert said.status == (403 if key == "free" else 200), said
