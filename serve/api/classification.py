@@ -195,4 +195,5 @@ def _model_request(
         max_rows=max_inputs,
         take_rows=client.take_rows,
         assigned=client.key is not None and bool(client.key.profiles),
+        special_tokens=request.special_tokens,
     )

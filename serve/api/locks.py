@@ -9,10 +9,10 @@ from serve.classifier.classifier import Classifier
 from serve.errors import Forbidden, OfframpError, OverrideForbidden
 from serve.policy.document import ExitChoice
 from serve.policy.limits import Lockable
-from serve.policy.profile import Settings
+from serve.policy.profile import Settings, SpecialTokens
 
 # How tokens become the entities that a profile's flag looks at.
-_AGGREGATION: Final = "simple"
+_AGGREGATIONS: Final = (None, "simple")
 
 
 def check_model(client: Client, model: str) -> None:
@@ -77,6 +77,9 @@ class Locks:
         self.settings: Settings = applied.exit_for(
             choice, assigned or self._key is not None
         ).settings
+        self.special_tokens: SpecialTokens = self.settings.special_tokens or (
+            "text" if guardrail else "ids"
+        )
 
     def keeps(self, setting: Lockable) -> bool:
         """Tell whether a request may not choose a setting by itself."""
@@ -89,18 +92,19 @@ class Locks:
             Forbidden: its key is bound to a profile.
             OverrideForbidden: the policy says so.
         """
-        if self.keeps("flag"):
-            if request.flag is not None:
-                raise self.refusal("flag", "flag")
-            if self._guarding and not isinstance(request.exit_choice, str | None):
-                raise self.refusal("exit", "flag")
-            if self.settings.flag and request.aggregation not in (None, _AGGREGATION):
-                raise self.refusal("aggregation", "flag")
-        if self.keeps("windows"):
-            if request.windows is not None:
-                raise self.refusal("windows", "windows")
-            if self.settings.windows and request.truncate:
-                raise self.refusal("truncate", "windows")
+        kept, ids = self.settings, request.special_tokens == "ids"
+        own_exit = self._guarding and not isinstance(request.exit_choice, str | None)
+        chosen: tuple[tuple[str, Lockable, bool], ...] = (
+            ("flag", "flag", request.flag is not None),
+            ("exit", "flag", own_exit),
+            ("aggregation", "flag", bool(kept.flag) and request.aggregation not in _AGGREGATIONS),
+            ("windows", "windows", request.windows is not None),
+            ("truncate", "windows", kept.windows is not None and request.truncate),
+            ("special_tokens", "special_tokens", ids and self.special_tokens == "text"),
+        )
+        for field, setting, is_chosen in chosen:
+            if is_chosen and self.keeps(setting):
+                raise self.refusal(field, setting)
 
     def unchecked(self, wanted: Collection[str]) -> Collection[str]:
         """Return what may pass without a look: what the profile says, and what a request wants.
@@ -139,6 +143,7 @@ def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest
         or request.windows is not None
         or request.truncate
         or request.aggregation is not None
+        or request.special_tokens is not None
     ):
         Locks(client, classifier, request.exit_choice, guardrail=False).check(request)
 

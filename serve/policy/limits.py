@@ -11,7 +11,7 @@ from serve.rules import ExitRule, LayerRule
 # not say, a guardrail's requests may not if there is a flag in it, and all others may.
 # Left out of documents that do not say it: replicas compare hashes of them.
 Own = Annotated[Literal["any", "none"] | None, Field(exclude_if=lambda value: value is None)]
-Lockable = Literal["flag", "windows", "unchecked"]
+Lockable = Literal["flag", "windows", "unchecked", "special_tokens"]
 
 
 class Limits(BaseModel):
@@ -22,6 +22,7 @@ class Limits(BaseModel):
         flag: thresholds of a request's own; of guardrails also rules and targets.
         windows: how long texts are cut, or that they are truncated.
         unchecked: what a guardrail lets pass without a look.
+        special_tokens: that special tokens in texts are no text.
         min_layer: the earliest layer at which a request leaves, whatever its rule says.
         max_layer: the last layer that a request runs.
     """
@@ -32,6 +33,7 @@ class Limits(BaseModel):
     flag: Own = None
     windows: Own = None
     unchecked: Own = None
+    special_tokens: Own = None
     min_layer: PositiveInt | None = None
     max_layer: PositiveInt | None = None
 

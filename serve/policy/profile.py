@@ -1,6 +1,6 @@
 """A profile that says more than when texts may leave."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -43,6 +43,8 @@ RuleOrTarget = Annotated[
 ]
 
 
+# What a special token such as `[SEP]` in a text is: characters like others, or the token.
+SpecialTokens = Literal["text", "ids"]
 # Names of fields, or types of parts, of calls to a language model.
 Unchecked = Annotated[
     list[Annotated[str, StringConstraints(min_length=1, max_length=64)]],
@@ -58,6 +60,8 @@ class Settings(BaseModel):
         flag: the probability from which on a label flags a text.
         windows: how long texts are cut.
         unchecked: what a gateway's call may hold that is not looked at.
+        special_tokens: whether special tokens in texts are text; None for `text` where a guardrail
+            asks, and `ids` elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -66,6 +70,9 @@ class Settings(BaseModel):
     flag: Flag | None = None
     windows: Windows | None = None
     unchecked: Unchecked | None = Field(default=None, exclude_if=lambda value: value is None)
+    special_tokens: SpecialTokens | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -99,6 +106,6 @@ ProfileEntry = Annotated[
         _kind_of_profile,
         custom_error_type="profile",
         custom_error_message=f"must be a JSON object: {EXAMPLES}, or an object with exit, flag, "
-        "windows or unchecked",
+        "windows, unchecked or special_tokens",
     ),
 ]

@@ -108,7 +108,11 @@ def flag_texts(
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
     windows = _windows(request.windows or locks.settings.windows, flag, least)
-    update = {"inputs": inputs or [_IN_PLACE_OF_BLANK], "windows": windows}
+    update = {
+        "inputs": inputs or [_IN_PLACE_OF_BLANK],
+        "windows": windows,
+        "special_tokens": request.special_tokens or locks.special_tokens,
+    }
     request = request.model_copy(update=update)
 
     def write(answered: Classification) -> Reply:
@@ -135,6 +139,7 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
         "exit": asked.exit if asked.profile is None else {"profile": asked.profile},
         "flag": asked.flag,
         "windows": asked.windows,
+        "special_tokens": asked.special_tokens,
         "timeout_ms": asked.timeout_ms,
         "priority": asked.priority,
     }

@@ -31,6 +31,9 @@ class GuardrailParameters(RequestModel):
         description="In the place of each threshold of the flag.",
     )
     windows: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    special_tokens: Any = Field(
+        default=None, description="As in /v1/classify. Default: the profile's, or else `text`."
+    )
     timeout_ms: float | None = Field(default=None, description="As in /v1/classify.")
     priority: str | None = Field(default=None, description="As in /v1/classify.")
 

@@ -32,7 +32,8 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
         (middle,) = sorted(scores(live, TEXTS))[len(TEXTS) // 2 :][:1]
         guard = {"flag": {LABEL: middle}, "windows": {"stride": 8, "combine": "any"}}
         profiles = {"guard": guard, "bare": {"rule": "never"}}
-        limits = dict.fromkeys(("flag", "windows", "unchecked"), "any")
+        locks = ("flag", "windows", "unchecked", "special_tokens")
+        limits = dict.fromkeys(locks, "any")
         policy = {"default": "guard", "profiles": profiles, "limits": limits}
         put = live.put_policy(policy)
         assert put.status_code == 200
@@ -120,6 +121,21 @@ def test_without_a_flag_every_label_comes_back_with_its_score(server: LiveServer
     policy["detectors"] = {"a": "gone"}
     refused = server.put_policy(policy).json()["error"]["message"]
     assert refused.startswith("policy: detectors.a: no profile 'gone'"), refused
+
+
+def test_special_tokens_in_a_text_are_text_for_a_guardrail(server: LiveServer) -> None:
+    padded = "w1 " + "[PAD] [SEP] " * 9
+    text, ids = (
+        server.answer(padded, special_tokens=each)["results"][0]["scores"][LABEL]
+        for each in ("text", "ids")
+    )
+    assert text != ids
+    assert server.answer(padded)["results"][0]["scores"][LABEL] == ids
+    for asked, score in (({}, text), ({"special_tokens": "ids"}, ids)):
+        (found,) = detect(server, [padded], threshold=0, **asked).json()
+        assert found[0]["score"] == score
+        decided = decide(server, [padded], **{PARAMETERS: {"threshold": 0, **asked}}).json()
+        assert f"{LABEL} {score}" in decided["blocked_reason"]
 
 
 def test_a_long_text_is_seen_whole(server: LiveServer) -> None:

@@ -39,6 +39,7 @@ BODIES: dict[str, Callable[[Dial, str], Any]] = {
     CONTENTS: lambda dial, text: {"contents": [text], "detector_params": dial},
     BASIC: lambda dial, text: {"texts": [text], "input_type": "request", PARAMETERS: dial},
 }
+IDS = {"name": "input_ids", "shape": [1, 3], "datatype": "INT64"}
 GRPC = "gRPC"
 WAYS = [*BODIES, GRPC]
 GUARDS = [CONTENTS, BASIC]
@@ -51,7 +52,12 @@ TRUNCATE: dict[str, Dial] = {
 }
 RULE, TARGET = {"rule": "layer", "layer": 1}, {"target": {"max_layers": 1}}
 PROFILES = {
-    "guard": {"exit": {"rule": "layer", "layer": 2}, "flag": {LABEL: 0.0}, "windows": {}},
+    "guard": {
+        "exit": {"rule": "layer", "layer": 2},
+        "flag": {LABEL: 0.0},
+        "windows": {},
+        "special_tokens": "text",
+    },
     "lax": {"exit": RULE, "flag": {LABEL: 1.0}},
     "bare": RULE,
 }
@@ -212,6 +218,7 @@ def test_windows_of_the_profile_are_kept_where_requests_may_not_choose(
         ("flag", {"flag": {LABEL: 1.0}}),
         ("windows", {"windows": {"stride": 1, "combine": "mean"}}),
         ("unchecked", {"unchecked": ["images"]}),
+        ("special_tokens", {"special_tokens": "ids"}),
     ],
 )
 @pytest.mark.parametrize("way", ["/v1/classify", *GUARDS])
@@ -250,6 +257,8 @@ def test_nothing_in_a_guardrails_parameters_weakens_its_profile(
         {"exit": {"rule": "never", "min_layer": 1, "max_layer": 1}, "profile": None},
         {"windows": {"combine": "mean"}},
         {"windows": {"stride": 0}, "threshold": 1.0},
+        {"special_tokens": "ids"},
+        {"special_tokens": "ids", "profile": None},
     ]
     for dial in own:
         said = server.ask(way, key, {"profile": "guard", **dial})
@@ -262,6 +271,32 @@ def test_nothing_in_a_guardrails_parameters_weakens_its_profile(
         assert "threshold: " in raised.text
     else:  # whose clients compare the scores themselves
         assert json.loads(raised.text)[0][0]["detection_type"] == LABEL
+
+
+@pytest.mark.parametrize(
+    ("way", "body"),
+    [
+        ("/v1/classify", {"inputs": ["w1", {"input_ids": [2, 0, 3]}]}),
+        ("/classify", {"input": [[2, 0, 3]]}),
+        (
+            "/v2/models/tiny/infer",
+            {
+                "inputs": [
+                    {"name": "input_ids", "shape": [1, 3], "datatype": "INT64", "data": [2, 0, 3]}
+                ]
+            },
+        ),
+    ],
+)
+def test_token_ids_are_no_way_around_special_tokens_as_text(
+    server: Locked, way: str, body: Any
+) -> None:
+    headers = {"X-API-Key": server.keys["free"]}
+    for default, refused in (("bare", False), ("guard", True)):
+        server.set(default)
+        answer = server.live.http.post(way, json=body, headers=headers)
+        assert answer.is_success is not refused, answer.text
+        assert not refused or "token ids may be special tokens" in answer.text
 
 
 def test_a_profile_says_what_passes_unchecked(server: Locked) -> None:
