@@ -11,8 +11,8 @@ def plain(tokenizer: Tokenizer, special: Collection[str]) -> Tokenizer:
     """Return a tokenizer over the same model that finds none of these tokens in a text.
 
     The library's `encode_special_tokens` alone does not do it: a model whose vocabulary has them,
-    as Unigram's has, would find them as a piece or a word. So they are split after their first
-    character, once the text is normalized. Offsets, and what is put around texts, stay.
+    as Unigram's has, would find them as a piece or a word. So those that reach the model whole are
+    split after their first character. Offsets, and what is put around texts, stay.
     """
     copy = Tokenizer(tokenizer.model)
     copy.normalizer, copy.post_processor = tokenizer.normalizer, tokenizer.post_processor
@@ -20,10 +20,20 @@ def plain(tokenizer: Tokenizer, special: Collection[str]) -> Tokenizer:
         is_special = token.special or token.content in special
         (copy.add_special_tokens if is_special else copy.add_tokens)([token])
     copy.encode_special_tokens = True
-    heads = [f"{re.escape(t[0])}(?={re.escape(t[1:])})" for t in sorted(special) if len(t) > 1]
     steps = [tokenizer.pre_tokenizer] if tokenizer.pre_tokenizer else []
-    if heads:
+    whole = [each for each in sorted(special) if len(each) > 1 and _reaches_model(tokenizer, each)]
+    if whole:
+        heads = (f"{re.escape(each[0])}(?={re.escape(each[1:])})" for each in whole)
         steps.append(Split(Regex("|".join(heads)), "isolated"))
     if steps:
         copy.pre_tokenizer = Sequence(steps)
     return copy
+
+
+def _reaches_model(tokenizer: Tokenizer, token: str) -> bool:
+    """Return whether words are not split within the token, as BERT's are at its brackets."""
+    if tokenizer.pre_tokenizer is None:
+        return True
+    probes = (token, f"a{token}a", f"<{token}>")
+    pieces = (tokenizer.pre_tokenizer.pre_tokenize_str(probe) for probe in probes)
+    return any(token in piece for of_probe in pieces for piece, _ in of_probe)
