@@ -268,6 +268,12 @@ def test_entities_are_detections_with_their_place(tmp_path: Path) -> None:
         ]
         assert {d["detection_type"] for d in found} == {"PER"}
         assert {d["detection"] for d in found} == {"token_classification"}
+        policy = {"default": "guard", "profiles": {"guard": {"flag": flag}}}
+        put = tagger.put_policy({**policy, "limits": {"flag": "none"}}, "token")
+        assert put.status_code == 200, put.text
+        # Other entities have other scores, so that the flag would look at something else.
+        assert tagger.refusal(text, aggregation="none").code == "override_forbidden"
+        assert tagger.answer(text, aggregation="simple")["results"][0]["flags"] == own["flags"]
 
 
 @pytest.mark.parametrize("path", [CONTENTS, BASIC])
