@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from serve.bundle.calibration import Calibration
 from serve.bundle.manifest import Precision
 from serve.errors import InvalidRule
-from serve.policy.document import Policy
-from serve.policy.limits import Limits
+from serve.policy.document import DEFAULT, Policy
 from serve.policy.profile import ProfileEntry, Settings
 from serve.policy.target import TargetChoice
 from serve.rules import NeverRule, Rule, check_rule
@@ -30,8 +29,15 @@ def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
         default = NeverRule()
     if not fits(NeverRule(min_layer=limits.min_layer, max_layer=limits.max_layer)):
         notes.append("the limits' layer bounds were dropped: they do not fit the exits")
-        limits = Limits(overrides=limits.overrides)
-    fitting = Policy(default=default, profiles=profiles, limits=limits)
+        limits = limits.model_copy(update={"min_layer": None, "max_layer": None})
+    named = {DEFAULT, *profiles}
+    detectors = {each: name for each, name in policy.detectors.items() if name in named}
+    notes += [
+        f"detector {each!r} was dropped with its profile"
+        for each in policy.detectors
+        if each not in detectors
+    ]
+    fitting = Policy(default=default, profiles=profiles, limits=limits, detectors=detectors)
     fitting.check(traits)
     return fitting, notes
 

@@ -1,5 +1,7 @@
 """`offramp keys`: make, list and revoke API keys."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +38,20 @@ def new(
     max_text_chars: Annotated[
         int | None, typer.Option(help="Characters of its longest text.", min=1)
     ] = None,
+    model: Annotated[
+        list[str], typer.Option(help="A model that it may ask, and no others. Several times.")
+    ] = [],  # noqa: B006
+    profile: Annotated[
+        list[str],
+        typer.Option(
+            help="A profile that its requests may have, and no other rule or setting. Several "
+            "times; the first one is that of requests that name none."
+        ),
+    ] = [],  # noqa: B006
+    expires: Annotated[
+        str | None,
+        typer.Option(help="When it ends: in a time such as 90d, 12h or 30m, or a date (UTC)."),
+    ] = None,
 ) -> None:
     """Make a key and print it; only its hash is kept."""
     limits = KeyLimits(
@@ -45,8 +61,11 @@ def new(
         max_text_chars=max_text_chars,
     )
     fields = {"name": name, "sha256": "0" * 64, "scopes": scope, "priority": priority}
+    ends = _end(expires) if expires else None
     try:
-        key = Key.model_validate({**fields, "limits": limits})
+        key = Key.model_validate(
+            {**fields, "limits": limits, "expires": ends, "models": model, "profiles": profile}
+        )
     except ValidationError as error:
         raise InvalidRequest(explain(error)) from None
     typer.echo(new_key(key, file))
@@ -55,11 +74,16 @@ def new(
 
 @keys.command("list")
 def list_keys(file: KeysFile = DEFAULT_FILE) -> None:
-    """List the keys: name, scopes, priority, limits, day of making."""
+    """List the keys: name, scopes, priority, limits, what they are bound to, end, day of making."""
     for key in read_keys(file):
         limits = [
             f"{name}={value}" for name, value in key.limits.model_dump(exclude_none=True).items()
         ]
+        for name, bound in (("models", key.models), ("profiles", key.profiles)):
+            limits += [f"{name}={','.join(bound)}"] if bound else []
+        if key.expires:
+            state = "expired" if key.expired else "expires"
+            limits.append(f"{state}={key.expires:%Y-%m-%dT%H:%MZ}")
         made = str(key.created or "")
         typer.echo("\t".join([key.name, ",".join(key.scopes), key.priority, *limits, made]))
 
@@ -70,3 +94,29 @@ def revoke(
 ) -> None:
     """Remove a key; a running server refuses it within seconds."""
     revoke_key(name, file)
+
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _end(text: str) -> datetime:
+    """Return when a key ends.
+
+    Raises:
+        InvalidRequest: the text says no time, or one that is over.
+    """
+    now = datetime.now(UTC)
+    try:
+        if found := re.fullmatch(r"([0-9]{1,6})([dhm])", text):
+            end = now + timedelta(**{_UNITS[found[2]]: int(found[1])})
+        else:
+            end = datetime.fromisoformat(text)
+            end = end if end.tzinfo else end.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"--expires: {text[:40]!r} is neither a time such as 90d, 12h or 30m nor a date such "
+            "as 2030-01-31 or 2030-01-31T12:00"
+        ) from None
+    if end <= now:
+        raise InvalidRequest(f"--expires: {text[:40]} is over already; it is {now:%Y-%m-%dT%H:%MZ}")
+    return end.replace(microsecond=0)

@@ -186,7 +186,7 @@ class Gate:
         """Return who sends a request: the holder of the secret that came with it, or an address.
 
         Raises:
-            Unauthorized: there is no such key.
+            Unauthorized: there is no such key, or its time is over.
         """
         if self._path is None or secret is None:
             return Client.at(address, self._usage)
@@ -197,6 +197,11 @@ class Gate:
         # at all.
         if key is None or not hmac.compare_digest(key.sha256, given):
             raise Unauthorized(f"the key is unknown or revoked; {HOW}")
+        if key.expires is not None and key.expired:
+            raise Unauthorized(
+                f"the key {key.name} has expired on {key.expires:%Y-%m-%d at %H:%M} UTC; ask for "
+                "another one"
+            )
         return Client(f"key:{key.name}", key, self._usage, address)
 
     def check(self, client: Client, scope: Needed) -> None:

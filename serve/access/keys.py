@@ -15,9 +15,18 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from serve.bounded_file import UnfitFile, read_file
 from serve.errors import OfframpError
@@ -30,6 +39,15 @@ PREFIX = "offramp_"
 # Some 20,000 keys.
 _MOST_BYTES = 4 << 20
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+# Of models and profiles.
+Names = Annotated[
+    tuple[Annotated[str, StringConstraints(min_length=1, max_length=255)], ...],
+    Field(max_length=64),
+]
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 class InvalidKeys(OfframpError):
@@ -72,6 +90,10 @@ class Key(_Document):
         priority: the best that its requests may ask for.
         limits: what it may take.
         created: day on which it was made.
+        expires: when it ends, a bare date at its beginning in UTC; None for never.
+        models: that its requests may ask; empty for all.
+        profiles: that its requests may have, of which the first is that of requests without
+            `exit`; empty for all, and for rules and targets.
     """
 
     name: Name
@@ -80,6 +102,23 @@ class Key(_Document):
     priority: Literal["low", "normal", "high"] = "normal"
     limits: KeyLimits = KeyLimits()
     created: date | None = None
+    expires: Annotated[datetime, AfterValidator(_in_utc)] | None = None
+    models: Names = ()
+    profiles: Names = ()
+
+    @model_validator(mode="after")
+    def _check_bound(self) -> Self:
+        if (self.models or self.profiles) and self.scopes != ("classify",):
+            raise ValueError(
+                "a key that is bound to models or profiles has the scope classify alone; make "
+                "another key to read or to change policies"
+            )
+        return self
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and datetime.now(UTC) >= self.expires
 
     def may(self, scope: Scope) -> bool:
         """Tell whether the key has a scope."""

@@ -11,6 +11,7 @@ from starlette.types import Send
 
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
+from serve.api.locks import bound, check_locks, check_model
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.classifier.classifier import Classified, Classifier
@@ -61,10 +62,19 @@ class Reply(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request in our own form, and what writes its answer in the dialect's."""
+    """A request in our own form, and what writes its answer in the dialect's.
+
+    Attributes:
+        request: what is asked.
+        write: writes the answer.
+        flag: that a guardrail decides by, which has looked at the locks; None for other routes.
+        assigned: whether the policy has chosen the profile, by the name of a detector.
+    """
 
     request: ClassifyRequest
     write: Callable[[Classification], Reply]
+    flag: Mapping[str, float] | None = None
+    assigned: bool = False
 
 
 def read_fields(
@@ -89,18 +99,22 @@ def read_fields(
 
 async def answer(context: AppContext, record: RequestRecord, asked: Asked) -> Reply:
     """Classify, and write the answer; a long one is written on a thread. See `classify`."""
-    answered = await classify(context, record, asked.request)
+    answered = await classify(context, record, asked.request, asked.flag, asked.assigned)
     if num_logits(answered.classified) <= MAX_INLINE_LOGITS:
         return asked.write(answered)
     return await asyncio.to_thread(asked.write, answered)
 
 
 async def classify(
-    context: AppContext, record: RequestRecord, request: ClassifyRequest
+    context: AppContext,
+    record: RequestRecord,
+    request: ClassifyRequest,
+    flag: Mapping[str, float] | None = None,
+    assigned: bool = False,
 ) -> Classification:
     """Classify for a client that has come by HTTP or gRPC.
 
-    What is found is noted in the record.
+    What is found is noted in the record. `flag` and `assigned` are those of `Asked`.
 
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
@@ -108,7 +122,12 @@ async def classify(
     """
     classifier = context.catalog.pick(request.model)
     record.model, record.bundle = classifier.name, classifier.bundle.version
-    model_request = _model_request(context, record, request)
+    check_model(record.client, classifier.name)
+    request = bound(record.client, request)
+    if flag is None:
+        check_locks(record.client, classifier, request)
+    model_request = _model_request(context, record, request, flag)
+    model_request.assigned |= assigned
     inputs = model_request.inputs
     check_task_fields(request, inputs, classifier.traits.task)
     record.client.take_texts(len(inputs), max(map(size_of, inputs)))
@@ -147,7 +166,10 @@ def num_logits(classified: Classified) -> int:
 
 
 def _model_request(
-    context: AppContext, record: RequestRecord, request: ClassifyRequest
+    context: AppContext,
+    record: RequestRecord,
+    request: ClassifyRequest,
+    flag: Mapping[str, float] | None,
 ) -> ModelRequest:
     client, max_inputs = record.client, context.limits.max_inputs
     asked = Priority[request.priority.upper()] if "priority" in request.model_fields_set else None
@@ -167,9 +189,11 @@ def _model_request(
         take_tokens=client.take_tokens,
         client=client.identity,
         traced=context.tracing is not None,
-        flag=request.flag,
+        flag=flag or request.flag,
         windows=request.windows,
         aggregation=request.aggregation or "simple",
         max_rows=max_inputs,
         take_rows=client.take_rows,
+        assigned=client.key is not None and bool(client.key.profiles),
+        special_tokens=request.special_tokens,
     )

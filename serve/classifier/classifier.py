@@ -142,9 +142,10 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         entry, applied = self.policy.live
-        chosen = applied.exit_for(request.exit_choice)
+        chosen = applied.exit_for(request.exit_choice, request.assigned)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
+        request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
         if request.deadline_s <= self.engine.clock():
             raise DeadlineExceeded

@@ -10,6 +10,7 @@ from serve.classifier.race import Race
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
+from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
 from serve.tokenization.inputs import Input
@@ -36,6 +37,8 @@ class ModelRequest:
         max_rows: most windows of all inputs together.
         take_rows: called with the number of rows if windows make more rows than there are inputs,
             as `take_tokens`.
+        assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
+        special_tokens: whether special tokens in texts are text; None for what the profile says.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
         num_tokens: that have been made of its texts, as far as they were tokenized on threads or
@@ -58,6 +61,8 @@ class ModelRequest:
     aggregation: Aggregation = "simple"
     max_rows: int | None = None
     take_rows: Callable[[int], None] | None = None
+    assigned: bool = False
+    special_tokens: SpecialTokens | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
     num_tokens: int = field(default=0, init=False)

@@ -130,10 +130,11 @@ class RequestTokenizer:
         inputs: Sequence[Input],
         first: int = 0,
     ) -> Texts:
+        plain = request.special_tokens == "text"
         try:
             if windows is None:
-                return self._inputs.read(inputs, request.truncate, first)
-            return self._inputs.read_windows(inputs, windows.stride, first)
+                return self._inputs.read(inputs, request.truncate, first, plain)
+            return self._inputs.read_windows(inputs, windows.stride, first, plain)
         except TextTooLong as error:
             request.num_tokens += error.num_tokens
             raise

@@ -36,6 +36,7 @@ class AppliedPolicy:
     Attributes:
         named: what the default and each profile have become. Where a target cannot be had on
             this machine, it is the nearest rung.
+        has_flag: whether any profile has one.
     """
 
     def __init__(self, policy: Policy, ladder: ServedLadder) -> None:
@@ -48,6 +49,7 @@ class AppliedPolicy:
         self._rungs = ladder.rungs(policy.limits)
         self._asked = lru_cache(256)(self._resolve)
         self.named = {name: self._named(name, wish) for name, wish in policy.wishes.items()}
+        self.has_flag = any(chosen.settings.flag for chosen in self.named.values())
 
     @property
     def problems(self) -> dict[str, str]:
@@ -60,8 +62,13 @@ class AppliedPolicy:
         found = ((name, chosen.resolution) for name, chosen in self.named.items())
         return [f"{name}: {kept.problem}" for name, kept in found if kept and kept.problem]
 
-    def exit_for(self, choice: ExitChoice | None) -> ChosenExit:
+    def exit_for(self, choice: ExitChoice | None, assigned: bool = False) -> ChosenExit:
         """Return the rule that a request gets, without a choice the default.
+
+        Args:
+            choice: of the request.
+            assigned: whether the operator has chosen the profile for it; then the limits do not
+                say whether it may be chosen.
 
         Raises:
             OfframpError: there is no such profile, the limits do not allow the choice, the model
@@ -69,6 +76,8 @@ class AppliedPolicy:
         """
         if choice is None:
             return self.named[DEFAULT]
+        if assigned and isinstance(choice, str) and choice in self._policy.profiles:
+            return self.named[choice]
         wish = self._policy.wish_for(choice)
         if isinstance(choice, str):
             return self.named[choice]

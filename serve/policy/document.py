@@ -31,6 +31,11 @@ from serve.rules.traits import Traits
 
 ProfileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
+# What a header can hold.
+DetectorName = Annotated[
+    str, StringConstraints(strict=True, pattern=r"^[!-~]([ -~]{0,253}[!-~])?$")
+]
+
 # Metrics use this name for the rule of requests without `exit`; no profile may have it.
 DEFAULT = "default"
 
@@ -60,6 +65,8 @@ class Policy(BaseModel):
         default: what requests without `exit` get: a rule, a target, or the name of a profile.
         profiles: rules, targets and settings that a request may choose by name.
         limits: what a request may choose.
+        detectors: names by which the FMS orchestrator asks, and the profile that each stands for,
+            or `default`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -67,6 +74,9 @@ class Policy(BaseModel):
     default: ExitChoice = Field(default_factory=NeverRule)
     profiles: dict[ProfileName, ProfileEntry] = Field(default_factory=dict, max_length=64)
     limits: Limits = Limits()
+    detectors: dict[DetectorName, ProfileName] = Field(
+        default_factory=dict, max_length=64, exclude_if=lambda value: not value
+    )
 
     @model_validator(mode="after")
     def _check_names(self) -> "Policy":
@@ -77,6 +87,9 @@ class Policy(BaseModel):
             )
         if isinstance(self.default, str) and self.default not in self.profiles:
             raise ValueError(self._no_profile(self.default))
+        for detector, name in self.detectors.items():
+            if name not in (DEFAULT, *self.profiles):
+                raise ValueError(f"detectors.{detector}: {self._no_profile(name)}, or {DEFAULT}")
         return self
 
     @property

@@ -1,11 +1,17 @@
 """Bounds that a policy puts on what requests may choose."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from serve.errors import OverrideForbidden
 from serve.rules import ExitRule, LayerRule
+
+# Whether requests may choose a setting: `any`, or `none` but the profile's. Where the policy does
+# not say, a guardrail's requests may not if there is a flag in it, and all others may.
+# Left out of documents that do not say it: replicas compare hashes of them.
+Own = Annotated[Literal["any", "none"] | None, Field(exclude_if=lambda value: value is None)]
+Lockable = Literal["flag", "windows", "unchecked", "special_tokens"]
 
 
 class Limits(BaseModel):
@@ -13,6 +19,10 @@ class Limits(BaseModel):
 
     Attributes:
         overrides: `any` rule, target or profile; only `profiles`; or `none`, the default for all.
+        flag: thresholds of a request's own; of guardrails also rules and targets.
+        windows: how long texts are cut, or that they are truncated.
+        unchecked: what a guardrail lets pass without a look.
+        special_tokens: that special tokens in texts are no text.
         min_layer: the earliest layer at which a request leaves, whatever its rule says.
         max_layer: the last layer that a request runs.
     """
@@ -20,6 +30,10 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     overrides: Literal["any", "profiles", "none"] = "any"
+    flag: Own = None
+    windows: Own = None
+    unchecked: Own = None
+    special_tokens: Own = None
     min_layer: PositiveInt | None = None
     max_layer: PositiveInt | None = None
 
@@ -28,6 +42,11 @@ class Limits(BaseModel):
         if self.min_layer and self.max_layer and self.min_layer > self.max_layer:
             raise ValueError(f"min_layer {self.min_layer} is beyond max_layer {self.max_layer}")
         return self
+
+    def lets_choose(self, setting: Lockable, guarding: bool) -> bool:
+        """Tell whether a request may choose a setting; `guarding`: where a flag is to be kept."""
+        said: Own = getattr(self, setting)
+        return not guarding if said is None else said == "any"
 
     def applied_to(self, rule: ExitRule) -> ExitRule:
         """Return the rule within the limits; the same object if it is within them already.

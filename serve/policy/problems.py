@@ -88,7 +88,7 @@ def blame(target: Target, limits: Limits, ladder: ServedLadder) -> str:
 
 
 def _bounds(limits: Limits) -> str:
-    given = limits.model_dump(exclude_none=True, exclude={"overrides"})
+    given = limits.model_dump(exclude_none=True, include={"min_layer", "max_layer"})
     return "the limits' " + " and ".join(f"{name} {layer}" for name, layer in given.items())
 
 

@@ -1,8 +1,16 @@
 """A profile that says more than when texts may leave."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from serve.policy.flag import Flag, check_flag
 from serve.policy.target import TargetChoice
@@ -35,6 +43,15 @@ RuleOrTarget = Annotated[
 ]
 
 
+# What a special token such as `[SEP]` in a text is: characters like others, or the token.
+SpecialTokens = Literal["text", "ids"]
+# Names of fields, or types of parts, of calls to a language model.
+Unchecked = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=64)]],
+    Field(max_length=32, fail_fast=True),
+]
+
+
 class Settings(BaseModel):
     """A profile as an object: when texts leave, what flags them, how long ones are cut.
 
@@ -42,6 +59,9 @@ class Settings(BaseModel):
         exit: a rule or a target; None for the policy's default.
         flag: the probability from which on a label flags a text.
         windows: how long texts are cut.
+        unchecked: what a gateway's call may hold that is not looked at.
+        special_tokens: whether special tokens in texts are text; None for `text` where a guardrail
+            asks, and `ids` elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -49,13 +69,17 @@ class Settings(BaseModel):
     exit: RuleOrTarget | None = None
     flag: Flag | None = None
     windows: Windows | None = None
+    unchecked: Unchecked | None = Field(default=None, exclude_if=lambda value: value is None)
+    special_tokens: SpecialTokens | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _check_place(cls, value: Any) -> Any:
         if isinstance(value, dict) and (outside := value.keys() & {"rule", "target"}):
             name = min(outside)
-            raise ValueError(f'the {name} of a profile with flag or windows goes into "exit"')
+            raise ValueError(f'the {name} of a profile with other settings goes into "exit"')
         return value
 
     def check(self, traits: Traits) -> None:
@@ -81,7 +105,7 @@ ProfileEntry = Annotated[
     Discriminator(
         _kind_of_profile,
         custom_error_type="profile",
-        custom_error_message=f"must be a JSON object: {EXAMPLES}, or an object with exit, flag or "
-        "windows",
+        custom_error_message=f"must be a JSON object: {EXAMPLES}, or an object with exit, flag, "
+        "windows, unchecked or special_tokens",
     ),
 ]

@@ -68,9 +68,12 @@ class InputReader:
             )
         self.num_types = manifest.type_vocab_size if manifest.token_types else 1
         self._special = np.array([*_special_ids(tokenizer), manifest.pad_id])
+        self._plain_texts: TextEncoder | None = None
         self._num_special = tokenizer.num_special_tokens_to_add(False)
 
-    def read(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
+    def read(
+        self, inputs: Sequence[Input], truncate: bool, first: int = 0, plain: bool = False
+    ) -> list[Tokens]:
         """Return the inputs' tokens, in order.
 
         Args:
@@ -78,6 +81,7 @@ class InputReader:
             truncate: cut texts that are too long (of a pair, the longer text first). Token ids
                 are never cut.
             first: place of the first of them in the request.
+            plain: read special tokens in texts as characters; refuse token ids.
 
         Raises:
             TextTooLong: an input has more tokens than the model takes; the message names its
@@ -88,9 +92,9 @@ class InputReader:
         texts = {place: text for place, text in enumerate(inputs, first) if isinstance(text, Text)}
         if not self.takes_pairs:
             _refuse_pairs(texts)
-        encodings = self._texts.encodings(texts, truncate) if texts else {}
+        encodings = self._encoder(plain).encodings(texts, truncate) if texts else {}
         return [
-            self._of_ids(place, given)
+            self._of_ids(place, given, plain)
             if isinstance(given, Ids)
             else self._of_text(given.text, encodings[place])
             for place, given in enumerate(inputs, first)
@@ -105,7 +109,7 @@ class InputReader:
         return encode_batch(self._texts.tokenizer, texts, special_tokens)
 
     def read_windows(
-        self, inputs: Sequence[Input], stride: int, first: int = 0
+        self, inputs: Sequence[Input], stride: int, first: int = 0, plain: bool = False
     ) -> list[Tokens | Cut]:
         """Return the inputs' tokens, in order; texts that are too long are cut into windows.
 
@@ -113,41 +117,54 @@ class InputReader:
             inputs: texts and token ids, in any mixture.
             stride: tokens that two windows share.
             first: place of the first input in the request.
+            plain: as in `read`.
 
         Raises:
             TextTooLong: a pair or token ids are longer than the model takes, or a text has too
                 many windows; the message names its place.
             InvalidRequest: as in `read`, or the windows would share all of their tokens.
         """
-        texts = self._texts
+        texts = self._encoder(plain)
         bounds = WindowBounds(texts.max_tokens, self._num_special, stride, texts.words_per_token)
         singles = {}
         for place, given in enumerate(inputs, first):
             if isinstance(given, Text) and given.text_pair is None:
                 bounds.check(place, given.text)
                 singles[place] = given
-        encodings = self._texts.whole(singles) if singles else {}
+        encodings = texts.whole(singles) if singles else {}
         return [
-            self._in_windows(place, given, encodings.get(place), bounds)
+            self._in_windows(place, given, encodings[place], bounds)
+            if isinstance(given, Text) and place in encodings
+            else self._uncut(place, given, plain)
             for place, given in enumerate(inputs, first)
         ]
 
     def _in_windows(
-        self, place: int, given: Input, encoding: Encoding | None, bounds: WindowBounds
+        self, place: int, given: Text, encoding: Encoding, bounds: WindowBounds
     ) -> Tokens | Cut:
-        if isinstance(given, Ids):
-            return self._of_ids(place, given)
-        if encoding is None:
-            return self._pair(place, given)
         whole = self._of_text(given.text, encoding)
         if len(encoding) <= self._texts.max_tokens:
             return whole
         return cut(place, encoding, whole, bounds)
 
-    def _pair(self, place: int, pair: Text) -> Tokens:
+    def _encoder(self, plain: bool) -> TextEncoder:
+        if not plain:
+            return self._texts
+        if self._plain_texts is None:
+            tokenizer = self._texts.tokenizer
+            added = tokenizer.get_added_tokens_decoder().values()
+            special = {token.content for token in added if token.special}
+            special |= {tokenizer.id_to_token(token) or "" for token in self._special.tolist()}
+            self._plain_texts = self._texts.plain(special)
+        return self._plain_texts
+
+    def _uncut(self, place: int, given: Input, plain: bool) -> Tokens:
+        """Return the tokens of a pair or of ids, of which no windows are cut."""
         try:
-            return self.read([pair], False, place)[0]
+            return self.read([given], False, place, plain)[0]
         except TextTooLong:
+            if isinstance(given, Ids):
+                raise
             raise TextTooLong(
                 f"inputs[{place}] is a pair of more than {self._texts.max_tokens} tokens, and "
                 "windows are cut of single texts only; shorten it"
@@ -162,8 +179,13 @@ class InputReader:
             counted=counted, word_spans=self.word_span_finder.of_text(text, encoding)
         )
 
-    def _of_ids(self, place: int, given: Ids) -> Tokens:
+    def _of_ids(self, place: int, given: Ids, plain: bool = False) -> Tokens:
         where = f"inputs[{place}]"
+        if plain:
+            raise InvalidRequest(
+                f"{where}: token ids may be special tokens, and special_tokens says that there are "
+                'none; send the text, or "special_tokens": "ids"'
+            )
         self._check_length(where, len(given.input_ids))
         ids = np.array(given.input_ids, np.int64)
         _check_range(f"{where}.input_ids", ids, self.vocab_size)

@@ -1,7 +1,8 @@
 """Turns texts into token ids with the `tokenizers` library."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from tokenizers import Encoding, Tokenizer
 from serve.errors import STOPS, InvalidBundle, InvalidRequest, TextTooLong
 from serve.tokenization.growth import growth_problem
 from serve.tokenization.length_bounds import LengthBounds, Text
+from serve.tokenization.plain_text import plain
 from serve.tokenization.word_spans import WordSpans
 from serve.tokenization.words_per_token import words_per_token
 
@@ -64,6 +66,14 @@ class TextEncoder:
         self.words_per_token = words_per_token(self.tokenizer)
         self._bounds = LengthBounds(max_tokens, self.words_per_token)
         self._offsets = offsets
+
+    def plain(self, special: Collection[str]) -> "TextEncoder":
+        """Return an encoder that reads these tokens as characters. It has the same model."""
+        encoder = copy(self)
+        encoder.tokenizer = plain(self.tokenizer, special)
+        encoder._truncating = plain(self.tokenizer, special)
+        encoder._truncating.enable_truncation(self.max_tokens)
+        return encoder
 
     def encode(self, texts: Sequence[Text], truncate: bool = False) -> list[Tokens]:
         """Tokenize inputs; `truncate` cuts those that are too long (of a pair, the longer text).

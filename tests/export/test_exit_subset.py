@@ -18,18 +18,21 @@ def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
     policy = Policy(
         default=LayerRule(layer=3),
         profiles={"low": LayerRule(layer=1), "sure": EntropyRule(threshold=0.2)},
-        limits=Limits(overrides="profiles", max_layer=1),
+        limits=Limits(overrides="profiles", flag="none", max_layer=1),
+        detectors={"a": "low", "b": "sure", "c": "default"},
     )
     fitting, notes = fitting_policy(policy, two_labels((2, 4)))
     assert fitting == Policy(
         default=NeverRule(),
         profiles={"sure": EntropyRule(threshold=0.2)},
-        limits=Limits(overrides="profiles"),
+        limits=Limits(overrides="profiles", flag="none"),
+        detectors={"b": "sure", "c": "default"},
     )
-    assert len(notes) == 3
+    assert len(notes) == 4
     assert "profile 'low'" in notes[0]
     assert "default rule" in notes[1]
     assert "limits" in notes[2]
+    assert "detector 'a'" in notes[3]
 
 
 def test_a_default_that_names_a_lost_profile_becomes_never() -> None:

@@ -12,6 +12,9 @@ from typing import Any
 import yaml
 
 from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, UserConfig
+from serve.policy.document import Policy
+from serve.policy.limits import Limits
+from serve.policy.profile import Settings
 from serve.version import __version__
 from tests.helm.chart import CHART, ROOT, render
 from tests.helm.matrix import CASES, POLICIES, Values
@@ -59,6 +62,13 @@ def test_values_schema_and_readme_describe_the_same_values() -> None:
     for path, (default, text) in README.items():
         assert json.loads(default) == default_of(path), path
         assert DESCRIBED[path]["description"].lower() == f"{text}.".lower(), path
+
+
+def test_policies_may_have_all_that_the_server_takes() -> None:
+    policy = SCHEMA[GROUPS]["policies"]["additionalProperties"][GROUPS]
+    assert set(policy) == set(Policy.model_fields)
+    assert set(policy["limits"][GROUPS]) == set(Limits.model_fields)
+    assert set(SCHEMA["definitions"]["profile"]["else"][GROUPS]) == set(Settings.model_fields)
 
 
 def test_no_group_admits_what_it_does_not_describe() -> None:

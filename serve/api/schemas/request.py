@@ -10,6 +10,7 @@ from serve.api.schemas.inputs import Inputs, read_inputs
 from serve.errors import InvalidRequest
 from serve.policy.document import ExitChoice, ProfileName
 from serve.policy.flag import Flag
+from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.rules.traits import Task
 from serve.tokenization.entities import OF_WORDS, Aggregation
@@ -108,6 +109,11 @@ class ClassifyRequest(RequestModel):
         default=None,
         description="Cut texts that are too long into windows, each of which leaves by itself. "
         "Default: what the profile says.",
+    )
+    special_tokens: SpecialTokens | None = Field(
+        default=None,
+        description="What special tokens such as `[SEP]` in a text are: `text`, characters like "
+        "others, or `ids`, the tokens. Default: what the profile says, or else `ids`.",
     )
     priority: Literal["high", "normal", "low"] = Field(
         default="normal",

@@ -33,7 +33,7 @@ def detect(context: AppContext, record: RequestRecord, body: DetectorRequest) ->
             for each, text in zip(found, body.contents, strict=True)
         ]
 
-    return flag_texts(context, record, body.contents, asked, make)
+    return flag_texts(context, record, asked, lambda _: body.contents, make)
 
 
 def _detections(found: Sequence[Found], text: str, kind: str) -> list[dict[str, Any]]:

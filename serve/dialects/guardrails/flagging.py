@@ -1,12 +1,14 @@
 """What guardrails share: texts that a flag decides about."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from serve.api.classification import Asked, Classification, Reply, read_fields
 from serve.api.context import AppContext
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
+from serve.api.locks import Locks, bound, check_model
 from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
@@ -14,6 +16,8 @@ from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.policy.flag import flaggable
+from serve.policy.windows import Windows
 from serve.rules.reason import Reason
 
 # Stands in the place of a blank text: the places of the others stay, and settings are checked also
@@ -27,10 +31,12 @@ class Flagged(NamedTuple):
     Attributes:
         blank: of each text, whether it is whitespace alone; such a text is never flagged.
         answered: the answers.
+        least: the score from which on a text is known to be flagged.
     """
 
     blank: Sequence[bool]
     answered: Classification
+    least: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -54,7 +60,9 @@ class Flagged(NamedTuple):
         """
         answers = zip(self.blank, found, self.answered.classified.answers, strict=False)
         for blank, flags, answer in answers:
-            if not blank and not flags and answer.reason is Reason.DEADLINE:
+            if blank or answer.reason is not Reason.DEADLINE:
+                continue
+            if all(each.score < self.least for each in flags):
                 raise DeadlineExceeded(
                     "timeout_ms passed before the exit rule was content with every text, so that "
                     "none flags it is not known; allow more time"
@@ -68,32 +76,50 @@ Make = Callable[[Flagged, list[list[Found]]], Any]
 def flag_texts(
     context: AppContext,
     record: RequestRecord,
-    texts: Sequence[str],
     asked: GuardrailParameters,
+    texts_of: Callable[[Locks], Sequence[str]],
     make: Make,
 ) -> Asked:
     """Return a request for texts under the flag of the request or its profile.
 
-    The headers may name the detector and hold the dial. `make` writes the answer.
+    The headers may name the detector and hold the dial.
+
+    Args:
+        context: what serves.
+        record: of the request.
+        asked: its parameters.
+        texts_of: reads the texts, as far as the locks let pass what is none.
+        make: writes the answer.
 
     Raises:
         OfframpError: of the request, or there is no flag.
     """
-    asked = with_detector(context, record, asked)
+    asked, assigned = with_detector(context, record, asked)
     classifier, place = context.catalog.pick(asked.model), asked.place
     record.model = classifier.name
+    check_model(record.client, classifier.name)
+    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
+    fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
+    request = bound(record.client, read_fields(fields, record.headers, names))
+    locks = Locks(record.client, classifier, request.exit_choice, True, assigned)
+    locks.check(request)
+    flag, least = _flag(classifier, locks, request, asked)
+    texts = texts_of(locks)
     blank = [not text.strip() for text in texts]
     inputs = [_IN_PLACE_OF_BLANK if b else t for b, t in zip(blank, texts, strict=True)]
-    names = {name: f"{place}.{name}" for name in type(asked).model_fields}
-    fields = _fields(asked) | {"inputs": inputs or [_IN_PLACE_OF_BLANK]}
-    request = read_fields(fields, record.headers, names)
-    request = request.model_copy(update={"flag": _flag(classifier, request, asked)})
+    windows = _windows(request.windows or locks.settings.windows, flag, least)
+    update = {
+        "inputs": inputs or [_IN_PLACE_OF_BLANK],
+        "windows": windows,
+        "special_tokens": request.special_tokens or locks.special_tokens,
+    }
+    request = request.model_copy(update=update)
 
     def write(answered: Classification) -> Reply:
-        flagged = Flagged(blank, answered)
+        flagged = Flagged(blank, answered, least)
         return Reply(to_json(make(flagged, flagged.found())), exit_headers(answered))
 
-    return Asked(request, write)
+    return Asked(request, write, flag, assigned)
 
 
 # In detectors, `detection` names what a model does and `detection_type` its label.
@@ -113,21 +139,49 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
         "exit": asked.exit if asked.profile is None else {"profile": asked.profile},
         "flag": asked.flag,
         "windows": asked.windows,
+        "special_tokens": asked.special_tokens,
         "timeout_ms": asked.timeout_ms,
         "priority": asked.priority,
     }
 
 
 def _flag(
-    classifier: Classifier, request: ClassifyRequest, asked: GuardrailParameters
-) -> dict[str, float]:
-    """Return the flag of a request: its own, or else its profile's."""
-    applied = classifier.policy.live.applied
-    flag = request.flag or applied.exit_for(request.exit_choice).settings.flag
+    classifier: Classifier, locks: Locks, request: ClassifyRequest, asked: GuardrailParameters
+) -> tuple[Mapping[str, float], float]:
+    """Return the flag of a request, and the score from which on a text is known to be flagged.
+
+    The flag is the request's own, or else its profile's. Without one, clients that read scores get
+    them all.
+
+    Raises:
+        InvalidRequest: there is no flag.
+        OfframpError: its threshold would raise one that is locked.
+    """
+    flag, threshold = request.flag or locks.settings.flag, asked.threshold
     if flag is None:
-        raise InvalidRequest(
-            f"{classifier.name} has no flag to decide by: put one into the profile, such as "
-            '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
-            f"/v1/models/{classifier.name}/policy, or send {asked.place}.flag"
-        )
-    return flag if asked.threshold is None else dict.fromkeys(flag, asked.threshold)
+        if not asked.reads_scores:
+            raise InvalidRequest(_no_flag(classifier.name, asked.place))
+        labels = flaggable(classifier.traits)
+        return dict.fromkeys(labels, threshold or 0.0), math.inf if threshold is None else threshold
+    if threshold is None:
+        return flag, 0.0
+    if not locks.keeps("flag"):
+        return dict.fromkeys(flag, threshold), 0.0
+    if not asked.reads_scores and threshold > min(flag.values()):
+        raise locks.refusal("threshold", "flag")
+    return {label: min(least, threshold) for label, least in flag.items()}, threshold
+
+
+def _windows(windows: Windows | None, flag: Mapping[str, float], least: float) -> Windows | None:
+    """Return how long texts are cut: no window ends the work that the client may not count."""
+    if windows and windows.combine == "any" and least > min(flag.values()):
+        return windows.model_copy(update={"combine": "max"})
+    return windows
+
+
+def _no_flag(model: str, place: str) -> str:
+    return (
+        f"{model} has no flag to decide by: put one into the profile, such as "
+        '{"profiles": {"guard": {"flag": {"LABEL": 0.8}}}, "default": "guard"} with PUT '
+        f"/v1/models/{model}/policy, or send {place}.flag"
+    )

@@ -8,6 +8,7 @@ from serve.api.context import AppContext
 from serve.api.dialect import INPUT, TRUNCATE, Dialect
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import short
+from serve.api.locks import Locks
 from serve.api.record import RequestRecord
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detectors import NAME, OPTIONS, WINDOWS, error_body
@@ -25,7 +26,11 @@ _MAX_REASONS: Final = 5
 def decide(context: AppContext, record: RequestRecord, body: LiteLLMRequest) -> Asked:
     """Block a call if any of its texts is flagged, as LiteLLM's generic guardrail."""
     asked = body.additional_provider_specific_params or LiteLLMParameters()
-    return flag_texts(context, record, texts_of(body), asked, _decision)
+
+    def texts(locks: Locks) -> list[str]:
+        return texts_of(body, locks.unchecked(asked.unchecked))
+
+    return flag_texts(context, record, asked, texts, _decision)
 
 
 def _decision(flagged: Flagged, found: list[list[Found]]) -> dict[str, Any]:

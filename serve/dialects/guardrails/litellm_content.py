@@ -54,21 +54,20 @@ _OF_CALLER: Final = "user_api_key_"
 _MAX_QUOTED: Final = 64
 
 
-def texts_of(body: LiteLLMRequest) -> list[str]:
+def texts_of(body: LiteLLMRequest, unchecked: Collection[str]) -> list[str]:
     """Return all texts of a call, those of its structured messages included, each once there.
 
     Raises:
         InvalidRequest: there is something else in it, which may not pass unchecked.
     """
-    asked = body.additional_provider_specific_params or LiteLLMParameters()
     texts = list(body.texts or [])
     known = set(texts)
     others = {name for name in ("images", "tools", "tool_calls") if getattr(body, name)}
     others |= {*(body.model_extra or ())}
     others |= {name for name in body.request_data or () if not name.startswith(_OF_CALLER)}
-    _refuse(others, _CALL, asked.unchecked)
+    _refuse(others, _CALL, unchecked)
     for message in body.structured_messages or ():
-        for text in _of_message(message, asked.unchecked):
+        for text in _of_message(message, unchecked):
             if text not in known:
                 known.add(text)
                 texts.append(text)
@@ -132,8 +131,8 @@ def _refuse(names: Collection[str], place: _Place, unchecked: Collection[str]) -
         raise InvalidRequest(
             f"{shown}: this server looks at texts only; "
             + (
-                f'to let {shown} pass unchecked, put "unchecked": ["{shown}"] into '
-                f"{LiteLLMParameters.place}"
+                f'to let {shown} pass unchecked, put "unchecked": ["{shown}"] into the profile, or '
+                f"into {LiteLLMParameters.place} if the policy lets requests choose"
                 if free
                 else f"leave out {shown} as {place}"
             )

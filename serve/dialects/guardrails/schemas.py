@@ -6,6 +6,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from serve.api.schemas.base import RequestModel, ResponseModel, SparseModel
 from serve.api.schemas.inputs import MAX_LIST
+from serve.policy.profile import Unchecked
 
 
 class GuardrailParameters(RequestModel):
@@ -13,9 +14,11 @@ class GuardrailParameters(RequestModel):
 
     Attributes:
         place: where a request says it.
+        reads_scores: whether the clients read scores and filter them by thresholds of their own.
     """
 
     place: ClassVar[str] = "detector_params"
+    reads_scores: ClassVar[bool] = True
 
     model: str | None = Field(default=None, description="As in /v1/classify.")
     profile: str | None = Field(default=None, description="A profile of the live policy.")
@@ -28,6 +31,9 @@ class GuardrailParameters(RequestModel):
         description="In the place of each threshold of the flag.",
     )
     windows: Any = Field(default=None, description="As in /v1/classify. Default: the profile's.")
+    special_tokens: Any = Field(
+        default=None, description="As in /v1/classify. Default: the profile's, or else `text`."
+    )
     timeout_ms: float | None = Field(default=None, description="As in /v1/classify.")
     priority: str | None = Field(default=None, description="As in /v1/classify.")
 
@@ -72,11 +78,10 @@ class LiteLLMParameters(GuardrailParameters):
     """Of the guardrail's configuration at LiteLLM."""
 
     place: ClassVar[str] = "additional_provider_specific_params"
+    reads_scores: ClassVar[bool] = False
 
-    unchecked: list[Annotated[str, Field(max_length=64)]] = Field(
+    unchecked: Unchecked = Field(
         default=[],
-        max_length=32,
-        fail_fast=True,
         description="What may come along although this server does not look at it: `images`, "
         "`tools`, `tool_calls`, or the field or the type of a part that a refusal names.",
     )

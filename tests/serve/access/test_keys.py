@@ -2,11 +2,16 @@ import json
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Self, cast, get_args
 
 import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from serve.access.cli import keys
 from serve.access.gate import Gate
 from serve.access.keys import (
     InvalidKeys,
@@ -203,6 +208,62 @@ def test_folder_that_kubernetes_swaps_is_read_again(
     (tmp_path / "new").replace(data)
     assert _passes(gate, second)
     assert not _passes(gate, first)
+
+
+def test_a_key_ends_at_its_time_while_the_server_runs(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"name": "web", "sha256": "0" * 64, "scopes": ["classify"], "expires": "2030-01-31"}
+    secret = new_key(Key.model_validate(fields), file)
+    now = datetime(2030, 1, 30, 23, 59, tzinfo=UTC)
+    gate = Gate(file)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cast("Self", now)
+
+    monkeypatch.setattr("serve.access.keys.datetime", Clock)
+    assert gate.identify(secret, "").name == "web"
+    now += timedelta(minutes=1)
+    with pytest.raises(Unauthorized, match="web has expired on 2030-01-31 at 00:00 UTC"):
+        gate.identify(secret, "")
+
+
+@pytest.mark.parametrize("scopes", [["read"], ["admin"], ["classify", "read"]])
+@pytest.mark.parametrize("bound", ["models", "profiles"])
+def test_a_bound_key_can_neither_read_nor_change_policies(bound: str, scopes: list[str]) -> None:
+    fields = {"name": "web", "sha256": "0" * 64, "scopes": scopes, bound: ["x"]}
+    with pytest.raises(ValidationError, match="has the scope classify alone"):
+        Key.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("soon", "--expires: 'soon' is neither a time such as 90d"),
+        ("2030-13-01", "--expires: '2030-13-01' is neither"),
+        ("2020-01-31", "--expires: 2020-01-31 is over already"),
+        ("0d", "--expires: 0d is over already"),
+    ],
+)
+def test_an_end_that_is_none_is_refused(file: Path, text: str, said: str) -> None:
+    made = CliRunner().invoke(keys, ["new", "web", "--file", str(file), "--expires", text])
+    assert str(made.exception).startswith(said)
+    assert not file.exists()
+
+
+def test_commands_bind_keys(file: Path) -> None:
+    run = partial(CliRunner().invoke, keys, catch_exceptions=False)
+    bound = ["--model", "a", "--profile", "p", "--profile", "q", "--expires", "30m"]
+    run(["new", "web", "--file", str(file), *bound])
+    (key,) = read_keys(file)
+    assert (key.models, key.profiles) == (("a",), ("p", "q"))
+    assert key.expires is not None
+    assert key.expires - datetime.now(UTC) < timedelta(minutes=30)
+    listed = run(["list", "--file", str(file)]).output.split("\t")
+    assert listed[3:5] == ["models=a", "profiles=p,q"]
+    assert listed[5].startswith("expires=20")
 
 
 def _passes(gate: Gate, secret: str) -> bool:

@@ -39,7 +39,9 @@ class Gate:
         self.threads: list[int] = []
         self.now = self.most = 0
 
-    def __call__(self, inputs: Sequence[Input], truncate: bool, first: int = 0) -> list[Tokens]:
+    def __call__(
+        self, inputs: Sequence[Input], truncate: bool, first: int = 0, plain: bool = False
+    ) -> list[Tokens]:
         with self._lock:
             self.threads.append(threading.get_ident())
             self.sizes.append(sum(len(text.text) for text in inputs if isinstance(text, Text)))
@@ -49,7 +51,7 @@ class Gate:
         assert self.open.wait(60)
         with self._lock:
             self.now -= 1
-        return self._read(inputs, truncate, first)
+        return self._read(inputs, truncate, first, plain)
 
 
 @pytest.fixture

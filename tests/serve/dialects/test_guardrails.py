@@ -1,6 +1,7 @@
 """Guardrails against a running server."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,9 @@ def server(bundle_folder: Path) -> Iterator[LiveServer]:
         (middle,) = sorted(scores(live, TEXTS))[len(TEXTS) // 2 :][:1]
         guard = {"flag": {LABEL: middle}, "windows": {"stride": 8, "combine": "any"}}
         profiles = {"guard": guard, "bare": {"rule": "never"}}
-        policy = {"default": "guard", "profiles": profiles}
+        locks = ("flag", "windows", "unchecked", "special_tokens")
+        limits = dict.fromkeys(locks, "any")
+        policy = {"default": "guard", "profiles": profiles, "limits": limits}
         put = live.put_policy(policy)
         assert put.status_code == 200
         yield live
@@ -98,6 +101,43 @@ def test_thresholds_profiles_and_the_dial_are_heeded(server: LiveServer) -> None
     assert actions == ["BLOCKED" if each else "NONE" for each in first]
 
 
+def test_without_a_flag_every_label_comes_back_with_its_score(server: LiveServer) -> None:
+    # As the FMS orchestrator asks, which compares the scores with a threshold of its own.
+    body = {"contents": TEXTS[:2], "detector_params": {}}
+    policy = server.http.get("/v1/models/tiny/policy").json()["policy"]
+    policy["detectors"] = {"hate and more": "bare", "guarding": "guard"}
+    assert server.put_policy(policy).status_code == 200
+    own = server.answer(TEXTS[:2], exit="bare")["results"]
+    headers = {"detector-id": "hate and more"}
+    found = server.http.post(CONTENTS, json=body, headers=headers).json()
+    scores = [{each["detection_type"]: each["score"] for each in of_text} for of_text in found]
+    assert scores == [result["scores"] for result in own]
+    assert sum(map(len, detect(server, TEXTS[:2], headers, threshold=0.5).json())) == 2
+    assert detect(server, TEXTS, {"detector-id": "guarding"}).json() == detect(server, TEXTS).json()
+    decided = decide(server, ["w1"], **{PARAMETERS: {"profile": "bare"}})
+    assert "tiny has no flag to decide by: put one into the profile" in decided.text
+    unknown = detect(server, ["w1"], {"detector-id": "other"}).json()["message"]
+    assert "tiny (detectors guarding, hate and more; profiles bare, guard)" in unknown
+    policy["detectors"] = {"a": "gone"}
+    refused = server.put_policy(policy).json()["error"]["message"]
+    assert refused.startswith("policy: detectors.a: no profile 'gone'"), refused
+
+
+def test_special_tokens_in_a_text_are_text_for_a_guardrail(server: LiveServer) -> None:
+    padded = "w1 " + "[PAD] [SEP] " * 9
+    text, ids = (
+        server.answer(padded, special_tokens=each)["results"][0]["scores"][LABEL]
+        for each in ("text", "ids")
+    )
+    assert text != ids
+    assert server.answer(padded)["results"][0]["scores"][LABEL] == ids
+    for asked, score in (({}, text), ({"special_tokens": "ids"}, ids)):
+        (found,) = detect(server, [padded], threshold=0, **asked).json()
+        assert found[0]["score"] == score
+        decided = decide(server, [padded], **{PARAMETERS: {"threshold": 0, **asked}}).json()
+        assert f"{LABEL} {score}" in decided["blocked_reason"]
+
+
 def test_a_long_text_is_seen_whole(server: LiveServer) -> None:
     worst = max(TEXTS, key=lambda text: scores(server, [text])[0])
     best = min(TEXTS, key=lambda text: scores(server, [text])[0])
@@ -122,7 +162,7 @@ def test_nothing_to_look_at_is_not_flagged_and_the_rest_is_checked(server: LiveS
     assert [bool(each) for each in found.json()] == [False, True, False]
     assert found.headers["x-offramp-exit-layer"] == "4,4,4"
     for contents in ([], [""]):
-        assert detect(server, contents, profile="bare").status_code == 422
+        assert detect(server, contents, profile="bare").json() == [[]] * len(contents)
         wrong = {"exit": {"rule": "layer", "layer": 99}, "flag": {LABEL: 0.5}}
         assert detect(server, contents, **wrong).status_code == 422
 
@@ -184,12 +224,15 @@ def test_what_the_deadline_has_cut_short_is_not_called_unflagged() -> None:
     flagged((Reason.DEADLINE, Reason.FINAL), (True, False)).check_complete(found)
     with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
         flagged((Reason.DEADLINE, Reason.FINAL)).check_complete(found)
+    # The client compares scores with its own, higher threshold.
+    for least in (0.95, math.inf):
+        with pytest.raises(DeadlineExceeded, match="none flags it is not known"):
+            flagged((Reason.FINAL, Reason.DEADLINE))._replace(least=least).check_complete(found)
 
 
 @pytest.mark.parametrize(
     ("headers", "parameters", "status", "said"),
     [
-        ({}, {"profile": "bare"}, 422, "tiny has no flag to decide by: put one into the profile"),
         ({}, {"profile": "none"}, 422, "exit: no profile 'none'"),
         ({}, {"profile": "guard", "exit": "guard"}, 422, "detector_params: profile and exit at"),
         ({}, {"flag": {"x": 0.5}}, 422, "flag: no label 'x'"),
@@ -198,7 +241,7 @@ def test_what_the_deadline_has_cut_short_is_not_called_unflagged() -> None:
         ({}, {"nonsense": 2}, 422, "detector_params.nonsense: unknown field"),
         ({}, {"timeout_ms": 0}, 422, "detector_params.timeout_ms: must be greater"),
         ({}, {"model": "none"}, 404, "no model 'none'"),
-        ({"detector-id": "none"}, {}, 404, "detector-id: 'none' is neither a model nor"),
+        ({"detector-id": "none"}, {}, 404, "detector-id: 'none' is neither a detector, a"),
         ({"detector-id": "guard"}, {"profile": "bare"}, 422, "detector_params.profile: differs"),
         ({"X-Offramp-Exit": "guard"}, {"exit": "guard"}, 422, "exit: is in the body and in the"),
     ],
@@ -225,12 +268,18 @@ def test_entities_are_detections_with_their_place(tmp_path: Path) -> None:
         ]
         assert {d["detection_type"] for d in found} == {"PER"}
         assert {d["detection"] for d in found} == {"token_classification"}
+        policy = {"default": "guard", "profiles": {"guard": {"flag": flag}}}
+        put = tagger.put_policy({**policy, "limits": {"flag": "none"}}, "token")
+        assert put.status_code == 200, put.text
+        # Other entities have other scores, so that the flag would look at something else.
+        assert tagger.refusal(text, aggregation="none").code == "override_forbidden"
+        assert tagger.answer(text, aggregation="simple")["results"][0]["flags"] == own["flags"]
 
 
 @pytest.mark.parametrize("path", [CONTENTS, BASIC])
 def test_a_key_to_classify_is_needed(bundle_folder: Path, tmp_path: Path, path: str) -> None:
     keys = {scope: make_key(tmp_path, scope) for scope in ("classify", "read")}
-    body = {"contents": []} if path == CONTENTS else {"input_type": "request"}
+    body = {} if path == CONTENTS else {"input_type": "request"}
     with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
         for secret, status in ((None, 401), (keys["read"], 403), (keys["classify"], 422)):
             headers = {"X-API-Key": secret} if secret else {}  # where LiteLLM puts it

@@ -168,3 +168,5 @@ def test_documents_that_were_stored_before_are_written_as_they_were() -> None:
     written = policy(default="fast").model_dump_json()
     assert "flag" not in written
     assert "windows" not in written
+    assert "unchecked" not in written
+    assert "detectors" not in written

@@ -1,0 +1,152 @@
+"""What a request may not choose: by its key, by the policy, and where a guardrail asks."""
+
+from collections.abc import Collection
+from typing import Final
+
+from serve.access.gate import Client
+from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.classifier import Classifier
+from serve.errors import Forbidden, OfframpError, OverrideForbidden
+from serve.policy.document import ExitChoice
+from serve.policy.limits import Lockable
+from serve.policy.profile import Settings, SpecialTokens
+
+# How tokens become the entities that a profile's flag looks at.
+_AGGREGATIONS: Final = (None, "simple")
+
+
+def check_model(client: Client, model: str) -> None:
+    """Refuse a model that the client's key is not bound to.
+
+    Raises:
+        Forbidden: the key is bound to others.
+    """
+    key = client.key
+    if key is not None and key.models and model not in key.models:
+        raise Forbidden(
+            f"model: the key {key.name} is bound to {_listed(key.models)}; ask for one of these"
+        )
+
+
+def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
+    """Return a request with the profile that the client's key is bound to.
+
+    Raises:
+        Forbidden: it asks for another exit.
+    """
+    key = client.key
+    if key is None or not key.profiles:
+        return request
+    choice = request.exit_choice
+    if choice is None:
+        return request.model_copy(update={"exit": key.profiles[0]})
+    if not isinstance(choice, str) or choice not in key.profiles:
+        raise Forbidden(
+            f"exit: the key {key.name} is bound to the profiles {_listed(key.profiles)}; leave "
+            "exit out, or name one of these"
+        )
+    return request
+
+
+class Locks:
+    """Tells what one request may choose by itself."""
+
+    def __init__(
+        self,
+        client: Client,
+        classifier: Classifier,
+        choice: ExitChoice | None,
+        guardrail: bool,
+        assigned: bool = False,
+    ) -> None:
+        """Look at the live policy.
+
+        Args:
+            client: who asks.
+            classifier: what answers.
+            choice: the exit of the request, as `bound` returns it.
+            guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
+            assigned: as `AppliedPolicy.exit_for` has it; of a bound key it is.
+
+        Raises:
+            OfframpError: of the choice.
+        """
+        entry, applied = classifier.policy.live
+        self._limits, self._guarding = entry.policy.limits, guardrail and applied.has_flag
+        self._key = client.key if client.key is not None and client.key.profiles else None
+        self.settings: Settings = applied.exit_for(
+            choice, assigned or self._key is not None
+        ).settings
+        self.special_tokens: SpecialTokens = self.settings.special_tokens or (
+            "text" if guardrail else "ids"
+        )
+
+    def keeps(self, setting: Lockable) -> bool:
+        """Tell whether a request may not choose a setting by itself."""
+        return self._key is not None or not self._limits.lets_choose(setting, self._guarding)
+
+    def check(self, request: ClassifyRequest) -> None:
+        """Refuse what a request may not choose.
+
+        Raises:
+            Forbidden: its key is bound to a profile.
+            OverrideForbidden: the policy says so.
+        """
+        kept, ids = self.settings, request.special_tokens == "ids"
+        own_exit = self._guarding and not isinstance(request.exit_choice, str | None)
+        chosen: tuple[tuple[str, Lockable, bool], ...] = (
+            ("flag", "flag", request.flag is not None),
+            ("exit", "flag", own_exit),
+            ("aggregation", "flag", bool(kept.flag) and request.aggregation not in _AGGREGATIONS),
+            ("windows", "windows", request.windows is not None),
+            ("truncate", "windows", kept.windows is not None and request.truncate),
+            ("special_tokens", "special_tokens", ids and self.special_tokens == "text"),
+        )
+        for field, setting, is_chosen in chosen:
+            if is_chosen and self.keeps(setting):
+                raise self.refusal(field, setting)
+
+    def unchecked(self, wanted: Collection[str]) -> Collection[str]:
+        """Return what may pass without a look: what the profile says, and what a request wants.
+
+        Raises:
+            OfframpError: as `check`.
+        """
+        own = self.settings.unchecked or ()
+        if self.keeps("unchecked") and not set(wanted).issubset(own):
+            raise self.refusal("unchecked", "unchecked")
+        return {*own, *wanted}
+
+    def refusal(self, field: str, setting: Lockable) -> OfframpError:
+        """Return the error of a request that chooses what it may not."""
+        if self._key is not None:
+            return Forbidden(
+                f"{field}: the key {self._key.name} is bound to its profile, which decides that; "
+                f"leave {field} out"
+            )
+        if self._guarding and getattr(self._limits, setting) is None:
+            return OverrideForbidden(
+                f"{field}: the live policy has a flag, which a guardrail's request may not change "
+                f'unless "limits": {{"{setting}": "any"}} says so; leave {field} out, or put it '
+                "into the profile"
+            )
+        return OverrideForbidden(
+            f"{field}: the live policy lets no request choose it (limits.{setting} is none); leave "
+            f"{field} out"
+        )
+
+
+def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest) -> None:
+    """Refuse what a request may not choose, as `Locks.check`; most requests choose nothing."""
+    if (
+        request.flag is not None
+        or request.windows is not None
+        or request.truncate
+        or request.aggregation is not None
+        or request.special_tokens is not None
+    ):
+        Locks(client, classifier, request.exit_choice, guardrail=False).check(request)
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,3 @@
+from tests.clients.test_clients import server
+
+__all__ = ["server"]

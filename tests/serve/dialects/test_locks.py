@@ -1,0 +1,329 @@
+"""Ways around what a key is bound to and what a policy locks, in every dialect and over gRPC."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from serve.access.keys import Key, new_key
+from tests.serve.http.grpc.conftest import asked, stub
+from tests.serve.support.live_server import LiveServer, serving_grpc
+
+LABEL, LONG = "negative", "w1 " * 200
+CONTENTS, BASIC = "/api/v1/text/contents", "/beta/litellm_basic_guardrail_api"
+PARAMETERS = "additional_provider_specific_params"
+Dial = dict[str, Any]
+
+
+def tensors(dial: Dial, text: str) -> Any:
+    given = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": [text]}
+    return {"inputs": [given], "parameters": dial}
+
+
+# From what a request asks for and its text to its body; TEI has no fields for it, only headers.
+BODIES: dict[str, Callable[[Dial, str], Any]] = {
+    "/v1/classify": lambda dial, text: {"inputs": text, **dial},
+    "/": lambda dial, text: {"inputs": text, "parameters": dial},
+    "/models/tiny": lambda dial, text: {"inputs": text, "parameters": dial},
+    "/predict": lambda dial, text: {"inputs": text, **dial},
+    "/invocations": lambda dial, text: {"inputs": text, **dial},
+    "/models/tiny/predict": lambda dial, text: {"inputs": text, **dial},
+    "/classify": lambda dial, text: {"input": text, **dial},
+    "/v1/models/tiny:predict": lambda dial, text: {"instances": [text], "parameters": dial},
+    "/v2/models/tiny/infer": tensors,
+    "/v2/models/tiny/versions/1/infer": tensors,
+    CONTENTS: lambda dial, text: {"contents": [text], "detector_params": dial},
+    BASIC: lambda dial, text: {"texts": [text], "input_type": "request", PARAMETERS: dial},
+}
+IDS = {"name": "input_ids", "shape": [1, 3], "datatype": "INT64"}
+GRPC = "gRPC"
+WAYS = [*BODIES, GRPC]
+GUARDS = [CONTENTS, BASIC]
+HEADERS_ALONE = {"/predict", "/invocations", "/models/tiny/predict"}
+# What each dialect calls `truncate`.
+TRUNCATE: dict[str, Dial] = {
+    "/": {"truncation": True},
+    "/models/tiny": {"truncation": True},
+    "/classify": {"truncate_prompt_tokens": -1},
+}
+RULE, TARGET = {"rule": "layer", "layer": 1}, {"target": {"max_layers": 1}}
+PROFILES = {
+    "guard": {
+        "exit": {"rule": "layer", "layer": 2},
+        "flag": {LABEL: 0.0},
+        "windows": {},
+        "special_tokens": "text",
+    },
+    "lax": {"exit": RULE, "flag": {LABEL: 1.0}},
+    "bare": RULE,
+}
+
+
+class Said(NamedTuple):
+    """An answer: the status of HTTP, the layer of the exit, and all that it says."""
+
+    status: int
+    layer: str
+    text: str
+
+
+class Locked:
+    """A server whose keys are bound, or not."""
+
+    def __init__(self, live: LiveServer, keys: dict[str, str]) -> None:
+        self.live, self.keys = live, keys
+
+    def set(self, default: Any = "bare", **limits: Any) -> None:
+        """Put a policy with all profiles."""
+        policy = {"default": default, "profiles": PROFILES, "limits": limits}
+        self.live.http.headers["X-API-Key"] = self.keys["ops"]
+        put = self.live.put_policy(policy)
+        assert put.status_code == 200, put.text
+
+    def ask(
+        self, way: str, key: str, dial: Dial | None = None, *, text: str = "w1", **headers: str
+    ) -> Said:
+        """Ask as a client of a dialect would; `headers` are those of the dial, or others."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if way == GRPC:
+            return self._call(self.keys[key], dial or {}, text, sent)
+        sent["X-API-Key"] = self.keys[key]
+        answer = self.live.http.post(way, json=BODIES[way](dial or {}, text), headers=sent)
+        layer = answer.headers.get("x-offramp-exit-layer", "")
+        if way == "/v1/classify" and answer.is_success:
+            layer = str(answer.json()["results"][0]["exit"]["layer"])
+        if way.startswith("/v2") and answer.is_success:
+            outputs = {each["name"]: each["data"] for each in answer.json()["outputs"]}
+            layer = str(outputs["exit_layer"][0])
+        return Said(answer.status_code, layer, answer.text)
+
+    def _call(self, secret: str, dial: Dial, text: str, headers: dict[str, str]) -> Said:
+        request = asked([text])
+        for name, value in dial.items():
+            held = request.parameters[name]
+            if isinstance(value, bool):
+                held.bool_param = value
+            else:
+                held.string_param = value if isinstance(value, str) else json.dumps(value)
+        metadata = [("x-api-key", secret), *((k.lower(), v) for k, v in headers.items())]
+        with stub(self.live.grpc_address) as call:
+            try:
+                answer = call.ModelInfer(request, metadata=metadata)
+            except grpc.RpcError as error:
+                return Said(STATUSES[error.code()], "", error.details() or "")
+        for output in answer.outputs:
+            if output.name == "exit_layer":
+                return Said(200, str(output.contents.int_contents[0]), str(answer))
+        raise AssertionError(answer)
+
+
+STATUSES = {
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.INVALID_ARGUMENT: 422,
+}
+
+
+@pytest.fixture(scope="module")
+def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    folder = tmp_path_factory.mktemp("keys")
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    kinds: dict[str, dict[str, Any]] = {
+        "ops": {"scopes": ["admin"]},
+        "free": {},
+        "bound": {"models": ["tiny", "other"], "profiles": ["guard", "bare"]},
+        "elsewhere": {"models": ["other"]},
+        "old": {"expires": past},
+    }
+    keys = {}
+    for name, more in kinds.items():
+        fields = {"name": name, "sha256": "0" * 64, "scopes": ["classify"], **more}
+        keys[name] = new_key(Key.model_validate(fields), folder / "keys.json")
+    with serving_grpc(bundle_folder, keys=folder / "keys.json") as live:
+        yield Locked(live, keys)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bound_key_gets_its_profile_and_no_other(server: Locked, way: str) -> None:
+    server.set(overrides="none")  # the operator has chosen the profile, so it is no override
+    said = server.ask(way, "bound")
+    assert (said.status, said.layer) == (200, "2"), said
+    assert server.ask(way, "bound", X_Offramp_Exit="guard").status == 200
+    for choice in ("lax", RULE, TARGET, {"target": {"max_layers": 4}}):
+        text = choice if isinstance(choice, str) else json.dumps(choice)
+        refused = [server.ask(way, "bound", X_Offramp_Exit=text)]
+        if way not in HEADERS_ALONE:
+            refused.append(server.ask(way, "bound", {"exit": choice}))
+        for said in refused:
+            assert said.status == 403, said
+            assert "the key bound is bound to the profiles guard, bare" in said.text
+
+
+@pytest.mark.parametrize("way", GUARDS)
+@pytest.mark.parametrize("dial", [{"profile": "lax"}, {"profile": None, "exit": RULE}])
+def test_a_bound_key_gets_no_other_profile_of_a_guardrail(
+    server: Locked, way: str, dial: Dial
+) -> None:
+    server.set()
+    assert "bound to the profiles guard, bare" in server.ask(way, "bound", dial).text
+    if way == CONTENTS:
+        said = server.ask(way, "bound", detector_id="lax")
+        assert (said.status, "bound to the profiles" in said.text) == (403, True)
+
+
+@pytest.mark.parametrize("way", [*WAYS, "/tokenize", "/models/tiny/tokenize"])
+def test_a_key_asks_the_models_alone_that_it_is_bound_to(server: Locked, way: str) -> None:
+    server.set("guard")
+    if way.endswith("/tokenize"):
+        headers = {"X-API-Key": server.keys["elsewhere"]}
+        answer = server.live.http.post(way, json={"inputs": "w1"}, headers=headers)
+        said = Said(answer.status_code, "", answer.text)
+    else:
+        said = server.ask(way, "elsewhere")
+    assert said.status == 403, said
+    assert "model: the key elsewhere is bound to other; ask for one of these" in said.text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_expired_key_is_refused_and_told_so(server: Locked, way: str) -> None:
+    said = server.ask(way, "old")
+    assert said.status == 401, said
+    assert "the key old has expired on " in said.text
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in GUARDS])
+def test_windows_of_the_profile_are_kept_where_requests_may_not_choose(
+    server: Locked, way: str
+) -> None:
+    dial = TRUNCATE.get(way, {"truncate": True})
+    server.set("guard")
+    assert server.ask(way, "free", dial, text=LONG).status == 200
+    assert server.ask(way, "bound", dial, text=LONG).status == 403
+    server.set("guard", windows="none")
+    said = server.ask(way, "free", dial, text=LONG)
+    assert said.status == 403, said
+    assert "truncate: the live policy lets no request choose it (limits.windows is none)" in (
+        said.text
+    )
+    assert server.ask(way, "free", text=LONG).status == 200
+
+
+@pytest.mark.parametrize(
+    ("setting", "dial"),
+    [
+        ("flag", {"flag": {LABEL: 1.0}}),
+        ("windows", {"windows": {"stride": 1, "combine": "mean"}}),
+        ("unchecked", {"unchecked": ["images"]}),
+        ("special_tokens", {"special_tokens": "ids"}),
+    ],
+)
+@pytest.mark.parametrize("way", ["/v1/classify", *GUARDS])
+def test_settings_are_chosen_as_the_limits_say(
+    server: Locked, way: str, setting: str, dial: Dial
+) -> None:
+    if setting == "unchecked" and way != BASIC:
+        pytest.skip("has no such field")
+    for key, limit, status in (
+        ("free", "any", 200),
+        ("free", "none", 403),
+        ("free", None, 403 if way in GUARDS else 200),
+        ("bound", "any", 403),
+    ):
+        server.set("guard", **({setting: limit} if limit else {}))
+        said = server.ask(way, key, dial)
+        assert said.status == status, (key, limit, said)
+        assert status == 200 or f"{setting}: " in said.text
+        assert server.ask(way, key).status == 200
+
+
+@pytest.mark.parametrize("default", ["guard", "bare", {"rule": "never"}])
+@pytest.mark.parametrize("way", GUARDS)
+@pytest.mark.parametrize("key", ["free", "bound"])
+def test_nothing_in_a_guardrails_parameters_weakens_its_profile(
+    server: Locked, way: str, default: Any, key: str
+) -> None:
+    server.set(default)
+    own: list[Dial] = [
+        {"flag": {LABEL: 1.0}},
+        {"flag": {LABEL: 1.0}, "profile": "bare"},
+        {"flag": {LABEL: 1.0}, "profile": None, "exit": RULE},
+        {"flag": {"positive": 1.0}, "threshold": 1.0},
+        {"exit": RULE, "profile": None},
+        {"exit": TARGET, "profile": None},
+        {"exit": {"rule": "never", "min_layer": 1, "max_layer": 1}, "profile": None},
+        {"windows": {"combine": "mean"}},
+        {"windows": {"stride": 0}, "threshold": 1.0},
+        {"special_tokens": "ids"},
+        {"special_tokens": "ids", "profile": None},
+    ]
+    for dial in own:
+        said = server.ask(way, key, {"profile": "guard", **dial})
+        assert said.status == 403, (dial, said)
+    said = server.ask(way, key, {"flag": {LABEL: 1.0}}, X_Offramp_Exit=json.dumps(RULE))
+    assert said.status == 403, said
+    raised = server.ask(way, key, {"profile": "guard", "threshold": 1.0})
+    if way == BASIC:
+        assert raised.status == 403
+        assert "threshold: " in raised.text
+    else:  # whose clients compare the scores themselves
+        assert json.loads(raised.text)[0][0]["detection_type"] == LABEL
+
+
+@pytest.mark.parametrize(
+    ("way", "body"),
+    [
+        ("/v1/classify", {"inputs": ["w1", {"input_ids": [2, 0, 3]}]}),
+        ("/classify", {"input": [[2, 0, 3]]}),
+        (
+            "/v2/models/tiny/infer",
+            {
+                "inputs": [
+                    {"name": "input_ids", "shape": [1, 3], "datatype": "INT64", "data": [2, 0, 3]}
+                ]
+            },
+        ),
+    ],
+)
+def test_token_ids_are_no_way_around_special_tokens_as_text(
+    server: Locked, way: str, body: Any
+) -> None:
+    headers = {"X-API-Key": server.keys["free"]}
+    for default, refused in (("bare", False), ("guard", True)):
+        server.set(default)
+        answer = server.live.http.post(way, json=body, headers=headers)
+        assert answer.is_success is not refused, answer.text
+        assert not refused or "token ids may be special tokens" in answer.text
+
+
+def test_a_profile_says_what_passes_unchecked(server: Locked) -> None:
+    body = {"texts": ["w1"], "input_type": "request", "tools": [{"x": 1}]}
+    headers = {"X-API-Key": server.keys["free"]}
+    for unchecked, status in ((["tools"], 200), (None, 422)):
+        guard = {"flag": {LABEL: 0.5}, **({"unchecked": unchecked} if unchecked else {})}
+        server.live.http.headers["X-API-Key"] = server.keys["ops"]
+        put = server.live.put_policy({"default": "guard", "profiles": {"guard": guard}})
+        assert put.status_code == 200, put.text
+        answer = server.live.http.post(BASIC, json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+    own = {**body, PARAMETERS: {"unchecked": ["tools"]}}
+    assert server.live.http.post(BASIC, json=own, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("key", ["free", "bound"])
+def test_a_detector_is_no_way_around_a_key_and_none_is_an_override(
+    server: Locked, key: str
+) -> None:
+    server.live.http.headers["X-API-Key"] = server.keys["ops"]
+    policy = {"default": "bare", "profiles": PROFILES, "limits": {"overrides": "none"}}
+    detectors = {"strict": "guard", "loose": "lax", "usual": "default"}
+    put = server.live.put_policy({**policy, "detectors": detectors})
+    assert put.status_code == 200, put.text
+    assert server.ask(CONTENTS, key, detector_id="strict").layer == "2"
+    said = server.ask(CONTENTS, key, detector_id="loose")
+    assert said.status == (200 if key == "free" else 403), said
+    said = server.ask(CONTENTS, key, detector_id="guard")  # a profile's own name is an override
+    assert said.status == (403 if key == "free" else 200), said
