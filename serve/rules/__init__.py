@@ -8,6 +8,7 @@ from serve.rules.compiled_rule import CompiledRule, check_rule, compile_rule
 from serve.rules.kinds.classes import ClassesRule
 from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.decision import DecisionRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
 from serve.rules.kinds.patience import PatienceRule
 from serve.rules.kinds.threshold import (
@@ -26,6 +27,7 @@ __all__ = [
     "CompiledRule",
     "ConfidenceRule",
     "ConfidentPatienceRule",
+    "DecisionRule",
     "EntropyRule",
     "ExitRule",
     "LayerRule",

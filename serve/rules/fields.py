@@ -60,6 +60,8 @@ def written(value: object) -> str:
     """
     if isinstance(value, tuple | list):
         return f"({', '.join(map(written, value))})"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {written(each)}" for name, each in value.items())
     if not isinstance(value, float):
         return str(value)
     if _NEARLY_ONE < value < 1:

@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 from serve.rules.kinds.classes import ClassesRule
 from serve.rules.kinds.confidence import ConfidenceRule
 from serve.rules.kinds.confident_patience import ConfidentPatienceRule
+from serve.rules.kinds.decision import DecisionRule
 from serve.rules.kinds.fixed import LayerRule, NeverRule
 from serve.rules.kinds.patience import PatienceRule
 from serve.rules.kinds.threshold import (
@@ -36,6 +37,7 @@ RULES: list[type[Rule]] = [
     VotingRule,
     LearnedRule,
     ClassesRule,
+    DecisionRule,
     LayerRule,
     NeverRule,
 ]

@@ -49,6 +49,15 @@ class Taken(NamedTuple):
         return logits
 
 
+def _at(traits: Traits, chosen: Sequence[int]) -> Traits:
+    scores = traits.score_temperatures
+    return replace(
+        traits,
+        exits=tuple(traits.exits[i] for i in chosen),
+        score_temperatures=scores and tuple(scores[i] for i in chosen),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Recording:
     """What every exit of a model said of some rows.
@@ -72,7 +81,7 @@ class Recording:
         chosen = list(exits)
         return replace(
             self,
-            traits=replace(self.traits, exits=tuple(self.traits.exits[i] for i in chosen)),
+            traits=_at(self.traits, chosen),
             temperatures=tuple(self.temperatures[i] for i in chosen),
             logits=self.logits[chosen],
             uncertainty=None if self.uncertainty is None else self.uncertainty[chosen],

@@ -17,7 +17,12 @@ _MODELS: dict[Task, str] = {
     "token": "a model that labels every token",
     "regression": "a regression, which has no probabilities",
 }
-_SPOKEN = {"min_layer": "from layer", "max_layer": "to layer"}
+_SPOKEN = {
+    "min_layer": "from layer",
+    "max_layer": "to layer",
+    "leave_above": "above",
+    "leave_below": "below",
+}
 # From this share of the way to the extreme on a threshold is the extreme, rounded: 0.6931 for ln 2.
 _ALL = 0.999
 EVERY_TASK: tuple[Task, ...] = ("single_label", "multi_label", "token", "regression")

@@ -19,6 +19,8 @@ class Traits:
             every token.
         learned: whether the exit heads predict their own error (BERxiT).
         max_tokens: longest input, special tokens included; 0 where that is not known.
+        score_temperatures: (exits, labels or 1) at which answers show the exits' scores; None
+            for 1 throughout.
     """
 
     exits: tuple[int, ...]
@@ -26,6 +28,7 @@ class Traits:
     task: Task = "single_label"
     learned: bool = False
     max_tokens: int = 0
+    score_temperatures: tuple[tuple[float, ...], ...] | None = None
 
 
 def listed(values: Iterable[object]) -> str:

@@ -5,13 +5,12 @@ B-PER begins an entity, I-PER continues one; a label without a tag continues an 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.policy.flag import OUTSIDE, kind_of
+from serve.rules.label_kinds import OUTSIDE, tags_of
 from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]
@@ -58,32 +57,11 @@ class _Parts(NamedTuple):
     last: NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tags:
-    """The labels of a model, split into tag and kind.
-
-    Attributes:
-        names: by label id.
-        begins: (labels,) whether a label always begins an entity.
-        kinds: (labels,) equal for labels that may continue each other.
-    """
-
-    names: tuple[str, ...]
-    begins: NDArray[np.bool_]
-    kinds: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, names: tuple[str, ...]) -> "_Tags":
-        bare = [kind_of(name) for name in names]
-        begins = np.array([name.startswith("B-") for name in names])
-        return cls(names, begins, np.unique(bare, return_inverse=True)[1])
-
-
 class EntityReader:
     """Reads entities from the logits of one model's tokens."""
 
     def __init__(self, labels: tuple[str, ...], finder: WordSpanFinder) -> None:
-        self._tags = _Tags.of(labels)
+        self._tags = tags_of(labels)
         self._finder = finder
 
     def read(
@@ -159,10 +137,8 @@ class EntityReader:
 
     def _grouped_entities(self, parts: _Parts, word_spans: WordSpans) -> list[Entity]:
         tags = self._tags
-        kinds = tags.kinds[parts.labels]
-        begins = np.append(True, tags.begins[parts.labels[1:]] | (kinds[1:] != kinds[:-1]))
-        firsts = begins.nonzero()[0]
-        lasts = np.append(firsts[1:], len(kinds)) - 1
+        firsts = tags.firsts(parts.labels)
+        lasts = np.append(firsts[1:], len(parts.labels)) - 1
         scores = np.add.reduceat(parts.scores, firsts) / (lasts - firsts + 1)
         entities = []
         for first, last, score in zip(firsts.tolist(), lasts.tolist(), scores, strict=True):

@@ -121,6 +121,7 @@ def test_infinite_logits_are_no_certainty(odd: float) -> None:
         "confident_patience": {"threshold": 1, "patience": 1},
         "voting": {"votes": 1},
         "classes": {"thresholds": {"a": 0, "b": 0, "c": 0}},
+        "decision": {"leave_above": {"a": 0}, "leave_below": {"a": 0, "b": 1, "c": 1}},
     }
     for name, fields in loose.items():
         assert left_at(rule(name, **fields), logits) == LAST, name

@@ -38,6 +38,8 @@ KNOBS = (
     Knob("margin", threshold(lambda t: 1 - t), EVERY),
     Knob("learned", threshold(lambda t: t), (replace(THREE, learned=True),)),
     Knob("classes", lambda t: {"thresholds": {"a": 1 - t, "b": 1 - t / 2}}),
+    Knob("decision", lambda t: {"leave_above": {"a": 1 - t}}, EVERY),
+    Knob("decision", lambda t: {"leave_below": {"a": t, "b": 2 * t / 3}}, EVERY),
     Knob("confident_patience", threshold(lambda t: t, patience=2), EVERY),
     Knob("confident_patience", lambda t: {"threshold": 0.5, "patience": turns(t)}, EVERY),
     Knob("patience", lambda t: {"patience": turns(t)}, EVERY),

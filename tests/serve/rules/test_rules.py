@@ -10,6 +10,7 @@ from serve.errors import InvalidRule
 from serve.rules import (
     EXIT_RULE,
     ConfidenceRule,
+    DecisionRule,
     EntropyRule,
     LayerRule,
     LearnedRule,
@@ -49,6 +50,8 @@ def parse(**fields: Any):
         {"rule": "voting", "votes": 1.5, "weights": [0, 0.5, 1]},
         {"rule": "voting", "share": 1.2, "exponent": 0.5},
         {"rule": "classes", "thresholds": {"no": 0.99, "yes": 1}},
+        {"rule": "decision", "leave_above": {"yes": 0.98}},
+        {"rule": "decision", "leave_above": {"no": 0.9}, "leave_below": {"no": 0.9, "yes": 0.1}},
         {"rule": "layer", "layer": 4},
         {"rule": "never", "min_layer": 2, "max_layer": 2},
     ],
@@ -109,6 +112,13 @@ def test_a_rule_survives_the_way_through_json(fields: dict[str, Any]) -> None:
         {"rule": "classes", "thresholds": {}},
         {"rule": "classes", "thresholds": {"yes": 1.1}},
         {"rule": "classes", "thresholds": [0.5, 0.5]},
+        {"rule": "decision"},
+        {"rule": "decision", "leave_above": {}},
+        {"rule": "decision", "leave_above": {"yes": 1.1}},
+        {"rule": "decision", "leave_below": {"yes": math.nan}},
+        # A label that may still flag the text is named on one side only, or between both.
+        {"rule": "decision", "leave_above": {"no": 0.9, "yes": 0.9}, "leave_below": {"yes": 0.1}},
+        {"rule": "decision", "leave_above": {"yes": 0.3}, "leave_below": {"yes": 0.4}},
         {"rule": "layer", "layer": 0},
         {"rule": "layer", "layer": 4, "min_layer": 5},
         {"rule": "layer", "layer": 4, "max_layer": 3},
@@ -183,6 +193,17 @@ PER_EXIT = "has 2 numbers, one per exit would be 3: the model has exits at 2, 4,
             ONE,
             "no label 'maybe'; the model has no, yes",
         ),
+        (
+            {"rule": "decision", "leave_above": {"no": 0.9}, "leave_below": {"no": 0, "B-PER": 0}},
+            ONE,
+            "no label 'B-PER'; the model has no, yes",
+        ),
+        (
+            {"rule": "decision", "leave_above": {"O": 0.9}},
+            TAGS,
+            "no label 'O'; the model has PER, LOC",
+        ),
+        ({"rule": "decision", "leave_above": {"stars": 0.9}}, VALUE, "not for a regression"),
         ({"rule": "voting", "votes": 4}, ONE, "4 votes are out of reach: all 3 exits together"),
         (
             {"rule": "voting", "votes": 2.5, "weights": [0.5, 0.5, 1]},
@@ -251,6 +272,7 @@ def test_the_documentation_says_which_rules_each_task_knows(task: Any, learned: 
         "patience": {"patience": 1} | ({"tolerance": 1} if task == "regression" else {}),
         "voting": {"votes": 1},
         "classes": {"thresholds": {labels[0]: 0.5}},
+        "decision": {"leave_above": {labels[0]: 0.5}},
         "layer": {"layer": 2},
         "never": {},
     }
@@ -276,7 +298,7 @@ def rules_in_documentation(task: str) -> set[str]:
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
     header = next(row for row in table if row[1:] == [f"`{t}`" for t in TASKS])
     column = header.index(f"`{task}`")
-    rows = table[table.index(header) + 2 :][:11]
+    rows = table[table.index(header) + 2 :][:12]
     return {row[0].strip("`") for row in rows if row[column] != "no"}
 
 
@@ -291,6 +313,10 @@ def rules_in_documentation(task: str) -> set[str]:
         (PatienceRule(patience=2, tolerance=0.5), "patience 2 tolerance 0.5"),
         (LayerRule(layer=3), "layer 3"),
         (NeverRule(max_layer=4), "never to layer 4"),
+        (
+            DecisionRule(leave_above={"a": 0.999}, leave_below={"a": 0.01, "b": 0.1}, min_layer=2),
+            "decision from layer 2 above a 0.999 below a 0.01, b 0.1",
+        ),
         (LearnedRule(threshold=0.1), "predicted error < 0.1"),
         (NormalizedEntropyRule(threshold=0.5), "normalized entropy < 0.5"),
         (MarginRule(threshold=0.5), "margin > 0.5"),

@@ -158,6 +158,18 @@ class Follower:
         self._doubt(p[leading], threshold)
         return p[leading] > threshold, p[leading]
 
+    def _decision(self) -> tuple[bool, float]:
+        above, below = self.rule.leave_above or {}, self.rule.leave_below or {}
+        if self.own is None:
+            return False, self._shown(math.nan)
+        high, low = flag_scores(self.traits, self.own)
+        for scores, bounds_ in ((high, above), (low, below)):
+            for label, bound in bounds_.items():
+                self._doubt(scores[label], bound)
+        is_high = any(high[label] >= bound for label, bound in above.items())
+        is_low = bool(below) and all(low[label] <= bound for label, bound in below.items())
+        return is_high or is_low, max(low[label] for label in {**above, **below})
+
     def _patience(self) -> tuple[bool, float]:
         now = decided(self.traits.task, self.own)
         agrees = now is not None and self.before is not None
@@ -255,6 +267,27 @@ def sigmoid(x: float) -> float:
     if x < -700:
         return 0.0
     return 1.0 if x > 700 else 1 / (1 + math.exp(-x))
+
+
+def flag_scores(traits: Traits, own: Any) -> tuple[dict[str, float], dict[str, float]]:
+    """Return by label the highest score that can flag, and the highest of any part."""
+    if traits.task != "token":
+        p = softmax(own) if traits.task == "single_label" else [sigmoid(x) for x in own]
+        scores = dict(zip(traits.labels, p, strict=True))
+        return scores, scores
+    bare = [label.removeprefix("B-").removeprefix("I-") for label in traits.labels]
+    high, low = dict.fromkeys(bare, 0.0), dict.fromkeys(bare, 0.0)
+    entities: list[tuple[str, Numbers]] = []
+    for row in own:
+        p, best = softmax(row), row.index(max(row))
+        for kind, x in zip(bare, p, strict=True):
+            low[kind] = max(low[kind], x)
+        if not entities or bare[best] != entities[-1][0] or traits.labels[best][:2] == "B-":
+            entities.append((bare[best], []))
+        entities[-1][1].append(p[best])
+    for kind, scores in entities:
+        high[kind] = max(high[kind], math.fsum(scores) / len(scores))
+    return high, low
 
 
 def entropy(p: Numbers) -> float:

@@ -70,14 +70,19 @@ VOTING = [
     ),
 ]
 CLASSES = kind("classes", thresholds=st.dictionaries(st.sampled_from(LABELS), shares, min_size=1))
+DECISION = kind(
+    "decision",
+    leave_above=st.none() | st.dictionaries(st.sampled_from(LABELS), shares, min_size=1),
+    leave_below=st.none() | st.dictionaries(st.sampled_from(LABELS), shares, min_size=1),
+)
 
 
 def rules_of(task: Task) -> st.SearchStrategy[ExitRule]:
     """Return valid rules of every kind that the task knows."""
     documents: dict[Task, st.SearchStrategy[dict[str, Any]]] = {
-        "single_label": st.one_of(*FIXED, *CERTAIN, *VOTING, LEARNED, PATIENCE, CLASSES),
-        "multi_label": st.one_of(*FIXED, *reduced(CERTAIN), LEARNED, PATIENCE),
-        "token": st.one_of(*FIXED, *reduced(CERTAIN), LEARNED, PATIENCE),
+        "single_label": st.one_of(*FIXED, *CERTAIN, *VOTING, LEARNED, PATIENCE, CLASSES, DECISION),
+        "multi_label": st.one_of(*FIXED, *reduced(CERTAIN), LEARNED, PATIENCE, DECISION),
+        "token": st.one_of(*FIXED, *reduced(CERTAIN), LEARNED, PATIENCE, DECISION),
         "regression": st.one_of(
             *FIXED,
             LEARNED,
