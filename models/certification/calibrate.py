@@ -1,6 +1,6 @@
 """`offramp calibrate`: certify the variants of a bundle, and write their ladders into it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from models.model_files import CONFIG
 from models.model_folder import read_calibration
 from models.recorded import BundleSource
 from serve.bundle.loader import Bundle, load_bundle
+from serve.policy.flag import check_flag, problem_of_flag
 from serve.runtime.placement import Placement, place
 
 
@@ -38,6 +39,7 @@ class CalibrationJob:
         device: auto, cpu or cuda.
         model: a model folder that gets the ladders too.
         columns: of the files, those that the user names.
+        flag: thresholds by label, whose decisions are certified too; None for none.
     """
 
     bundle: Path
@@ -52,6 +54,7 @@ class CalibrationJob:
     device: str = "auto"
     model: Path | None = None
     columns: Columns = KNOWN
+    flag: Mapping[str, float] | None = None
 
 
 def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
@@ -68,12 +71,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         _note(console, "the manifest was older than the calibration, and was brought up to date")
     whole = load_bundle(job.bundle)
     bundle = whole.presenting(job.exits or whole.manifest.exit_layers)
-    if len(bundle.manifest.exits) < 2:
-        raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
-    if job.model:
-        if not (job.model / CONFIG).is_file():
-            raise TrainingFailed(f"{job.model} is no model folder: {CONFIG} is missing")
-        read_calibration(job.model)
+    _check(job, bundle)
     placements = _placements(job, bundle, console)
     sample = sample_texts(job, bundle, console)
     terms = Terms(sample.num_certifying, job.delta)
@@ -82,6 +80,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
     for placement in placements:
         source = BundleSource(bundle, placement)
         found = certify_variant(source, sample, terms, job.tolerance, console)
+        found = found.deciding(job.flag)
         whole = store(whole, manifest, found.ladder)
         manifest = whole.manifest
         if job.model:
@@ -113,6 +112,19 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
             f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
         )
     return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
+
+
+def _check(job: CalibrationJob, bundle: Bundle) -> None:
+    if len(bundle.manifest.exits) < 2:
+        raise TrainingFailed(f"{bundle.name} has a single exit: no text can leave early")
+    if job.model:
+        if not (job.model / CONFIG).is_file():
+            raise TrainingFailed(f"{job.model} is no model folder: {CONFIG} is missing")
+        read_calibration(job.model)
+    if job.flag:
+        check_flag(job.flag, bundle.manifest.traits)
+        if problem := problem_of_flag(job.flag, bundle.manifest.traits):
+            raise TrainingFailed(problem)
 
 
 def _placements(job: CalibrationJob, bundle: Bundle, console: Console) -> list[Placement]:

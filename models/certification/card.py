@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from models.certification.flag_words import LOST, grid, percent, written
 from models.evaluation.model_card import replace_between
 from models.report.markdown import table
-from serve.policy.ladder import SCORE_TOLERANCE, Ladder, Loss, Rung
+from serve.policy.ladder import SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
 
 MARKERS = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 
@@ -30,6 +31,8 @@ def certificates(ladders: Iterable[Ladder]) -> str:
 
 def describe_loss(loss: Loss, ladder: Ladder) -> str:
     """Return what a loss is, in words."""
+    if loss in LOST:
+        return LOST[loss]
     if loss == "score":
         return f"score more than {SCORE_TOLERANCE:g} from full depth's"
     if loss == "disagreement":
@@ -41,9 +44,17 @@ def describe_loss(loss: Loss, ladder: Ladder) -> str:
     return f"added error ({ladder.metric})"
 
 
-def percent(share: float) -> str:
-    """Format a bound."""
-    return f"{100 * share:g} %"
+def _decided(ladder: Ladder, own: Decisions) -> list[str]:
+    return [
+        "",
+        f"#### Decisions of the flag {written(own.flag)}",
+        "",
+        f"Mean layers of the fastest certified rule by how many of the {own.num_flagged} "
+        "certifying texts that full depth flags it misses at most, and how many of the other "
+        f"{ladder.num_certifying - own.num_flagged} it flags early.",
+        "",
+        table(*grid(ladder, own)),
+    ]
 
 
 def _ladder(ladder: Ladder) -> list[str]:
@@ -63,6 +74,7 @@ def _ladder(ladder: Ladder) -> list[str]:
         f"Temperatures: {', '.join(f'{t:g}' for t in ladder.temperatures)}.",
         "",
         table(["rule", "mean layers", *(describe_loss(loss, ladder) for loss in losses)], rows),
+        *(line for own in ladder.decisions for line in _decided(ladder, own)),
     ]
 
 

@@ -28,6 +28,15 @@ _Device = Annotated[
 ]
 
 
+_Flag = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="LABEL=THRESHOLD, several times: the flag whose decisions are certified, as in "
+        "requests.",
+    ),
+]
+
+
 def calibrate(
     bundle: _Bundle,
     data: Annotated[
@@ -70,6 +79,7 @@ def calibrate(
         str | None,
         typer.Option(help="Variants, comma separated. Default: all that can run here."),
     ] = None,
+    flag: _Flag = None,
     active_exits: _Exits = None,
     device: _Device = "auto",
     also: Annotated[
@@ -88,7 +98,7 @@ def calibrate(
     """
     from models.certification.calibrate import CalibrationJob
     from models.certification.calibrate import calibrate as run
-    from models.certification.summary import headline, lacking, promises
+    from models.certification.summary import decisions, headline, lacking, promises
 
     job = CalibrationJob(
         bundle=bundle,
@@ -103,6 +113,7 @@ def calibrate(
         device=device,
         model=also,
         columns=named_columns(text_columns, label_column),
+        flag=thresholds_of(flag),
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -112,12 +123,29 @@ def calibrate(
                 console.print(headline(found))
                 for table in promises(found):
                     console.print(table)
-                for sentence in lacking(found):
-                    console.print(sentence)
+                for line in (*lacking(found), *decisions(found)):
+                    console.print(line)
                 console.print()
     except KeyboardInterrupt:
         errors.print(_STOPPED)
         raise
+
+
+def thresholds_of(options: list[str] | None) -> dict[str, float] | None:
+    """Return a flag from `injection=0.8`."""
+    flag: dict[str, float] = {}
+    for option in options or ():
+        label, _, written = option.rpartition("=")
+        try:
+            flag[label] = float(written)
+        except ValueError:
+            label = ""
+        if not label or not 0 <= flag[label] <= 1:
+            raise TrainingFailed(
+                f"--flag {option!r}: must be a label and a threshold from 0 to 1, such as "
+                "injection=0.8"
+            )
+    return flag or None
 
 
 def _layers(exits: str | None) -> tuple[int, ...] | None:
@@ -133,6 +161,15 @@ def recommend(
     ] = None,
     max_loss: Annotated[
         str | None, typer.Option(help="What the metric may lose, against full depth: 1% or 0.01.")
+    ] = None,
+    flag: _Flag = None,
+    max_missed: Annotated[
+        str | None,
+        typer.Option(help="With --flag: of the texts that full depth flags, the share missed."),
+    ] = None,
+    max_false_alarms: Annotated[
+        str | None,
+        typer.Option(help="With --flag: of the other texts, the share that is flagged early."),
     ] = None,
     speedup: Annotated[
         float | None, typer.Option(min=1, help="How much faster than full depth, in the mean.")
@@ -156,6 +193,7 @@ def recommend(
     from rich.table import Table
 
     from models.certification.recommend import recommend as run
+    from models.certification.summary import flag_overview
     from serve.bundle.loader import load_bundle
     from serve.policy.target import Target
     from serve.runtime.placement import place
@@ -164,25 +202,36 @@ def recommend(
     wanted = {
         "max_disagreement": _share("--max-disagreement", max_disagreement),
         "max_loss": _share("--max-loss", max_loss),
+        "max_missed": _share("--max-missed", max_missed),
+        "max_false_alarms": _share("--max-false-alarms", max_false_alarms),
         "speedup": speedup,
         "max_layers": max_layers,
         "max_ms": max_ms,
         "certified": certified,
     }
-    try:
-        target = Target.model_validate({k: v for k, v in wanted.items() if v is not None})
-    except ValidationError as error:
-        raise TrainingFailed(explain(error)) from None
+    thresholds, bounds = thresholds_of(flag), {k: v for k, v in wanted.items() if v is not None}
     loaded = load_bundle(bundle)
     loaded = loaded.presenting(_layers(active_exits) or loaded.manifest.exit_layers)
     placement = place(loaded, device, precision)
+    console = Console(highlight=False)
+    if thresholds and not bounds:
+        console.print(flag_overview(loaded, placement.precision, thresholds))
+        return
+    try:
+        target = Target.model_validate(bounds)
+    except ValidationError as error:
+        raise TrainingFailed(explain(error)) from None
+    if target.decides != bool(thresholds):
+        raise TrainingFailed(
+            "--flag goes with --max-missed and --max-false-alarms: they are about its decisions"
+        )
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
-    table.add_column()
+    table.add_column(overflow="fold")
     table.add_row("bundle", f"{loaded.name}, {placement.precision} on {placement.device}")
-    for heading, sentence in run(loaded, placement, target):
+    for heading, sentence in run(loaded, placement, target, thresholds):
         table.add_row(heading, sentence)
-    Console(highlight=False).print(table)
+    console.print(table)
 
 
 def _share(option: str, written: str | None) -> float | None:

@@ -1,13 +1,16 @@
 """`offramp recommend`: what a target becomes here, what it saves and what it may cost."""
 
+import json
 from collections.abc import Iterator
 
-from models.certification.card import describe_loss, percent
+from models.certification.card import describe_loss
+from models.certification.flag_words import LOST, percent, shortage
 from models.certification.risk_control import rows_needed
 from serve.bundle.loader import Bundle
-from serve.classifier.ladder import model_shape, serve_ladder
+from serve.classifier.ladder import serve_ladder, variant_shape
+from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
-from serve.policy.resolution import ServedRung, resolve
+from serve.policy.resolution import Resolution, ServedRung, resolve
 from serve.policy.target import Target
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, build_runner
@@ -18,21 +21,25 @@ _NO_FASTER = (
 )
 
 
-def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[tuple[str, str]]:
+def recommend(
+    bundle: Bundle, placement: Placement, target: Target, flag: AnyFlag | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield what there is to say about a target, as pairs of a heading and a sentence.
 
     Args:
         bundle: with the exits that are active.
         placement: the device and the variant.
         target: what is wanted.
+        flag: whose decisions the target is about; None for a target about answers.
 
     Raises:
         TargetOutOfReach: no rung keeps all bounds; the message names the nearest.
     """
     certified = bundle.ladder(placement.precision)
-    shape = model_shape(bundle.manifest, bundle.temperatures(placement.precision))
+    shape = variant_shape(bundle, placement.precision)
     runner = build_runner(bundle, placement, available_threads())
     ladder = serve_ladder(bundle, placement.precision, runner, shape)
+    ladder = ladder.deciding(flag) if flag else ladder
     rungs = ladder.rungs(bundle.manifest.policy.limits)
     found = resolve(target, rungs)
     rung, full = found.rung, rungs[0]
@@ -42,13 +49,33 @@ def recommend(bundle: Bundle, placement: Placement, target: Target) -> Iterator[
     yield "saves", _saved(rung, full, ladder.mean_tokens)
     if not rung.full_depth and rung.speedup <= 1:
         yield "note", _NO_FASTER
-    if certified:
+    if certified and flag:
+        yield from _of_flag(found, target, certified, thresholds(flag))
+    elif certified:
         yield "may cost", _cost(rung, found.certificate, certified)
         yield "how sure", _sureness(rung, found.certificate)
         if bound := _bound(target):
             yield "more texts", more_texts(certified, rung.expected_layers, *bound)
     asked = target.model_dump_json(exclude_none=True)
-    yield "ask for it", f'"exit": {{"target": {asked}}}'
+    wanted = f'"exit": {{"target": {asked}}}'
+    yield "ask for it", f'{wanted}, "flag": {json.dumps(thresholds(flag))}' if flag else wanted
+
+
+def _of_flag(
+    found: Resolution, target: Target, ladder: Ladder, flag: dict[str, float]
+) -> Iterator[tuple[str, str]]:
+    """Yield what both sides of a rule cost, and what keeps it from leaving early on one."""
+    rung, decided = found.rung, ladder.decided(flag)
+    for loss, words in LOST.items():
+        certificate = rung.certificate(loss)
+        cost = "nothing: what full depth says stands"
+        if certificate:
+            cost = f"at most {percent(certificate.epsilon)}; {_sureness(rung, certificate)}"
+        yield words, cost
+        bound = target.losses.get(loss)
+        if decided and bound and not certificate:
+            delta = next((c.delta for r in decided.rungs for c in r.certificates), 0.05)
+            yield "more texts", shortage(decided, ladder.num_certifying, loss, bound, delta)
 
 
 def _saved(rung: ServedRung, full: ServedRung, mean_tokens: float) -> str:

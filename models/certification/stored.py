@@ -45,10 +45,21 @@ def _contents(folder: Path, calibration: Calibration, has_card: bool) -> dict[st
 
 
 def with_ladder(calibration: Calibration, ladder: Ladder) -> Calibration:
-    """Return the calibration with a ladder in the place of an older one of just this variant."""
+    """Return the calibration with a ladder in the place of an older one of just this variant.
+
+    What the older one has certified for other flags stays if it was by the same texts.
+    """
+    older = next((each for each in calibration.ladders if _variant(each) == _variant(ladder)), None)
+    if older and _basis(older) == _basis(ladder):
+        kept = [each for each in older.decisions if not ladder.decided(each.flag)]
+        ladder = ladder.model_copy(update={"decisions": (*kept, *ladder.decisions)})
     others = [each for each in calibration.ladders if _variant(each) != _variant(ladder)]
     ladders = sorted([*others, ladder], key=_variant)
     return calibration.model_copy(update={"ladders": tuple(ladders)})
+
+
+def _basis(ladder: Ladder) -> tuple[object, ...]:
+    return ladder.data, ladder.num_tuning, ladder.score_temperatures
 
 
 def _variant(ladder: Ladder) -> tuple[str, int, tuple[int, ...], str]:

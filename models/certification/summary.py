@@ -1,14 +1,18 @@
 """What a calibration has found, on one screen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.table import Table
 
-from models.certification.card import describe_loss, percent
+from models.certification.card import describe_loss
+from models.certification.flag_words import grid, percent, shortages, written
 from models.certification.risk_control import rows_needed
 from models.certification.rungs import Certified
 from models.certification.variant import VariantLadder
-from serve.policy.ladder import Loss
+from models.errors import UnusableData
+from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
+from serve.policy.ladder import Decisions, Ladder, Loss
 
 
 def headline(found: VariantLadder) -> str:
@@ -42,6 +46,49 @@ def lacking(found: VariantLadder) -> Iterator[str]:
     for epsilon in certified.terms.epsilons:
         if not ends["disagreement", epsilon]:
             yield f"at most {percent(epsilon)}: {_needed(certified, epsilon)}"
+
+
+def decisions(found: VariantLadder) -> Iterator[Table | str]:
+    """Yield what is certified of a flag, if one was asked for: a table, and what is lacking."""
+    if found.decided is None:
+        return
+    of_flag, ladder = found.decided, found.ladder
+    own = of_flag.decisions
+    yield flag_table(ladder, own)
+    yield from shortages(own, of_flag.num_texts, of_flag.delta)
+
+
+def flag_overview(bundle: Bundle, precision: Precision, flag: Mapping[str, float]) -> Table:
+    """Return the table of a flag that a bundle has certificates of.
+
+    Raises:
+        UnusableData: it has none.
+    """
+    ladder = bundle.ladder(precision)
+    decided = ladder and ladder.decided(flag)
+    if not ladder or not decided:
+        options = " ".join(f"--flag '{label}={bound:g}'" for label, bound in flag.items())
+        raise UnusableData(
+            f"no decision of this flag is certified for {precision}: run `offramp calibrate "
+            f"{bundle.folder} --data FILE {options}`"
+        )
+    return flag_table(ladder, decided)
+
+
+def flag_table(ladder: Ladder, own: Decisions) -> Table:
+    """Return the mean layers of the fastest certified rules for each pair of bounds."""
+    title = (
+        f"flag {written(own.flag)}: mean layers by how many of the {own.num_flagged} texts that "
+        f"full depth flags are missed at most, and how many of the other "
+        f"{ladder.num_certifying - own.num_flagged} are false alarms"
+    )
+    head, rows = grid(ladder, own)
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for name in head:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str, str]:

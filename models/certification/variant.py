@@ -1,12 +1,13 @@
 """The ladder of one variant: one precision with some exits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 
+from models.certification.decisions import CertifiedFlag, certify_flag
 from models.certification.losses import Scale, TextLosses, scale_of, text_losses
 from models.certification.path_choice import Terms, choose_path
 from models.certification.paths import Path, candidate_paths
@@ -42,10 +43,31 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class VariantLadder:
-    """A ladder, and all that was found out for it."""
+    """A ladder, and all that was found out for it.
+
+    Attributes:
+        ladder: as it is stored.
+        certified: what was found out of the path.
+        sides: the recorded texts.
+        decided: what was found out of a flag; None if none was asked for.
+    """
 
     ladder: Ladder
     certified: Certified
+    sides: "Sides"
+    decided: CertifiedFlag | None = None
+
+    def deciding(self, flag: Mapping[str, float] | None) -> "VariantLadder":
+        """Certify what a flag decides, too, if there is one."""
+        if flag is None:
+            return self
+        tuning, certifying = (
+            replace(r, traits=replace(r.traits, score_temperatures=self.ladder.score_temperatures))
+            for r in (self.sides.tuning, self.sides.certifying)
+        )
+        decided = certify_flag(tuning, certifying, flag, self.certified.terms.delta)
+        ladder = self.ladder.model_copy(update={"decisions": (decided.decisions,)})
+        return replace(self, ladder=ladder, decided=decided)
 
 
 class Sides(NamedTuple):
@@ -103,7 +125,7 @@ def certify_variant(
         tolerance=losses.tolerance,
         rungs=rungs(certified),
     )
-    return VariantLadder(ladder, certified)
+    return VariantLadder(ladder, certified, sides)
 
 
 def record_sides(

@@ -118,7 +118,9 @@ def served_profiles(
         if not isinstance(wish, TargetChoice):
             yield subject.limits.applied_to(wish), name, ()
         elif ladder:
-            rung = nearest(wish.target, ladder.rungs(subject.limits)).rung
+            flag = subject.flags.get(name) if wish.target.decides else None
+            known = ladder.deciding(flag) if flag else ladder
+            rung = nearest(wish.target, known.rungs(subject.limits)).rung
             yield rung.rule, name, rung.certificates
 
 

@@ -25,6 +25,7 @@ from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision, TrainedFor
 from serve.classifier.exit_costs import measure_exit_costs
 from serve.classifier.ladder import model_shape
+from serve.policy.flag import AnyFlag
 from serve.policy.ladder import Ladder
 from serve.policy.limits import Limits
 from serve.policy.profile import RuleOrTarget
@@ -51,6 +52,7 @@ class Subject:
         precision: what it computes in.
         trained_for: the method and the rule that its heads were trained for, if they are known.
         profiles: rules and targets that its policy names.
+        flags: the flags of profiles that have one, by their names.
         limits: of the policy.
         ladder: certified rules of just this variant.
         num_parameters: None where the model's modules are not at hand.
@@ -62,6 +64,7 @@ class Subject:
     precision: Precision
     trained_for: TrainedFor = field(default_factory=TrainedFor)
     profiles: Mapping[str, RuleOrTarget] = field(default_factory=dict)
+    flags: Mapping[str, AnyFlag] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ladder: Ladder | None = None
     num_parameters: int | None = None
@@ -105,6 +108,7 @@ def bundle_model(
         precision=placement.precision,
         trained_for=manifest.trained_for,
         profiles=manifest.policy.profile_wishes,
+        flags=manifest.policy.profile_flags,
         limits=manifest.policy.limits,
         ladder=bundle.ladder(placement.precision),
         num_parameters=num_parameters(original.model) if original else None,

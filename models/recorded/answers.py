@@ -90,7 +90,7 @@ def entities_of(tags: Iterable[str]) -> list[Entity]:
     return found
 
 
-class _NoWords(WordSpanFinder):
+class NoWords(WordSpanFinder):
     """Entities are compared by their types and tokens, not by their letters."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class _NoWords(WordSpanFinder):
 def _served_entities(
     labels: tuple[str, ...], logits: Logits, counted: NDArray[np.bool_]
 ) -> Iterable[Hashable]:
-    reader, width = EntityReader(labels, _NoWords()), counted.shape[1]
+    reader, width = EntityReader(labels, NoWords()), counted.shape[1]
     spans = WordSpans([""] * width, None, np.zeros(width, np.bool_))
     for of_tokens, counts in zip(logits, counted, strict=True):
         found = reader.read(of_tokens, counts, spans, "simple")

@@ -60,7 +60,7 @@ class BundleSource:
     def __init__(self, bundle: Bundle, placement: Placement) -> None:
         manifest = bundle.manifest
         self.bundle, self.placement = bundle, placement
-        self.traits, self.pad_id = manifest.traits, manifest.pad_id
+        self.traits, self.pad_id = bundle.traits(placement.precision), manifest.pad_id
         self.temperatures = bundle.temperatures(placement.precision)
         self.max_tokens, self.tokenizer_path = manifest.max_tokens, bundle.tokenizer_path
 

@@ -18,6 +18,7 @@ from serve.classifier.classifier import Classified, Classifier
 from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
 from serve.errors import InvalidRequest, TooManyInputs
+from serve.policy.flag import AnyFlag
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
@@ -73,7 +74,7 @@ class Asked(NamedTuple):
 
     request: ClassifyRequest
     write: Callable[[Classification], Reply]
-    flag: Mapping[str, float] | None = None
+    flag: AnyFlag | None = None
     assigned: bool = False
 
 
@@ -109,7 +110,7 @@ async def classify(
     context: AppContext,
     record: RequestRecord,
     request: ClassifyRequest,
-    flag: Mapping[str, float] | None = None,
+    flag: AnyFlag | None = None,
     assigned: bool = False,
 ) -> Classification:
     """Classify for a client that has come by HTTP or gRPC.
@@ -169,7 +170,7 @@ def _model_request(
     context: AppContext,
     record: RequestRecord,
     request: ClassifyRequest,
-    flag: Mapping[str, float] | None,
+    flag: AnyFlag | None,
 ) -> ModelRequest:
     client, max_inputs = record.client, context.limits.max_inputs
     asked = Priority[request.priority.upper()] if "priority" in request.model_fields_set else None

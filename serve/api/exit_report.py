@@ -12,7 +12,9 @@ from serve.engine.row import Answer
 from serve.rules.reason import Reason
 from serve.rules.traits import Traits
 
-# What `exit_headers` returns.
+# Of guardrails under a flag that defers: whether each text is deferred.
+DEFERRED: Final = "X-Offramp-Deferred"
+# What `exit_headers` returns, and the one above.
 ANSWERED: Final = (
     "X-Offramp-Exit-Layer",
     "X-Offramp-Exit-Reason",
@@ -20,10 +22,11 @@ ANSWERED: Final = (
     "X-Offramp-Score-Scale",
     "X-Offramp-Exit-Rule",
     "X-Offramp-Certificate",
+    DEFERRED,
 )
 
 # Longer lists of layers and reasons are cut: proxies refuse heads of more than 8 KiB.
-_MAX_LISTED: Final = 256
+MAX_LISTED: Final = 256
 
 # Exit rules may add reasons, so the type is a text.
 ReasonName = Annotated[
@@ -74,7 +77,7 @@ def exit_report(traits: Traits, answer: Answer) -> dict[str, Any]:
 def exit_headers(answered: Classification) -> dict[str, str]:
     """Return headers that say where and why each input left, in the order of the inputs."""
     exits, classified = answered.classifier.traits.exits, answered.classified
-    answers = classified.answers[:_MAX_LISTED]
+    answers = classified.answers[:MAX_LISTED]
     headers = {
         "X-Offramp-Exit-Layer": ",".join([str(exits[a.exit_index]) for a in answers]),
         "X-Offramp-Exit-Reason": ",".join([a.reason.label for a in answers]),

@@ -7,7 +7,6 @@ from serve.access.gate import Client
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.errors import Forbidden, OfframpError, OverrideForbidden
-from serve.policy.document import ExitChoice
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
 
@@ -55,7 +54,7 @@ class Locks:
         self,
         client: Client,
         classifier: Classifier,
-        choice: ExitChoice | None,
+        request: ClassifyRequest,
         guardrail: bool,
         assigned: bool = False,
     ) -> None:
@@ -64,7 +63,7 @@ class Locks:
         Args:
             client: who asks.
             classifier: what answers.
-            choice: the exit of the request, as `bound` returns it.
+            request: as `bound` returns it.
             guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
             assigned: as `AppliedPolicy.exit_for` has it; of a bound key it is.
 
@@ -75,7 +74,7 @@ class Locks:
         self._limits, self._guarding = entry.policy.limits, guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
         self.settings: Settings = applied.exit_for(
-            choice, assigned or self._key is not None
+            request.exit_choice, assigned or self._key is not None, request.flag
         ).settings
         self.special_tokens: SpecialTokens = self.settings.special_tokens or (
             "text" if guardrail else "ids"
@@ -145,7 +144,7 @@ def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest
         or request.aggregation is not None
         or request.special_tokens is not None
     ):
-        Locks(client, classifier, request.exit_choice, guardrail=False).check(request)
+        Locks(client, classifier, request, guardrail=False).check(request)
 
 
 def _listed(names: Collection[str]) -> str:

@@ -17,6 +17,7 @@ from serve.bundle.recording import RECORDING, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
 from serve.policy.ladder import Ladder, ScoreTemperatures
 from serve.rules.replay import Logits
+from serve.rules.traits import Traits
 from serve.validation import explain
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -99,6 +100,10 @@ class Bundle:
         """Return what maps each exit's scores to full depth's; None if nothing was fitted."""
         ladder = self.ladder(precision)
         return ladder.score_temperatures if ladder else None
+
+    def traits(self, precision: Precision) -> Traits:
+        """Return the model as exit rules see it, whose scores are shown as calibrated."""
+        return replace(self.manifest.traits, score_temperatures=self.score_temperatures(precision))
 
     def segment_paths(self, precision: Precision) -> list[Path]:
         """Return the segments' files of one precision, first to last; for GPUs the bodies'."""

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from serve.bundle.loader import Bundle
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
-from serve.classifier.ladder import model_shape, serve_ladder
+from serve.classifier.ladder import serve_ladder, variant_shape
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer, Texts
@@ -97,7 +97,6 @@ class Classifier:
         manifest = bundle.manifest
         self.name = bundle.name
         self.bundle = bundle
-        self.traits = manifest.traits
         self.options = options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
@@ -111,9 +110,9 @@ class Classifier:
         chain = build_runner(bundle, placement, threads, options.gpu_memory_gb)
         warm_up = on_gpu(self.batch_limits) if self.device == "cuda" else ON_CPU
         self.costs = measure(chain, manifest.max_tokens, warm_up)
-        self.temperatures = bundle.temperatures(self.precision)
         self.scores = ScoreMap(bundle.score_temperatures(self.precision))
-        shape = model_shape(manifest, self.temperatures)
+        shape = variant_shape(bundle, self.precision)
+        self.traits, self.temperatures = shape.traits, shape.temperatures
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", self.ladder.uncertified)
@@ -142,7 +141,7 @@ class Classifier:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
         entry, applied = self.policy.live
-        chosen = applied.exit_for(request.exit_choice, request.assigned)
+        chosen = applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
@@ -156,7 +155,7 @@ class Classifier:
         answered = await self._answered(request, chosen.rule, texts, windowed)
         resolution = chosen.resolution
         if resolution and answered.reports:
-            resolution = replace(resolution, certificate=None)
+            resolution = resolution.uncertified()
         lengths = [num_tokens(text) for text in texts]
         began_s, ended_s = request.tokenized or (0.0, 0.0)
         return Classified(

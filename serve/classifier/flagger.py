@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from serve.classifier.request import ModelRequest
 from serve.engine.row import Answer
-from serve.policy.flag import check_flag, kind_of
+from serve.policy.flag import AnyFlag, check_flag, deferrals, thresholds
 from serve.policy.profile import Settings
+from serve.rules.label_kinds import kind_of
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
@@ -31,11 +32,16 @@ class Found(NamedTuple):
 
 
 class Flagger:
-    """Tells by which labels an answer is flagged, as one request asks for it."""
+    """Tells by which labels an answer is flagged or deferred, as one request asks for it.
+
+    Attributes:
+        flag: by label, the score from which on it flags.
+        defer: by label, the score from which on it defers; of no other labels.
+    """
 
     def __init__(
         self,
-        flag: Mapping[str, float],
+        flag: AnyFlag,
         traits: Traits,
         entities: EntityReader | None,
         aggregation: Aggregation = "simple",
@@ -44,7 +50,7 @@ class Flagger:
 
         `entities` reads the answers of a token classifier; None for other tasks.
         """
-        self.flag = flag
+        self.flag, self.defer = thresholds(flag), deferrals(flag)
         self._traits, self._entities, self._aggregation = traits, entities, aggregation
 
     def flags(self, answer: Answer, tokens: Tokens) -> list[str]:
@@ -52,14 +58,24 @@ class Flagger:
         found = {each.label for each in self.found(answer, tokens)}
         return [label for label in self.flag if label in found]
 
+    def defers(self, answer: Answer, tokens: Tokens) -> list[str]:
+        """Return the labels that defer an input, in the order of the flag; none if any flags it."""
+        if not self.defer or self.found(answer, tokens):
+            return []
+        found = {each.label for each in self._reaching(self.defer, answer, tokens)}
+        return [label for label in self.defer if label in found]
+
     def found(self, answer: Answer, tokens: Tokens) -> list[Found]:
         """Return what flags an answer: labels in the order of the flag, or entities of the text."""
+        return self._reaching(self.flag, answer, tokens)
+
+    def _reaching(self, bounds: Mapping[str, float], answer: Answer, tokens: Tokens) -> list[Found]:
         if self._entities is None:
             p = probabilities(answer, self._traits.task == "multi_label").tolist()
             scores = dict(zip(self._traits.labels, p, strict=True))
             return [
                 Found(label, scores[label])
-                for label, least in self.flag.items()
+                for label, least in bounds.items()
                 if _shown(scores[label]) >= least
             ]
         assert tokens.counted is not None
@@ -74,8 +90,7 @@ class Flagger:
         return [
             Found(kind, entity.score, entity.span)
             for entity in entities
-            if (kind := kind_of(entity.label)) in self.flag
-            and _shown(entity.score) >= self.flag[kind]
+            if (kind := kind_of(entity.label)) in bounds and _shown(entity.score) >= bounds[kind]
         ]
 
 
@@ -91,7 +106,7 @@ def flagger_for(
     """
     flag = request.flag or settings.flag
     if request.flag is not None:
-        check_flag(dict(request.flag), traits)
+        check_flag(request.flag, traits)
     return Flagger(flag, traits, entities, request.aggregation) if flag else None
 
 

@@ -34,11 +34,16 @@ def serve_ladder(
         raise InvalidBundle(f"{bundle.folder}/{CALIBRATION}: ladders: {error}") from None
 
 
-def model_shape(manifest: Manifest, temperatures: tuple[float, ...] | None = None) -> ModelShape:
-    """Return what the engine must know of a model; by default with the manifest's temperatures."""
-    if temperatures is None:
-        temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
+def model_shape(manifest: Manifest) -> ModelShape:
+    """Return what the engine must know of a model without a calibration."""
+    temperatures = tuple(exit_.temperature for exit_ in manifest.exits)
     return ModelShape(manifest.traits, temperatures, manifest.pad_id)
+
+
+def variant_shape(bundle: Bundle, precision: Precision) -> ModelShape:
+    """Return what the engine must know of a variant: as it is calibrated, if it is."""
+    temperatures = bundle.temperatures(precision)
+    return ModelShape(bundle.traits(precision), temperatures, bundle.manifest.pad_id)
 
 
 def why_uncertified(bundle: Bundle, precision: Precision) -> str:

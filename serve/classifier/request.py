@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from serve.classifier.race import Race
 from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
+from serve.policy.flag import AnyFlag
 from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
@@ -56,7 +57,7 @@ class ModelRequest:
     take_tokens: Callable[[int], None] | None = None
     client: str = ""
     traced: bool = False
-    flag: Mapping[str, float] | None = None
+    flag: AnyFlag | None = None
     windows: Windows | None = None
     aggregation: Aggregation = "simple"
     max_rows: int | None = None

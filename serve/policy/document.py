@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
+from serve.policy.flag import Flag
 from serve.policy.limits import Limits
 from serve.policy.profile import (
     EXAMPLES,
@@ -101,6 +102,12 @@ class Policy(BaseModel):
     def profile_wishes(self) -> dict[str, RuleOrTarget]:
         """What each profile asks for, by its name."""
         return {name: self._wish_of(entry) for name, entry in self.profiles.items()}
+
+    @property
+    def profile_flags(self) -> dict[str, Flag]:
+        """The flag of each profile that has one, by its name."""
+        flags = {name: self.settings_for(name).flag for name in self.profiles}
+        return {name: flag for name, flag in flags.items() if flag is not None}
 
     def settings_for(self, choice: ExitChoice | None) -> Settings:
         """Return what the profile of a request says besides its exit; see `wish_for`."""

@@ -1,6 +1,7 @@
 """Certified rules from safe to fast: what `offramp calibrate` writes and targets resolve to."""
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
 
@@ -12,8 +13,10 @@ from serve.rules.fields import Share
 # `disagreement`: another answer than full depth's, which needs no labels. `metric`: a text that
 # full depth has right and the early answer has wrong; of a regression, the added absolute error
 # as a share of the labels' range. `score`: the shown score of the answer, of any of several labels
-# or of any token's, is further than SCORE_TOLERANCE from full depth's.
-Loss = Literal["disagreement", "metric", "score"]
+# or of any token's, is further than SCORE_TOLERANCE from full depth's. `missed`: of the texts that
+# full depth flags, one that the early answer does not; `false_alarms`: of the texts that full depth
+# does not flag, one that the early answer does.
+Loss = Literal["disagreement", "metric", "score", "missed", "false_alarms"]
 SCORE_TOLERANCE = 0.1
 
 # (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
@@ -71,6 +74,20 @@ class Rung(_Frozen):
         return next((c for c in self.certificates if c.loss == loss), None)
 
 
+class Decisions(_Frozen):
+    """The rungs that are certified for what a flag decides.
+
+    Attributes:
+        flag: by label, the score from which on it flags a text.
+        num_flagged: certifying texts that full depth flags.
+        rungs: from safe to fast; the first one never leaves early.
+    """
+
+    flag: dict[str, Share] = Field(min_length=1)
+    num_flagged: Annotated[int, Field(ge=0)]
+    rungs: tuple[Rung, ...] = Field(min_length=1)
+
+
 class Data(_Frozen):
     """A file of texts: its folder and name, how many texts were used, and the file's hash."""
 
@@ -98,6 +115,7 @@ class Ladder(_Frozen):
         metric: what the loss `metric` is about, such as `accuracy`; None without labels.
         tolerance: of a regression: values further apart disagree.
         rungs: from safe to fast; the first one never leaves early.
+        decisions: the same for the decisions of flags, each flag once.
     """
 
     precision: Literal["fp32", "int8", "fp16"]
@@ -112,6 +130,11 @@ class Ladder(_Frozen):
     metric: str | None = None
     tolerance: NonNegativeFloat | None = None
     rungs: tuple[Rung, ...] = Field(min_length=1)
+    decisions: tuple[Decisions, ...] = ()
+
+    def decided(self, flag: Mapping[str, float]) -> Decisions | None:
+        """Return what is certified for a flag."""
+        return next((each for each in self.decisions if each.flag == flag), None)
 
     def mean_layers(self, rung: Rung) -> float:
         """Return the mean number of layers that a rung's texts run."""
@@ -127,17 +150,22 @@ class Ladder(_Frozen):
             raise ValueError(
                 f"score_temperatures for {len(self.score_temperatures)} of {len(self.exits)} exits"
             )
-        if not self.rungs[0].full_depth:
-            raise ValueError("rungs: the first one must be the rule never, which is always valid")
-        for place, rung in enumerate(self.rungs):
+        self._check_rungs("rungs", self.rungs)
+        for place, decided in enumerate(self.decisions):
+            self._check_rungs(f"decisions.{place}.rungs", decided.rungs)
+        return self
+
+    def _check_rungs(self, name: str, rungs: tuple[Rung, ...]) -> None:
+        if not rungs[0].full_depth:
+            raise ValueError(f"{name}: the first one must be the rule never, which is always valid")
+        for place, rung in enumerate(rungs):
             shares = rung.exit_shares
             if len(shares) != len(self.exits) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
                 raise ValueError(
-                    f"rungs.{place}.exit_shares: one per exit, {len(self.exits)}, adding up to 1"
+                    f"{name}.{place}.exit_shares: one per exit, {len(self.exits)}, adding up to 1"
                 )
             if len({c.loss for c in rung.certificates}) < len(rung.certificates):
-                raise ValueError(f"rungs.{place}.certificates: more than one of one loss")
-        layers = [self.mean_layers(rung) for rung in self.rungs]
+                raise ValueError(f"{name}.{place}.certificates: more than one of one loss")
+        layers = [self.mean_layers(rung) for rung in rungs]
         if any(later > sooner + 1e-6 for sooner, later in pairwise(layers)):
-            raise ValueError("rungs: must be ordered from safe to fast, by their mean layers")
-        return self
+            raise ValueError(f"{name}: must be ordered from safe to fast, by their mean layers")

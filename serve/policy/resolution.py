@@ -8,7 +8,7 @@ alone gets the safest rung that is fast enough.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,7 @@ class ServedRung:
         disagreement: share of the certifying texts with another answer than full depth's; None
             where that was not measured with just this rule.
         certificates: at most one per loss.
+        certain: what cannot be lost by such a rule, and so needs no certificate.
     """
 
     rule: ExitRule
@@ -43,10 +44,23 @@ class ServedRung:
     speedup: float
     disagreement: float | None = None
     certificates: tuple[Certificate, ...] = ()
+    certain: frozenset[Loss] = frozenset()
 
     def certificate(self, loss: Loss) -> Certificate | None:
         """Return the certificate of a loss, if the rung has one."""
         return next((c for c in self.certificates if c.loss == loss), None)
+
+    def keeps(self, loss: Loss, most: float, certified: bool) -> bool:
+        """Tell whether at most so much is lost, by a certificate or as measured."""
+        if self.full_depth or loss in self.certain:
+            return True
+        certificate = self.certificate(loss)
+        if certified:
+            return certificate is not None and certificate.epsilon <= most
+        measured = certificate.observed if certificate else None
+        if loss == "disagreement":
+            measured = self.disagreement
+        return measured is not None and measured <= most
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,20 @@ class Resolution:
     Attributes:
         rung: whose rule is used.
         certificate: of what was asked for; None at full depth, and where nothing is certified.
+        certificates: of a target about decisions: what is missed, and false alarms. What the rule
+            cannot lose has none. None for other targets.
         problem: why the rung is not what the target wants, only the nearest; None if it is.
     """
 
     rung: ServedRung
     certificate: Certificate | None
+    certificates: tuple[Certificate, ...] | None = None
     problem: str | None = None
+
+    def uncertified(self) -> "Resolution":
+        """Return the same for texts that no certificate is about."""
+        none = None if self.certificates is None else ()
+        return replace(self, certificate=None, certificates=none)
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -70,14 +92,25 @@ class Resolution:
             "exit_rule": self.rung.rule.model_dump(mode="json", exclude_none=True),
             "expected_layers": self.rung.expected_layers,
             "certificate": self.certificate and self.certificate.model_dump(mode="json"),
+            **self._decisions,
         }
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The fields of `report` as JSON, for answers that have room for texts only."""
-        return {
-            name: json.dumps(value, separators=(",", ":")) for name, value in self.report.items()
-        }
+        """The fields of `report` as JSON, for answers that have room for texts only.
+
+        Of a target about decisions `certificate` is the list of both.
+        """
+        fields = {**self.report, "certificate": self.report["certificate"]}
+        if "certificates" in fields:
+            fields["certificate"] = fields.pop("certificates")
+        return {name: json.dumps(value, separators=(",", ":")) for name, value in fields.items()}
+
+    @property
+    def _decisions(self) -> dict[str, Any]:
+        if self.certificates is None:
+            return {}
+        return {"certificates": [each.model_dump(mode="json") for each in self.certificates]}
 
 
 def resolve(target: Target, rungs: Sequence[ServedRung]) -> Resolution:
@@ -98,38 +131,16 @@ def nearest(target: Target, rungs: Sequence[ServedRung]) -> Resolution:
     fitting = [rung for rung in safe if _fast_enough(rung, target)]
     if fitting:
         rung = _fastest(fitting) if target.limits_loss else fitting[0]
-        return Resolution(rung, _certificate(rung, target))
+        return _found(rung, target)
     rung = _fastest(safe) if safe else rungs[0]
-    return Resolution(rung, _certificate(rung, target), _problem(target, rung, bool(safe)))
-
-
-def _bounds(target: Target) -> list[tuple[Loss, float]]:
-    """Return the losses that a target limits."""
-    wanted: tuple[tuple[Loss, float | None], ...] = (
-        ("disagreement", target.max_disagreement),
-        ("metric", target.max_loss),
-    )
-    return [(loss, most) for loss, most in wanted if most is not None]
+    return _found(rung, target, _problem(target, rung, bool(safe)))
 
 
 def _safe_enough(rung: ServedRung, target: Target) -> bool:
-    if rung.full_depth:
-        return True
-    bounds = _bounds(target)
-    if not target.needs_certificate:
-        lost = [(_measured(rung, loss), most) for loss, most in bounds]
-        return all(measured is not None and measured <= most for measured, most in lost)
-    if not bounds:
-        return bool(rung.certificates)
-    certified = [(rung.certificate(loss), most) for loss, most in bounds]
-    return all(own is not None and own.epsilon <= most for own, most in certified)
-
-
-def _measured(rung: ServedRung, loss: Loss) -> float | None:
-    if loss == "disagreement":
-        return rung.disagreement
-    certificate = rung.certificate(loss)
-    return certificate.observed if certificate else None
+    certified = target.needs_certificate
+    if certified and not target.losses:
+        return rung.full_depth or bool(rung.certificates)
+    return all(rung.keeps(loss, most, certified) for loss, most in target.losses.items())
 
 
 def _fast_enough(rung: ServedRung, target: Target) -> bool:
@@ -149,12 +160,11 @@ def _fastest(rungs: Sequence[ServedRung]) -> ServedRung:
     return min(rungs, key=lambda rung: rung.expected_layers)
 
 
-def _certificate(rung: ServedRung, target: Target) -> Certificate | None:
-    """Return the certificate of the loss that the target limits; of speed, any."""
-    bounds = _bounds(target)
-    if bounds:
-        return rung.certificate(bounds[0][0])
-    return next(iter(rung.certificates), None)
+def _found(rung: ServedRung, target: Target, problem: str | None = None) -> Resolution:
+    """Return a rung with the certificate of the loss that the target limits; of speed, any."""
+    own = (rung.certificate(next(iter(target.losses))),) if target.losses else rung.certificates
+    both = rung.certificates if target.decides else None
+    return Resolution(rung, next(iter(own), None), both, problem)
 
 
 def _problem(target: Target, rung: ServedRung, safe: bool) -> str:

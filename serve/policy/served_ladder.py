@@ -1,14 +1,18 @@
 """The rungs of one variant as this server runs it: with the times of this machine."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from serve.errors import InvalidRule, OverrideForbidden
-from serve.policy.ladder import Certificate, Ladder
+from serve.policy.flag import AnyFlag, thresholds
+from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.limits import Limits
 from serve.policy.resolution import ServedRung
-from serve.rules import CompiledRule, ExitRule, LayerRule, NeverRule, compile_rule
+from serve.rules import CompiledRule, DecisionRule, ExitRule, LayerRule, NeverRule, compile_rule
 from serve.rules.traits import Traits
 
 # Tokens of the lone text whose time is measured where no calibration says how long texts are.
@@ -53,8 +57,9 @@ class ServedLadder:
         """
         self.traits, self.certified, self.uncertified = traits, certified, uncertified
         self._temperatures, self._exit_times = temperatures, exit_times
-        self._known = _of_ladder(certified) if certified else _of_exits(traits.exits)
-        for rung in self._known:
+        self._known = _of_rungs(certified.rungs) if certified else _of_exits(traits.exits)
+        decided = [_of_rungs(each.rungs) for each in certified.decisions] if certified else []
+        for rung in chain(self._known, *decided):
             self.compile(rung.rule)
         self._full_depth_ms = exit_times(self.compile(NeverRule()))[-1]
 
@@ -70,6 +75,26 @@ class ServedLadder:
             InvalidRule: the model cannot follow it.
         """
         return compile_rule(rule, self.traits, self._temperatures)
+
+    def deciding(self, flag: AnyFlag) -> "ServedLadder":
+        """Return the rungs that targets about a flag's decisions resolve to.
+
+        They are certified for these very thresholds; for others there is full depth alone.
+        """
+        found, bounds = copy(self), thresholds(flag)
+        own = self.certified and self.certified.decided(bounds)
+        found._known = _of_rungs(own.rungs) if own else self._known[:1]
+        found.uncertified = None if own else self._undecided(bounds)
+        return found
+
+    def _undecided(self, flag: dict[str, float]) -> str:
+        known = self.certified.decisions if self.certified else ()
+        options = " ".join(f"--flag '{label}={bound:g}'" for label, bound in flag.items())
+        others = f", only of {' and '.join(_written(each.flag) for each in known)}"
+        return (
+            f"No decision of the flag {_written(flag)} is certified{others if known else ''}: run "
+            f"`offramp calibrate` with {options}"
+        )
 
     def rungs(self, limits: Limits) -> tuple[ServedRung, ...]:
         """Return the rungs that a policy's limits allow, from safe to fast.
@@ -99,11 +124,24 @@ class ServedLadder:
             speedup=self._full_depth_ms / expected_ms,
             disagreement=rung.disagreement if same else None,
             certificates=rung.certificates if same else (),
+            certain=_certain(rule.rule) if rule.last == last else frozenset(),
         )
 
 
-def _of_ladder(ladder: Ladder) -> list[_KnownRung]:
-    return [_KnownRung(r.rule, r.exit_shares, r.disagreement, r.certificates) for r in ladder.rungs]
+def _of_rungs(rungs: Sequence[Rung]) -> list[_KnownRung]:
+    return [_KnownRung(r.rule, r.exit_shares, r.disagreement, r.certificates) for r in rungs]
+
+
+def _certain(rule: ExitRule) -> frozenset[Loss]:
+    """Return what a certified rule about decisions cannot lose: a side it leaves to full depth."""
+    if not isinstance(rule, DecisionRule):
+        return frozenset()
+    sides: dict[Loss, object] = {"missed": rule.leave_below, "false_alarms": rule.leave_above}
+    return frozenset(loss for loss, side in sides.items() if side is None)
+
+
+def _written(flag: Mapping[str, float]) -> str:
+    return json.dumps(flag)
 
 
 def _of_exits(exits: tuple[int, ...]) -> list[_KnownRung]:

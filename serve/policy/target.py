@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from serve.policy.ladder import Loss
+
 # From here on a share of texts is no goal, but a percentage that was not divided by 100.
 _NO_SHARE = 0.5
 
@@ -30,10 +32,12 @@ class Target(BaseModel):
     Attributes:
         max_disagreement: share of texts that may get another answer than at full depth.
         max_loss: what the model's metric may lose against full depth, as a share.
+        max_missed: of the texts that full depth flags, the share that may not be flagged.
+        max_false_alarms: of the texts that full depth does not flag, the share that may be flagged.
         speedup: full depth's mean time over the rung's, on this machine.
         max_layers: mean number of layers per text.
         max_ms: mean milliseconds per text, on this machine.
-        certified: whether the rung must be certified. None: for max_disagreement and max_loss.
+        certified: whether the rung must be certified. None: where something may be lost.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -45,6 +49,16 @@ class Target(BaseModel):
     max_loss: SmallShare | None = Field(
         default=None,
         description="What the model's metric may lose against full depth, as a share, e.g. 0.005.",
+    )
+    max_missed: SmallShare | None = Field(
+        default=None,
+        description="Under a flag: of the texts that full depth flags, the share that may not be "
+        "flagged, e.g. 0.001.",
+    )
+    max_false_alarms: SmallShare | None = Field(
+        default=None,
+        description="Under a flag: of the texts that full depth does not flag, the share that may "
+        "be flagged, e.g. 0.01.",
     )
     speedup: Annotated[float, Field(ge=1)] | None = Field(
         default=None, description="How much faster than full depth, in the mean, on this machine."
@@ -59,19 +73,35 @@ class Target(BaseModel):
     )
     certified: bool | None = Field(
         default=None,
-        description="Whether only certified rules will do. Default: yes with max_disagreement or "
-        "max_loss, else no.",
+        description="Whether only certified rules will do. Default: no if speed alone is asked "
+        "for, else yes.",
     )
+
+    @property
+    def losses(self) -> dict[Loss, float]:
+        """What it bounds of what answers may lose, and the bounds."""
+        wanted: tuple[tuple[Loss, float | None], ...] = (
+            ("disagreement", self.max_disagreement),
+            ("metric", self.max_loss),
+            ("missed", self.max_missed),
+            ("false_alarms", self.max_false_alarms),
+        )
+        return {loss: most for loss, most in wanted if most is not None}
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is about the decisions of a flag."""
+        return self.max_missed is not None or self.max_false_alarms is not None
 
     @property
     def limits_loss(self) -> bool:
         """Whether it bounds what answers may lose."""
-        return self.max_disagreement is not None or self.max_loss is not None
+        return bool(self.losses)
 
     @property
     def lossless(self) -> bool:
-        """Whether a bound asks for just the answers of full depth."""
-        return self.max_disagreement == 0 or self.max_loss == 0
+        """Whether a bound asks for just what full depth gives."""
+        return 0 in self.losses.values()
 
     @property
     def needs_certificate(self) -> bool:
@@ -82,7 +112,13 @@ class Target(BaseModel):
     def _check(self) -> "Target":
         if all(bound is None for name, bound in self if name != "certified"):
             raise ValueError(
-                "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"
+                "a target needs max_disagreement, max_loss, max_missed, max_false_alarms, speedup, "
+                "max_layers or max_ms"
+            )
+        if self.decides and self.losses.keys() & {"disagreement", "metric"}:
+            raise ValueError(
+                "max_missed and max_false_alarms are about a flag, max_disagreement and max_loss "
+                "about labels; no rule is certified for both: leave two of them out"
             )
         return self
 

@@ -8,6 +8,7 @@ from serve.api.context import AppContext
 from serve.api.record import record_of
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.models import (
+    DecisionsInfo,
     ExitInfo,
     LadderInfo,
     ModelCard,
@@ -95,10 +96,16 @@ def _ladder(ladder: ServedLadder) -> LadderInfo:
         metric=certified.metric if certified else None,
         tolerance=certified.tolerance if certified else None,
         mean_tokens=ladder.mean_tokens,
-        rungs=[
-            RungInfo.model_validate(rung, from_attributes=True) for rung in ladder.rungs(Limits())
+        rungs=_rungs(ladder),
+        decisions=[
+            DecisionsInfo(flag=each.flag, rungs=_rungs(ladder.deciding(each.flag)))
+            for each in (certified.decisions if certified else ())
         ],
     )
+
+
+def _rungs(ladder: ServedLadder) -> list[RungInfo]:
+    return [RungInfo.model_validate(rung, from_attributes=True) for rung in ladder.rungs(Limits())]
 
 
 def _costs(classifier: Classifier) -> list[SegmentCostInfo]:

@@ -55,6 +55,13 @@ class RungInfo(ResponseModel):
     )
 
 
+class DecisionsInfo(ResponseModel):
+    """What targets about the decisions of a flag may resolve to."""
+
+    flag: dict[str, float] = Field(description="The thresholds, by label.")
+    rungs: list[RungInfo]
+
+
 class LadderInfo(ResponseModel):
     """What targets may resolve to, from safe to fast, before the policy's limits."""
 
@@ -69,6 +76,9 @@ class LadderInfo(ResponseModel):
     )
     mean_tokens: float = Field(description="The length of text that expected_ms is about.")
     rungs: list[RungInfo]
+    decisions: list[DecisionsInfo] = Field(
+        description="The same for the decisions of each flag that is certified."
+    )
 
 
 class ModelInfo(ResponseModel):

@@ -22,6 +22,11 @@ class ResolvedExit(SparseModel):
         default=None,
         description="Only of a target, and only if its rule is certified; never needs none.",
     )
+    certificates: list[Certificate] | None = Field(
+        default=None,
+        description="Only of a target about the decisions of a flag: what is missed, and false "
+        "alarms. A side that the rule leaves to full depth needs none.",
+    )
     problem: str | None = Field(
         default=None,
         description="Only if the rule decides something else than the policy says: why, and what "
@@ -37,6 +42,7 @@ class ResolvedExit(SparseModel):
             rule=chosen.rule.rule,
             expected_layers=found.rung.expected_layers if found else None,
             certificate=found.certificate if found else None,
+            certificates=list(found.certificates) if found and found.certificates else None,
             problem=chosen.problem,
         )
 

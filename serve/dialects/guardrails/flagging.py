@@ -1,12 +1,12 @@
 """What guardrails share: texts that a flag decides about."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from serve.api.classification import Asked, Classification, Reply, read_fields
 from serve.api.context import AppContext
-from serve.api.exit_report import exit_headers
+from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
 from serve.api.json_encoding import to_json
 from serve.api.locks import Locks, bound, check_model
 from serve.api.record import RequestRecord
@@ -16,8 +16,9 @@ from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import DeadlineExceeded, InvalidRequest
-from serve.policy.flag import flaggable
+from serve.policy.flag import AnyFlag, thresholds, with_threshold
 from serve.policy.windows import Windows
+from serve.rules.label_kinds import flaggable
 from serve.rules.reason import Reason
 
 # Stands in the place of a blank text: the places of the others stay, and settings are checked also
@@ -51,6 +52,15 @@ class Flagged(NamedTuple):
         # There is one answer more than texts where there are no texts.
         answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
         return [[] if blank else flagger.found(answer, tokens) for blank, answer, tokens in answers]
+
+    def deferred(self) -> list[bool]:
+        """Tell of each text whether it is deferred: empty where the flag defers no text."""
+        classified = self.answered.classified
+        flagger = classified.flagger
+        if flagger is None or not flagger.defer:
+            return []
+        answers = zip(self.blank, classified.answers, classified.tokens, strict=False)
+        return [not b and bool(flagger.defers(answer, tokens)) for b, answer, tokens in answers]
 
     def check_complete(self, found: Sequence[Sequence[Found]]) -> None:
         """Refuse to call a text unflagged whose deadline has cut its classification short.
@@ -101,7 +111,7 @@ def flag_texts(
     names = {name: f"{place}.{name}" for name in type(asked).model_fields}
     fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
     request = bound(record.client, read_fields(fields, record.headers, names))
-    locks = Locks(record.client, classifier, request.exit_choice, True, assigned)
+    locks = Locks(record.client, classifier, request, True, assigned)
     locks.check(request)
     flag, least = _flag(classifier, locks, request, asked)
     texts = texts_of(locks)
@@ -117,7 +127,10 @@ def flag_texts(
 
     def write(answered: Classification) -> Reply:
         flagged = Flagged(blank, answered, least)
-        return Reply(to_json(make(flagged, flagged.found())), exit_headers(answered))
+        headers = exit_headers(answered)
+        if deferred := flagged.deferred():
+            headers[DEFERRED] = ",".join([str(each).lower() for each in deferred[:MAX_LISTED]])
+        return Reply(to_json(make(flagged, flagged.found())), headers)
 
     return Asked(request, write, flag, assigned)
 
@@ -147,7 +160,7 @@ def _fields(asked: GuardrailParameters) -> dict[str, Any]:
 
 def _flag(
     classifier: Classifier, locks: Locks, request: ClassifyRequest, asked: GuardrailParameters
-) -> tuple[Mapping[str, float], float]:
+) -> tuple[AnyFlag, float]:
     """Return the flag of a request, and the score from which on a text is known to be flagged.
 
     The flag is the request's own, or else its profile's. Without one, clients that read scores get
@@ -166,15 +179,15 @@ def _flag(
     if threshold is None:
         return flag, 0.0
     if not locks.keeps("flag"):
-        return dict.fromkeys(flag, threshold), 0.0
-    if not asked.reads_scores and threshold > min(flag.values()):
+        return with_threshold(flag, threshold), 0.0
+    if not asked.reads_scores and threshold > min(thresholds(flag).values()):
         raise locks.refusal("threshold", "flag")
-    return {label: min(least, threshold) for label, least in flag.items()}, threshold
+    return with_threshold(flag, threshold, lower_only=True), threshold
 
 
-def _windows(windows: Windows | None, flag: Mapping[str, float], least: float) -> Windows | None:
+def _windows(windows: Windows | None, flag: AnyFlag, least: float) -> Windows | None:
     """Return how long texts are cut: no window ends the work that the client may not count."""
-    if windows and windows.combine == "any" and least > min(flag.values()):
+    if windows and windows.combine == "any" and least > min(thresholds(flag).values()):
         return windows.model_copy(update={"combine": "max"})
     return windows
 

@@ -97,6 +97,9 @@ def _add_decision(result: Json, classified: Classified, place: int) -> None:
     if classified.flagger:
         flags = classified.flagger.flags(classified.answers[place], classified.tokens[place])
         result |= {"flagged": bool(flags), "flags": flags}
+        if classified.flagger.defer:
+            defers = classified.flagger.defers(classified.answers[place], classified.tokens[place])
+            result |= {"deferred": bool(defers), "defers": defers}
     if report := classified.reports.get(place):
         start, end = report.span
         result["windows"] = {

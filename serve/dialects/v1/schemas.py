@@ -60,6 +60,14 @@ class _Result(SparseModel):
     flags: list[str] | None = Field(
         default=None, description="Only with a flag: the labels that reach their thresholds."
     )
+    deferred: bool | None = Field(
+        default=None,
+        description="Only with a flag that defers: whether nothing flags the input, and any label "
+        "reaches its `defer`.",
+    )
+    defers: list[str] | None = Field(
+        default=None, description="Only with a flag that defers: the labels that defer the input."
+    )
     windows: WindowsFound | None = Field(
         default=None, description="Only of a text that was cut into several windows."
     )
@@ -190,6 +198,11 @@ class ClassifyResponse(SparseModel):
     expected_layers: float | None = Field(
         default=None,
         description=f"{_OF_TARGET}Mean number of layers per text, as measured at calibration.",
+    )
+    certificates: list[Certificate] | None = Field(
+        default=None,
+        description="Only under a target about the decisions of a flag: the certificates of what "
+        "is missed and of false alarms. A side that the rule leaves to full depth needs none.",
     )
     certificate: Certificate | None = Field(
         default=None,

@@ -114,7 +114,7 @@ def test_without_certificates_it_says_which_command_makes_them(make_bundle: Make
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "a target needs max_disagreement, max_loss, speedup, max_layers or max_ms"),
+        ((), "a target needs max_disagreement, max_loss, max_missed, max_false_alarms, speedup, "),
         (("--max-disagreement", "few"), "'few': must be a share such as 1% or 0.01"),
         (("--max-loss", "120%"), "max_loss: must be a share below 0.5, not 1.2: 1 % is 0.01"),
     ],

@@ -27,6 +27,43 @@ def test_a_label_flags_from_its_threshold_on(servers: LiveServer, task: str) -> 
     assert sum(first in r["flags"] for r in servers.answer(TEXTS, model=task, flag=flag)["results"])
 
 
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_between_its_two_bounds_a_label_defers_a_text_that_nothing_flags(
+    servers: LiveServer, task: str
+) -> None:
+    first, second = LABELS[task][:2]  # type: ignore[index]
+    plain = servers.answer(TEXTS, model=task)["results"]
+    low, high = sorted(result["scores"][first] for result in plain)[3:8:4]
+    bound = sorted(r["scores"][second] for r in plain if r["scores"][first] < high)[-1]
+    flag = {first: {"flag": high, "defer": low}, second: bound}
+    for before, result in zip(
+        plain, servers.answer(TEXTS, model=task, flag=flag)["results"], strict=True
+    ):
+        scores = before["scores"]
+        flags = [x for x, least in ((first, high), (second, bound)) if scores[x] >= least]
+        defers = [first] if scores[first] >= low and not flags else []
+        assert (result.pop("flags"), result.pop("flagged")) == (flags, bool(flags))
+        assert (result.pop("defers"), result.pop("deferred")) == (defers, bool(defers))
+        assert result == before
+    alone = servers.answer(TEXTS, model=task, flag={first: flag[first]})["results"]
+    outcomes = {(result["flagged"], result["deferred"]) for result in alone}
+    assert outcomes == {(True, False), (False, True), (False, False)}
+
+
+def test_an_entity_defers_between_the_two_bounds_of_its_label(servers: LiveServer) -> None:
+    found = servers.answer(TEXTS, model="token")["results"]
+    scores = [[e["score"] for e in r["entities"] if e["entity"] == "PER"] for r in found]
+    best = sorted(max(each) for each in scores if each)
+    low, high = best[len(best) // 3], best[-1]
+    flag = {"PER": {"flag": high, "defer": low}}
+    results = servers.answer(TEXTS, model="token", flag=flag)["results"]
+    assert [r["flagged"] for r in results] == [max(each, default=0) >= high for each in scores]
+    assert [r["deferred"] for r in results] == [
+        low <= max(each, default=0) < high for each in scores
+    ]
+    assert any(r["deferred"] for r in results)
+
+
 @pytest.mark.parametrize("aggregation", ["none", "simple", "max"])
 def test_tokens_flag_if_any_entity_of_the_label_reaches_it(
     servers: LiveServer, aggregation: str
@@ -75,6 +112,14 @@ def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
         ({"negative": 1.5}, "flag.negative: must be less than or equal to 1"),
         ({"negative": True}, "flag.negative: must be a valid number"),
         (["negative"], "flag: must be a JSON object"),
+        (
+            {"negative": {"flag": 0.8, "defer": 0.8}},
+            "flag.negative: defer 0.8 must be below flag 0.8: texts between the two are deferred",
+        ),
+        ({"negative": {"flag": 0.8}}, "flag.negative.defer: required field is missing"),
+        ({"negative": {"flag": 2, "defer": 0.1}}, "flag.negative.flag: must be less than or equal"),
+        ({"negative": {"flag": 1, "defer": 0.1, "x": 1}}, "flag.negative.x: unknown field"),
+        ({"negative": [0.8, 0.3]}, "flag.negative: must be a valid number"),
     ],
 )
 def test_a_flag_that_means_nothing_is_refused(servers: LiveServer, flag: Any, said: str) -> None:

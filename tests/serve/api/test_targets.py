@@ -1,5 +1,6 @@
 """Asking by target: in a request, in a profile, as the default, by PUT."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,17 @@ from serve.bundle.manifest import Precision
 from serve.errors import InvalidBundle
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.bundles import rewrite_manifest
-from tests.serve.support.ladders import BOLD, NEVER, SAFE, WILD, certificate, certify
+from tests.serve.support.ladders import (
+    BOLD,
+    DECIDED,
+    EITHER,
+    NEVER,
+    SAFE,
+    WILD,
+    certificate,
+    certify,
+    decisions,
+)
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
 from tests.support.tiny import DEPTH
 
@@ -81,7 +92,7 @@ def test_every_kind_of_target_can_be_asked_for(
 
 
 REFUSED: list[tuple[Any, str, str]] = [
-    ({}, "invalid_request", "exit.target: a target needs max_disagreement, max_loss, speedup, max"),
+    ({}, "invalid_request", "exit.target: a target needs max_disagreement, max_loss, max_missed"),
     ({"certified": True}, "invalid_request", "exit.target: a target needs max_disagreement"),
     ({"speedup": None}, "invalid_request", "exit.target: a target needs max_disagreement"),
     (None, "invalid_request", "exit.target: must be a JSON object"),
@@ -194,6 +205,7 @@ def test_model_shows_its_rungs_with_the_times_of_this_machine(certified: LiveSer
         "metric": "accuracy",
         "tolerance": None,
         "mean_tokens": 8.0,
+        "decisions": [],
     }
     assert [rung["expected_layers"] for rung in rungs] == pytest.approx([4, 3.6, 2.8, 2, 1.35])
     assert [rung["disagreement"] for rung in rungs] == [0, 0.001, 0.006, 0.02, 0.08]
@@ -301,6 +313,37 @@ def test_certificates_hold_for_their_variant_only(
     assert ladder["note"] in caplog.text
     answer = server.answer("w1", exit={"target": {"max_disagreement": 0.03}})
     assert (answer["exit_rule"], answer["certificate"]) == (NEVER, None)
+
+
+def test_a_target_about_decisions_names_both_certificates_in_every_form(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(certify(bundle_copy("tiny"), "fp32", decisions=decisions()))
+    wanted = {"target": {"max_missed": 0.01, "max_false_alarms": 0.02}}
+    profiles = {"guard": {"exit": wanted, "flag": DECIDED, "windows": {"combine": "any"}}}
+    put = server.put_policy({"default": "guard", "profiles": profiles})
+    assert put.status_code == 200, put.text
+    both = [certificate("missed", 0.01, 0.002), certificate("false_alarms", 0.02, 0.01)]
+    assert put.json()["resolved"]["guard"]["certificates"] == both
+    ladder = server.http.get("/v1/models/tiny").json()["ladder"]
+    assert [each["flag"] for each in ladder["decisions"]] == [DECIDED]
+    assert [rung["rule"] for rung in ladder["decisions"][0]["rungs"]][-1] == EITHER
+    for ask in ({}, {"exit": "guard"}, {"exit": wanted, "flag": DECIDED}):
+        answer = server.answer("w1 w2", **ask)
+        assert (answer["exit_rule"], answer["certificates"]) == (EITHER, both)
+        assert answer["certificate"] == both[0]
+    long = server.answer(" ".join(["w1"] * 200))
+    assert (long["exit_rule"], long["certificate"], long["certificates"]) == (EITHER, None, [])
+    other = server.answer("w1 w2", flag={"negative": 0.7})
+    assert (other["exit_rule"], other["certificates"]) == (NEVER, [])
+    problem = server.refusal("w1 w2", exit=wanted)
+    assert problem.message.startswith("exit.target: max_missed and max_false_alarms are about")
+    guarded = server.http.post("/api/v1/text/contents", json={"contents": ["w1 w2"]})
+    assert guarded.status_code == 200, guarded.text
+    assert json.loads(guarded.headers["x-offramp-certificate"]) == both
+    assert json.loads(guarded.headers["x-offramp-exit-rule"]) == EITHER
+    embed = server.http.post("/predict", json={"inputs": "w1 w2"})
+    assert json.loads(embed.headers["x-offramp-certificate"]) == both
 
 
 def test_confidence_is_read_at_the_certified_temperatures(

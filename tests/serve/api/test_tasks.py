@@ -270,7 +270,9 @@ def test_answers_have_the_shape_that_openapi_documents(serve_task: Any, task: st
     plain = server.answer(TEXTS[4])["results"][0]
     full = server.answer(TEXTS[4], **{"return": ["logits", "exits"]})["results"][0]
     assert set(plain) == set(shape["required"])
-    assert set(full) | {"flagged", "flags", "windows"} == set(shape["properties"])
+    assert set(full) | {"flagged", "flags", "deferred", "defers", "windows"} == set(
+        shape["properties"]
+    )
     assert set(full["exit"]) == set(schemas["ExitReport"]["required"])
     assert "votes" in schemas["ExitReport"]["properties"]["reason"]["enum"]
 

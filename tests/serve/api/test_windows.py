@@ -131,6 +131,21 @@ def test_any_is_answered_by_a_flagged_window_or_by_all(servers: LiveServer) -> N
     assert nothing == as_max
 
 
+def test_a_window_that_is_deferred_does_not_end_the_work_on_its_text(servers: LiveServer) -> None:
+    ask = {"model": "single_label", "exit": {"rule": "never"}}
+    alone = servers.answer(windows_of(LONG), **ask)["results"]
+    scores = [result["scores"]["positive"] for result in alone]
+    windows = {"stride": STRIDE, "combine": "any"}
+    flag = {"positive": {"flag": max(scores), "defer": min(scores)}}
+    (found,) = servers.answer(LONG, flag=flag, windows=windows, **ask)["results"]
+    assert found["windows"]["answered"] == scores.index(max(scores))
+    assert (found["flagged"], found["deferred"]) == (True, False)
+    flag = {"positive": {"flag": 1, "defer": max(scores)}}
+    (found,) = servers.answer(LONG, flag=flag, windows=windows, **ask)["results"]
+    assert (found["flagged"], found["deferred"]) == (False, True)
+    assert found["scores"]["positive"] == max(scores)
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

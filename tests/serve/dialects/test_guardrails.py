@@ -101,6 +101,25 @@ def test_thresholds_profiles_and_the_dial_are_heeded(server: LiveServer) -> None
     assert actions == ["BLOCKED" if each else "NONE" for each in first]
 
 
+def test_what_is_deferred_passes_and_a_header_says_so(server: LiveServer) -> None:
+    low, high = sorted(scores(server, TEXTS))[4::6][:2]
+    flag = {LABEL: {"flag": high, "defer": low}}
+    own = server.answer(TEXTS, flag=flag)["results"]
+    found = detect(server, [*TEXTS, " "], flag=flag)
+    assert [bool(each) for each in found.json()] == [*[r["flagged"] for r in own], False]
+    said = found.headers["x-offramp-deferred"].split(",")
+    assert said == [str(r["deferred"]).lower() for r in own] + ["false"]
+    assert len(set(said)) == 2
+    text = TEXTS[said.index("true")]
+    answer = decide(server, [text], **{PARAMETERS: {"flag": flag}})
+    assert (answer.json(), answer.headers["x-offramp-deferred"]) == ({"action": "NONE"}, "true")
+    # A threshold of the client takes the place of `flag` alone.
+    above = detect(server, [text], flag=flag, threshold=1)
+    assert (above.json(), above.headers["x-offramp-deferred"]) == ([[]], "true")
+    assert detect(server, [text], flag=flag, threshold=low / 2).json()[0]
+    assert "x-offramp-deferred" not in detect(server, [text]).headers
+
+
 def test_without_a_flag_every_label_comes_back_with_its_score(server: LiveServer) -> None:
     # As the FMS orchestrator asks, which compares the scores with a threshold of its own.
     body = {"contents": TEXTS[:2], "detector_params": {}}

@@ -90,6 +90,23 @@ LARGEST = math.floor(math.log(len(LABELS)) * 1e4) / 1e4
         ({"rule": "margin", "threshold": [1, 0, 1, 1]}, {}, "all leave at layer 2"),
         ({"rule": "confident_patience", "threshold": 1, "patience": 3}, {}, "leave at layer 3"),
         ({"rule": "classes", "thresholds": dict.fromkeys(LABELS, 0.1)}, {}, "leave at layer 1"),
+        ({"rule": "decision", "leave_above": {LABELS[0]: 0}}, {}, "all leave at layer 1"),
+        (
+            {"rule": "decision", "leave_above": dict.fromkeys(LABELS, 1 / len(LABELS))},
+            {},
+            "all leave at layer 1",
+        ),
+        (
+            {"rule": "decision", "leave_above": {LABELS[0]: 0.8}, "leave_below": {LABELS[0]: 0.8}},
+            {},
+            "all leave at layer 1",
+        ),
+        ({"rule": "decision", "leave_above": {LABELS[0]: 1}}, {}, "no text leave before layer 4"),
+        (
+            {"rule": "decision", "leave_below": {LABELS[0]: 0, LABELS[1]: 1}},
+            {},
+            "no text leave before layer 4",
+        ),
         ({"rule": "voting", "votes": 1}, {}, "all leave at layer 1"),
         ({"rule": "voting", "votes": 5, "weights": [1, 5, 1, 1]}, {}, "all leave at layer 2"),
         ({"rule": "entropy", "threshold": 0}, {}, "lets no text leave before layer 4"),
@@ -128,6 +145,8 @@ def test_a_wish_that_becomes_another_is_named_with_what_would_keep_it(
         ({"rule": "margin", "threshold": 0.01}, {}),
         ({"rule": "confident_patience", "threshold": [1, 1, 0.2, 1], "patience": 3}, {}),
         ({"rule": "classes", "thresholds": {LABELS[0]: 0}}, {}),
+        ({"rule": "decision", "leave_above": {LABELS[0]: 0.98}}, {}),
+        ({"rule": "decision", "leave_below": {LABELS[0]: 0.01}}, {}),
         ({"rule": "voting", "votes": 2, "weights": [1, 1, 2, 2]}, {}),
         ({"rule": "layer", "layer": 3}, {"min_layer": 2, "max_layer": 3}),
         ({"rule": "patience", "patience": 2}, {"min_layer": 2}),
@@ -159,12 +178,15 @@ def test_of_two_labels_an_odd_number_of_votes_has_a_winner() -> None:
         ({"no": 0.5, "yes": 0.6}, "single_label", ""),
         ({"no": 0.2, "yes": 0}, "multi_label", "flags every text"),
         ({"no": 0.5, "yes": 1}, "single_label", "'yes' from 1 on flags next to no text"),
+        ({"no": {"flag": 0.5, "defer": 0}}, "multi_label", "defers every text that it does not"),
+        ({"no": {"flag": 1, "defer": 0.2}}, "multi_label", "'no' from 1 on flags next to no text"),
+        ({"no": {"flag": 0.5, "defer": 0.2}}, "single_label", ""),
         ({"no": 0}, "token", ""),
         ({"no": 1}, "token", "'no' from 1 on flags next to no text"),
     ],
 )
 def test_a_flag_that_does_not_depend_on_the_text_is_named(
-    flag: dict[str, float], task: Task, said: str
+    flag: dict[str, Any], task: Task, said: str
 ) -> None:
     profiles = {"guard": {"exit": {"rule": "layer", "layer": 1}, "flag": flag}}
     policy = Policy.model_validate({"default": "guard", "profiles": profiles})

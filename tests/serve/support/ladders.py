@@ -33,6 +33,25 @@ def rung(
     }
 
 
+# Bounds of a made-up flag, and its rules: leaving early on either side, and on both.
+DECIDED = {"negative": 0.8}
+ABOVE = {"rule": "decision", "leave_above": {"negative": 0.9}}
+BELOW = {"rule": "decision", "leave_below": {"negative": 0.1}}
+EITHER = {**ABOVE, **BELOW}
+
+
+def decisions(*shares: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the JSON of a flag's rungs: by default 4, 3.4, 2.5 and 1.5 layers."""
+    missed, alarms = certificate("missed", 0.01, 0.002), certificate("false_alarms", 0.02, 0.01)
+    shares = shares or ((0, 0, 0, 1), (0.2, 0, 0, 0.8), (0.5, 0, 0, 0.5), (0.8, 0, 0.1, 0.1))
+    certified = ((NEVER,), (ABOVE, alarms), (BELOW, missed), (EITHER, missed, alarms))
+    rungs = [
+        rung(rule, own, 0.01 if both else 0, *both)
+        for (rule, *both), own in zip(certified, shares, strict=True)
+    ]
+    return [{"flag": DECIDED, "num_flagged": 4000, "rungs": rungs}]
+
+
 def ladder(precision: Precision = "fp32", weights: str = "0" * 64, **fields: Any) -> dict[str, Any]:
     """Return the JSON of a ladder: 4, 3.6, 2.8, 2 and 1.35 layers; nothing is sure of the last."""
     return {
@@ -79,13 +98,13 @@ def certify(folder: Path, *precisions: Precision, **fields: Any) -> Path:
 
 
 def served(
-    ms_per_layer: float = 1.0, certified: bool = True, traits: Traits = TRAITS
+    ms_per_layer: float = 1.0, certified: bool = True, traits: Traits = TRAITS, **fields: Any
 ) -> ServedLadder:
     """Return the ladder, or a model's without one, on a machine of this speed."""
 
     def exit_times_ms(rule: CompiledRule) -> list[float]:
         return [ms_per_layer * layer for layer in traits.exits]
 
-    known = Ladder.model_validate(ladder()) if certified else None
+    known = Ladder.model_validate(ladder(**fields)) if certified else None
     missing = None if certified else "No rule of tiny is certified: run `offramp calibrate`"
     return ServedLadder(traits, (1.0,) * len(traits.exits), exit_times_ms, known, missing)
