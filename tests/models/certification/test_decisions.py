@@ -62,7 +62,7 @@ def test_a_rule_of_both_sides_loses_nothing_that_neither_side_loses(
     sides: dict[str, Any] = {}
     left, lost = {}, {}
     for name, loss, at in (("leave_below", "missed", doubts[0]), ("leave_above", "", doubts[1])):
-        side: Side = found.side("missed" if loss else "false_alarms", None, stride=60)
+        side: Side = found.side("missed" if loss else "false_alarms", None, stride=66)
         sides[name] = side.bounds[at]
         left[name] = found.recorded.taken(DecisionRule(**{name: sides[name]})).exits
         own = found.at(left[name])
