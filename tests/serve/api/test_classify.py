@@ -21,7 +21,7 @@ def layers(answer: dict[str, Any]) -> list[int]:
 def test_answer_has_exactly_the_documented_fields(server: LiveServer) -> None:
     answer = server.answer("w1 w2")
     timing, [result] = answer.pop("timing"), answer.pop("results")
-    assert answer == {"model": "tiny", "policy_version": 1}
+    assert answer == {"model": "tiny", "policy_version": 1, "score_scale": "raw"}
     assert set(result) == {"label", "score", "scores", "exit"}
     place = {"layer": DEPTH, "answered_by": DEPTH, "layers": DEPTH}
     assert result["exit"] == {**place, "reason": "final", "signal": None}

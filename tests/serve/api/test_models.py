@@ -34,6 +34,7 @@ def test_model_is_described_completely(server: LiveServer, bundle_folder: Path) 
         "vocab_size": len(SPECIAL) + len(WORDS),
         "token_types": 2,
         "policy_version": 1,
+        "score_scale": "raw",
         "bundle": sha256_of(bundle_folder / MANIFEST),
         "calibration": None,
         "calibrated_on": None,

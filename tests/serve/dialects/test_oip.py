@@ -105,7 +105,7 @@ def test_texts_are_classified_as_by_our_own_route(
         )
         check_labels(found, expected)
         assert found.get_response()["id"] == "mine"
-        assert found.get_response()["parameters"] == {"policy_version": 1}
+        assert found.get_response()["parameters"] == {"policy_version": 1, "score_scale": "raw"}
 
 
 def test_outputs_that_are_not_named_are_the_usual_ones_in_binary(

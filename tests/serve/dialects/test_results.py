@@ -20,7 +20,7 @@ from serve.dialects.v1.results import (
     TaskOutput,
     TokenOutput,
 )
-from serve.engine.row import Answer
+from serve.engine.row import Answer, ExitRecord
 from serve.rules.reason import Reason
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Tokens
@@ -35,6 +35,10 @@ def words(num: int) -> Tokens:
     ids = np.arange(4, 4 + num)
     word_spans = WordSpanFinder(tiny_tokenizer()).of_ids(ids.tolist())
     return Tokens(ids, 0 * ids, np.ones(num, np.bool_), word_spans)
+
+
+def passed(logits: Any) -> ExitRecord:
+    return ExitRecord(0, np.float32(logits), NAN)
 
 
 def result(output: TaskOutput, *logits: float, label: int = -1) -> dict[str, Any]:
@@ -54,15 +58,15 @@ def result(output: TaskOutput, *logits: float, label: int = -1) -> dict[str, Any
     ],
 )
 def test_an_exit_that_gave_no_number_has_no_label(output: TaskOutput, logits: list[float]) -> None:
-    assert output.summary(np.float32(logits), words(1)) == {"label": None, "score": None}
+    assert output.summary(passed(logits), words(1)) == {"label": None, "score": None}
 
 
 def test_an_exit_that_gave_no_number_has_no_value_and_no_entities() -> None:
-    assert RegressionOutput().summary(np.float32([NAN]), words(1)) == {"value": None}
+    assert RegressionOutput().summary(passed([NAN]), words(1)) == {"value": None}
     output = TokenOutput(EntityReader(("O", "B-X"), WordSpanFinder(tiny_tokenizer())), "simple")
-    logits = np.float32([[0, 9], [0, NAN]])
-    assert output.summary(logits, words(2)) == {"num_entities": None}
-    assert output.summary(logits[:1], words(1)) == {"num_entities": 1}
+    logits = [[0, 9], [0, NAN]]
+    assert output.summary(passed(logits), words(2)) == {"num_entities": None}
+    assert output.summary(passed(logits[:1]), words(1)) == {"num_entities": 1}
 
 
 def test_infinite_logits_of_several_labels_are_certain() -> None:
