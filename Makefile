@@ -60,7 +60,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 bundle: $(MANIFEST) ## export the shipped model to bundles/
 
 $(MANIFEST): $(MODEL_FILES) $(EXPORT_FILES) | $(INSTALLED)
-	$(BIN)/offramp export $(MODEL_FOLDER) --out $(BUNDLE) --precision fp32,int8
+	$(BIN)/offramp export $(MODEL_FOLDER) --out $(BUNDLE) --precision fp32,int8 --force
 	@touch $@
 
 demo: $(MANIFEST) ## start the server, see sentences leave at different layers, stop it
@@ -144,7 +144,7 @@ zoo/sst2-minilm: $(ENCODER) $(SST2) build/zoo/sst2-teacher/config.json
 	  --labels negative,positive --out models/zoo/sst2-minilm --recipe joint --pooling mean \
 	  --epochs 3 --lr 1e-4 --batch-size 32 --distill 1 --average-every 500 --evaluate-every 500 \
 	  --keep-best --seed 42 --dtype fp16
-	$(BIN)/offramp export models/zoo/sst2-minilm --out $(BUNDLE) --precision fp32,int8
+	$(BIN)/offramp export models/zoo/sst2-minilm --out $(BUNDLE) --precision fp32,int8 --force
 	$(BIN)/offramp calibrate $(BUNDLE) --tuning $(DATA)/sst2/dev.tsv \
 	  --data $(dir $(SST2))held-out.tsv --also models/zoo/sst2-minilm
 
@@ -169,7 +169,7 @@ zoo/agnews-minilm: $(ENCODER) $(AGNEWS)
 	$(call card,agnews-minilm)
 	$(TRAIN) --train $(AGNEWS) --dev $(DATA)/agnews/dev.tsv --labels World,Sports,Business,Sci/Tech \
 	  --out build/zoo/agnews-minilm --epochs 2 --lr 1e-4 --batch-size 32 --keep-best --dtype fp16
-	$(BIN)/offramp export build/zoo/agnews-minilm --out bundles/agnews-minilm --precision fp32,int8
+	$(BIN)/offramp export build/zoo/agnews-minilm --out bundles/agnews-minilm --precision fp32,int8 --force
 	$(BIN)/offramp calibrate bundles/agnews-minilm --tuning $(DATA)/agnews/dev.tsv \
 	  --data $(dir $(AGNEWS))held-out.tsv --also build/zoo/agnews-minilm
 
@@ -186,7 +186,7 @@ zoo/sst2-mpnet: $(MPNET) $(HALF)
 	$(OFFRAMP_TRAIN) --encoder $(dir $(MPNET)) --train $(HALF) --dev $(DATA)/sst2/dev.tsv \
 	  --labels negative,positive --out build/zoo/sst2-mpnet --recipe joint --distill 1 \
 	  --epochs 1 --lr 5e-5 --batch-size 64 --seed 42
-	$(BIN)/offramp export build/zoo/sst2-mpnet --out bundles/sst2-mpnet --precision fp32,int8
+	$(BIN)/offramp export build/zoo/sst2-mpnet --out bundles/sst2-mpnet --precision fp32,int8 --force
 	$(BIN)/offramp calibrate bundles/sst2-mpnet --tuning $(DATA)/sst2/dev.tsv \
 	  --data $(dir $(SST2))held-out.tsv --also build/zoo/sst2-mpnet
 

@@ -21,7 +21,7 @@ from export.files import (
     weights_path,
     write_model_files,
 )
-from export.ladders import carried
+from export.ladders import carried, check_kept, lost
 from export.manifest import describe
 from export.plan import Export, plan
 from models.staging import staged
@@ -42,6 +42,7 @@ def write(
     out: Path,
     report: Report = lambda step: None,
     note: Report = lambda remark: None,
+    force: bool = False,
 ) -> Manifest:
     """Write the bundle, whole or not at all, and return its manifest.
 
@@ -51,12 +52,15 @@ def write(
         report: called with the name of every step before the step starts.
         note: called with what turns out only now, such as certificates of other weights, or
             activations that fp16 may not hold.
+        force: whether certified rules of a bundle at `out` may be dropped.
 
     Raises:
-        ExportFailed: `out` exists and is no bundle, or the segments' results differ from the
-            model's. `out` is then unchanged.
+        ExportFailed: `out` exists and is no bundle, or is calibrated and the new one would not
+            be, or the segments' results differ from the model's. `out` is then unchanged.
     """
     out = out.resolve()
+    if not force:
+        check_kept(out, export.calibration.ladders)
     with staged(out, BUNDLE) as folder:
         _write_graphs(export, folder, report)
         write_model_files(export.folder, export.tokenizer, folder)
@@ -64,6 +68,10 @@ def write(
             shape = len(export.model.exits), len(export.model.labels)
             copy_recording(export.folder, folder, export.kept, shape)
         export = _with_fitting_ladders(export, folder, note)
+        if not force:
+            check_kept(out, export.calibration.ladders)
+        for each in lost(out, export.calibration.ladders):
+            note(f"the bundle that stood there is replaced with its certified rules: {each}")
         if export.calibration != Calibration():
             (folder / CALIBRATION).write_text(export.calibration.model_dump_json(indent=2))
         measured = _measure(export, folder, report, note)

@@ -43,6 +43,10 @@ def export(
             help="DeeBERT only: also test the last layer's untrained ramp, as the original does.",
         ),
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Drop the certified rules of the bundle that is replaced."),
+    ] = False,
 ) -> None:
     """Turn a model, or a checkpoint of a known system, into a bundle that `offramp serve` loads.
 
@@ -61,7 +65,7 @@ def export(
         planned = plan(model, precisions, wanted, layers, last_ramp)
     for note in planned.notes:
         _note(console, note)
-    manifest = _write(planned, out, console)
+    manifest = _write(planned, out, console, force)
     for name, variant in manifest.variants.items():
         found = variant.parity
         labels = f"same label in {found.label_agreement:.1%} of {found.rows} rows at all exits"
@@ -72,7 +76,7 @@ def export(
     typer.echo(out)
 
 
-def _write(planned: "Export", out: Path, console: Console) -> "Manifest":
+def _write(planned: "Export", out: Path, console: Console, force: bool) -> "Manifest":
     from export.bundle import write
 
     with _progress(console) as progress:
@@ -83,6 +87,7 @@ def _write(planned: "Export", out: Path, console: Console) -> "Manifest":
             out,
             lambda step: progress.update(task, description=step, completed=next(done)),
             lambda note: _note(console, note),
+            force,
         )
         progress.update(task, description="done", completed=planned.num_steps)
     return manifest

@@ -1,10 +1,15 @@
 """The certified rules of a model folder that hold for an exported bundle."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from export.errors import ExportFailed
+from models.model_folder import read_calibration
 from serve.bundle.manifest import Precision
+from serve.errors import OfframpError
 from serve.policy.ladder import Ladder
+from serve.rules.traits import listed
 
 
 class Carried(NamedTuple):
@@ -35,6 +40,36 @@ def carried(
                 f"{reason}; `offramp calibrate` certifies the bundle"
             )
     return Carried(tuple(kept), notes)
+
+
+def lost(out: Path, ladders: Iterable[Ladder]) -> list[str]:
+    """Return what is certified in a bundle that is to be replaced, and not among these ladders."""
+    try:
+        present = read_calibration(out).ladders if out.is_dir() else ()
+    except OfframpError:  # what cannot be read, the server does not use either
+        return []
+    kept = tuple(ladders)
+    return [_certified(ladder) for ladder in present if ladder not in kept]
+
+
+def check_kept(out: Path, ladders: Iterable[Ladder]) -> None:
+    """Raise `ExportFailed` if a bundle at `out` has certified rules that are not among these."""
+    if dropped := lost(out, ladders):
+        raise ExportFailed(
+            f"{out} is calibrated, and the new bundle would not be: {'; '.join(dropped)}. Choose "
+            "another place for --out, or drop them by --force; `offramp calibrate` certifies again"
+        )
+
+
+def _certified(ladder: Ladder) -> str:
+    """Return what a ladder is certified for, in words."""
+    bounds = [c.epsilon for rung in ladder.rungs for c in rung.certificates]
+    promise = f", at most {100 * min(bounds):g} % and up" if bounds else ""
+    files = " and ".join(data.name for data in ladder.data)
+    return (
+        f"{ladder.precision} with exits at {listed(ladder.exits)} (certified by "
+        f"{ladder.num_certifying} texts of {files}{promise})"
+    )
 
 
 def _unfit(ladder: Ladder, weights: Mapping[Precision, str], exits: tuple[int, ...]) -> str | None:

@@ -80,9 +80,8 @@ def plan(
         ExportFailed: the model cannot be read, says something else than transformers, or has no
             such exits.
     """
-    loaded, compared = _load(folder, layers, last_ramp)
+    loaded, chosen, compared = _load(folder, wanted, layers, last_ramp)
     model = loaded.model
-    chosen = spans(model.exits, wanted)
     exits = tuple(span.exit_layer for span in chosen)
     policy, lost = fitting_policy(
         read_policy(folder) or loaded.policy, replace(model.traits, exits=exits)
@@ -109,10 +108,13 @@ def plan(
     )
 
 
-def _load(folder: Path, layers: int | None, last_ramp: bool) -> tuple[LoadedCheckpoint, str]:
-    """Return the checkpoint, and how it compares with transformers."""
+def _load(
+    folder: Path, wanted: tuple[int, ...] | None, layers: int | None, last_ramp: bool
+) -> tuple[LoadedCheckpoint, tuple[Span, ...], str]:
+    """Return the checkpoint, the layers of its segments, and how it compares with transformers."""
     try:
         loaded = load(folder, last_ramp, layers)
-        return loaded, compare(folder, loaded, served_by(loaded))
+        chosen = spans(loaded.model.exits, wanted)  # the comparison takes long
+        return loaded, chosen, compare(folder, loaded, served_by(loaded))
     except UnusableCheckpoint as error:
         raise ExportFailed(str(error)) from error

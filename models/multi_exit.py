@@ -231,4 +231,7 @@ def _check_exits(exits: tuple[int, ...], depth: int) -> None:
     if list(exits) != sorted(set(exits)) or not exits or exits[0] < 1:
         raise ValueError(f"exits {exits} must be ascending layers counted from 1")
     if exits[-1] != depth:
-        raise ValueError(f"the last exit must be the last layer, {depth}, not {exits[-1]}")
+        whole = ",".join(str(layer) for layer in (*exits, depth) if layer <= depth)
+        raise ValueError(
+            f"the last exit must be the last layer, {depth}, not {exits[-1]}: use {whole}"
+        )

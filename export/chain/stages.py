@@ -41,7 +41,11 @@ def spans(exits: tuple[int, ...], wanted: tuple[int, ...] | None = None) -> tupl
     if missing:
         raise ExportFailed(f"no exit after layer {missing[0]}: the model has exits at {listed}")
     if chosen[-1] != exits[-1]:
-        raise ExportFailed(f"the exits must include the last, {exits[-1]}, not end at {chosen[-1]}")
+        whole = ",".join(map(str, [*chosen, exits[-1]]))
+        raise ExportFailed(
+            f"the last layer, {exits[-1]}, must be among the exits, for it answers what no other "
+            f"exit is sure of: use {whole}"
+        )
     starts = [0, *chosen[:-1]]
     return tuple(
         Span(start, stop, exits.index(stop)) for start, stop in zip(starts, chosen, strict=True)

@@ -193,9 +193,10 @@ def check_exits(layers: Sequence[int], exits: tuple[int, ...], what: str) -> Non
         listed = ", ".join(map(str, exits))
         raise InvalidRequest(f"{what}: must be ascending layers out of {listed}")
     if exits[-1] not in layers:
+        whole = ",".join(map(str, [*layers, exits[-1]]))
         raise InvalidRequest(
             f"{what}: the last layer, {exits[-1]}, must be among them; it answers what no other "
-            "exit is sure of"
+            f"exit is sure of: use {whole}"
         )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from export import bundle as bundles
-from models.certification.stored import store_in_model
+from export.errors import ExportFailed
+from models.certification.stored import store, store_in_model
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
@@ -84,3 +85,37 @@ def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(
         "the precision is not exported",
         "the precision is not exported",
     ]
+
+
+def test_certified_rules_of_the_bundle_that_is_replaced_are_not_dropped_without_a_word(
+    make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    folder, out, notes = make_folder(), tmp_path / "bundle", list[str]()
+    planned = bundles.plan(folder, ("fp32",))
+    bundles.write(planned, out)
+    bundles.write(planned, out)  # nothing is lost
+    bundle = load_bundle(out)
+    found = ladder("fp32", weights_of(bundle)["fp32"])
+    store(bundle, bundle.manifest, found)
+    with pytest.raises(
+        ExportFailed,
+        match=r"is calibrated, .*: fp32 with exits at 1, 2, 3, 4 \(certified by 900 texts of dev, "
+        r"at most 1 % and up\)\. .* by --force",
+    ):
+        bundles.write(planned, out)
+    assert load_bundle(out).ladder("fp32") == found
+    bundles.write(planned, out, note=notes.append, force=True)
+    assert load_bundle(out).ladder("fp32") is None
+    assert "replaced with its certified rules: fp32 with exits at 1, 2, 3, 4" in notes[0]
+
+
+def test_a_model_that_has_the_certified_rules_too_may_be_exported_again_until_its_weights_change(
+    model_folder: Path,
+) -> None:
+    out = model_folder.parent / "first"
+    bundles.write(bundles.plan(model_folder, ("int8",)), out)
+    bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out)
+    assert load_bundle(out).ladder("int8")
+    with pytest.raises(ExportFailed, match="first is calibrated, .*: int8 with exits at 1, 2"):
+        bundles.write(bundles.plan(model_folder, ("fp32",)), out)
+    assert load_bundle(out).ladder("int8")

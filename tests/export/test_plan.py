@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_exported_is_refused(
         ({"layers": 5}, "--layers 5: the model has 4 layers"),
         ({"last_ramp": True}, r"--last-ramp is for DeeBERT; .* is Offramp"),
         ({"wanted": (2, 5)}, "no exit after layer 5: the model has exits at 1, 2"),
-        ({"wanted": (1, 2)}, "must include the last, 4, not end at 2"),
+        ({"wanted": (1, 2)}, "the last layer, 4, must be among .*: use 1,2,4"),
     ],
 )
 def test_options_that_do_not_fit_the_model_are_refused(
@@ -108,6 +108,14 @@ def test_options_that_do_not_fit_the_model_are_refused(
 ) -> None:
     with pytest.raises(ExportFailed, match=message):
         bundles.plan(make_folder(), ("fp32",), **options)
+
+
+def test_exits_that_do_not_fit_are_refused_before_the_long_comparison(
+    make_folder: MakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.plan.compare", lambda *_: pytest.fail("compared"))
+    with pytest.raises(ExportFailed, match="use 2,4"):
+        bundles.plan(make_folder(), ("fp32",), (2,))
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2"),
+        ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2: use 1,2,3"),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
         ({"labels": "no"}, "at least two labels are needed, found no"),

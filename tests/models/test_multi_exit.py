@@ -83,8 +83,8 @@ def test_masked_mean_averages_real_tokens_only() -> None:
         ((2, 1, 3), "ascending"),
         ((1, 1, 3), "ascending"),
         ((0, 3), "counted from 1"),
-        ((1, 2), "the last exit must be the last layer, 3, not 2"),
-        ((1, 4), "the last exit must be the last layer, 3, not 4"),
+        ((1, 2), "the last exit must be the last layer, 3, not 2: use 1,2,3"),
+        ((1, 4), "the last exit must be the last layer, 3, not 4: use 1,3"),
     ],
 )
 def test_impossible_exits_are_refused(

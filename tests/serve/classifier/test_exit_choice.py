@@ -60,7 +60,7 @@ def test_active_exits_say_what_they_say_among_all(bundle: Bundle, precision: Pre
         ("1,5", r"active exits [1, 5] of tiny: must be ascending layers out of 1, 2, 3, 4"),
         ("4,1", "must be ascending layers out of 1, 2, 3, 4"),
         ("1,1,4", "must be ascending layers out of 1, 2, 3, 4"),
-        ("1,2", "the last layer, 4, must be among them"),
+        ("1,2", "must be among them; it answers what no other exit is sure of: use 1,2,4"),
         ("", "--active-exits '': must be auto or layers such as 2,4,6"),
         ("all", "--active-exits 'all': must be auto or layers such as 2,4,6"),
     ],
