@@ -7,9 +7,10 @@ from models.certification.card import describe_loss
 from models.certification.flag_words import LOST, percent, shortage
 from models.certification.risk_control import rows_needed
 from serve.bundle.loader import Bundle
-from serve.classifier.ladder import serve_ladder, variant_shape
+from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
+from serve.policy.problems import why_full
 from serve.policy.resolution import Resolution, ServedRung, resolve
 from serve.policy.target import Target
 from serve.runtime.hardware import available_threads
@@ -19,6 +20,10 @@ _NO_FASTER = (
     "to ask the exits takes longer than they save: ask fewer, by `offramp export --exits` without "
     "those at which few texts leave, and calibrate that bundle"
 )
+
+# What is worth gathering texts for: so many of the model's layers less, and at least and at most
+# so many times the present texts. From fewer, chance decides whether the rule is certified.
+_WORTH_LAYERS, _WORTH_TEXTS = 0.05, (1.1, 10)
 
 
 def recommend(
@@ -44,7 +49,9 @@ def recommend(
     found = resolve(target, rungs)
     rung, full = found.rung, rungs[0]
     if ladder.uncertified:
-        yield "note", ladder.uncertified
+        yield "note", for_operators(ladder.uncertified, bundle)
+    elif why := why_full(target, found, ladder):
+        yield "note", why
     yield "rule", rung.rule.text()
     yield "saves", _saved(rung, full, ladder.mean_tokens)
     if not rung.full_depth and rung.speedup <= 1:
@@ -54,7 +61,8 @@ def recommend(
     elif certified:
         yield "may cost", _cost(rung, found.certificate, certified)
         yield "how sure", _sureness(rung, found.certificate)
-        if bound := _bound(target):
+        bound = _bound(target)
+        if bound and (bound[0] == "disagreement" or certified.metric):
             yield "more texts", more_texts(certified, rung.expected_layers, *bound)
     asked = target.model_dump_json(exclude_none=True)
     wanted = f'"exit": {{"target": {asked}}}'
@@ -111,29 +119,60 @@ def _sureness(rung: ServedRung, certificate: Certificate | None) -> str:
 def more_texts(ladder: Ladder, layers: float, loss: Loss, epsilon: float) -> str:
     """Return what more certifying texts would bring, if they lose as seldom as the present ones.
 
+    Only what is worth the trouble is named: see `_WORTH_LAYERS` and `_WORTH_TEXTS`.
+
     Args:
         ladder: of the variant.
         layers: mean layers of the rung that is certified now.
         loss: what is bounded.
         epsilon: the bound.
     """
-    delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
-    binary = loss == "disagreement" or ladder.tolerance is None
-    faster = [rung for rung in ladder.rungs if ladder.mean_layers(rung) < layers - 1e-9]
-    needed: dict[int, Rung] = {}  # the fastest rung by number of texts
-    for rung in faster:
-        seen = _seen(rung, loss)
-        num_texts = None if seen is None else rows_needed(seen, epsilon, delta, binary)
-        if num_texts:
-            needed[max(num_texts, ladder.num_certifying + 1)] = rung
+    present = ladder.num_certifying
+    needed = list(_texts_needed(ladder, layers, loss, epsilon))
     if not needed:
         return f"would not bring a faster rule: the next one loses {percent(epsilon)} or more"
-    parts = [
-        f"about {num_texts} certifying texts, instead of {ladder.num_certifying}, would certify "
-        f"{ladder.mean_layers(rung):.2f} layers ({rung.rule.text()})"
-        for num_texts, rung in sorted(needed.items())
+    saved = _WORTH_LAYERS * ladder.exits[-1]
+    worth = [
+        (num_texts, rung)
+        for num_texts, rung in needed
+        if _WORTH_TEXTS[0] * present <= num_texts <= _WORTH_TEXTS[1] * present
+        and ladder.mean_layers(rung) <= layers - saved
     ]
-    return "; ".join(dict.fromkeys([parts[0], parts[-1]]))
+    if not worth:
+        return (
+            f"would hardly help: what they could certify saves less than {saved:.2g} layers, takes "
+            f"more than {_WORTH_TEXTS[1]} times as many texts, or has failed by chance"
+        )
+    parts = [
+        f"about {_rounded_up(num_texts)} certifying texts, instead of {present}, would certify "
+        f"{ladder.mean_layers(rung):.2f} layers ({rung.rule.text()})"
+        for num_texts, rung in (worth[0], worth[-1])
+    ]
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _texts_needed(
+    ladder: Ladder, layers: float, loss: Loss, epsilon: float
+) -> Iterator[tuple[int, Rung]]:
+    """Yield faster rungs, and how many texts certify each and all before it, from safe to fast."""
+    delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
+    binary = loss == "disagreement" or ladder.tolerance is None
+    most = 0
+    for rung in ladder.rungs:
+        if rung.full_depth or ladder.mean_layers(rung) >= layers - 1e-9:
+            continue
+        seen = _seen(rung, loss)
+        num_texts = None if seen is None else rows_needed(seen, epsilon, delta, binary)
+        if num_texts is None:
+            return
+        most = max(most, num_texts)
+        yield most, rung
+
+
+def _rounded_up(number: int) -> int:
+    """Return a number with two digits that count: more would say more than is known."""
+    step = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // step) * step
 
 
 def _bound(target: Target) -> tuple[Loss, float] | None:

@@ -107,9 +107,11 @@ def _needed(certified: Certified, epsilon: float) -> str:
     likely = rows_needed(risk, epsilon, terms.delta)
     if at_best is None or likely is None:
         return f"no rule, for {100 * risk:.2f} % differ by the strictest one already"
-    more = max(0, at_best - terms.num_certifying)
-    sentence = f"too few texts; {more} more that certify are needed if none of all differs"
+    wanted = {"none of all differs": at_best}
     if risk:
-        more = max(0, likely - terms.num_certifying)
-        sentence += f", {more} more if {100 * risk:.2f} % do, as by the strictest rule here"
-    return sentence
+        wanted[f"{100 * risk:.2f} % do, as by the strictest rule here"] = likely
+    more = {if_: num_texts - terms.num_certifying for if_, num_texts in wanted.items()}
+    needed = [f"{number} more if {if_}" for if_, number in more.items() if number > 0]
+    if not needed:
+        return "the strictest rule has failed by chance; more texts may certify it"
+    return f"too few texts; {', '.join(needed).replace('more', 'more that certify are needed', 1)}"

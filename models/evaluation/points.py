@@ -112,8 +112,9 @@ def served_profiles(
     """
     times, ladder = costs.get(MS), None
     if isinstance(times, TimeCost):
-        until = times.exit_costs.until_exits_ms
-        ladder = ServedLadder(recorded.traits, recorded.temperatures, until, subject.ladder)
+        until, noise = times.exit_costs.until_exits_ms, times.exit_costs.noise
+        traits, temperatures = recorded.traits, recorded.temperatures
+        ladder = ServedLadder(traits, temperatures, until, subject.ladder, noise=noise)
     for name, wish in subject.profiles.items():
         if not isinstance(wish, TargetChoice):
             yield subject.limits.applied_to(wish), name, ()

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from serve.bundle.loader import Bundle
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
-from serve.classifier.ladder import serve_ladder, variant_shape
+from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest, settle_on_their_loops
 from serve.classifier.request_tokenizer import RequestTokenizer, Texts
@@ -115,7 +115,7 @@ class Classifier:
         self.traits, self.temperatures = shape.traits, shape.temperatures
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
-            log.warning("%s", self.ladder.uncertified)
+            log.warning("%s", for_operators(self.ladder.uncertified, bundle))
         self.policy = LivePolicy(bundle.name, self.ladder, store)
         self.engine = Engine(
             chain,

@@ -1,5 +1,6 @@
 """What a text costs that is alone in the engine: its layers, and asking exits for an answer."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
 
 _ROUNDS, _FEWEST_ROUNDS = 15, 5
+_MOST_NOISE = 0.1  # a busier machine is no reason to be slower than asked by more
 _ENOUGH_S = 0.5  # a slow model is measured in fewer rounds
 
 Runner: TypeAlias = CpuRunner | CudaRunner
@@ -33,11 +35,13 @@ class ExitCosts:
         visit_s: seconds for asking an exit: reading its logits, judging, calling again.
         slow_visit_s: the same of rules that need more than one exit's logits, see
             `serve.engine.fast_path`.
+        noise: by which share two times measured here may differ by chance alone.
     """
 
     segment_s: tuple[float, ...]
     visit_s: float
     slow_visit_s: float
+    noise: float = 0.0
 
     def until_exits_s(self, rule: CompiledRule) -> NDArray[np.float64]:
         """Return (exits,) seconds until an answer at each exit.
@@ -84,7 +88,19 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     unasked_s, *asked_s = map(median, zip(*taken_s, strict=True))
     segments_s = shares / shares.sum() * unasked_s
     visits_s = [max(0.0, each - unasked_s) / len(runner) for each in asked_s]
-    return ExitCosts(tuple(segments_s.tolist()), *visits_s)
+    noise = _noise([unasked for unasked, *_ in taken_s])
+    return ExitCosts(tuple(segments_s.tolist()), *visits_s, noise=noise)
+
+
+def _noise(times_s: list[float]) -> float:
+    """Return by which share of it the median of such times may be off, at most `_MOST_NOISE`.
+
+    Two standard errors of a median, which a few slow rounds do not change: 2 x 1.25 x 1.48 times
+    the median deviation, over the root of the rounds.
+    """
+    middle = median(times_s)
+    deviation = median([abs(each - middle) for each in times_s])
+    return min(_MOST_NOISE, 3.7 * deviation / (middle * math.sqrt(len(times_s))))
 
 
 def _asks_every_exit(shape: ModelShape) -> ExitRule:

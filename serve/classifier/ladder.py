@@ -1,5 +1,7 @@
 """Puts a variant's certified rules and this machine's times together."""
 
+import shlex
+
 from serve.bundle.loader import CALIBRATION, Bundle
 from serve.bundle.manifest import Manifest, Precision
 from serve.classifier.exit_costs import Runner, measure_exit_costs
@@ -8,6 +10,8 @@ from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.ladder import Ladder
 from serve.policy.served_ladder import TYPICAL_TOKENS, ServedLadder
 from serve.rules.traits import listed
+
+_COMMAND = "`offramp calibrate BUNDLE "
 
 
 def serve_ladder(
@@ -28,7 +32,7 @@ def serve_ladder(
     missing = None if certified else why_uncertified(bundle, precision)
     try:
         return ServedLadder(
-            shape.traits, shape.temperatures, costs.until_exits_ms, certified, missing
+            shape.traits, shape.temperatures, costs.until_exits_ms, certified, missing, costs.noise
         )
     except InvalidRule as error:
         raise InvalidBundle(f"{bundle.folder}/{CALIBRATION}: ladders: {error}") from None
@@ -46,11 +50,16 @@ def variant_shape(bundle: Bundle, precision: Precision) -> ModelShape:
     return ModelShape(bundle.traits(precision), temperatures, bundle.manifest.pad_id)
 
 
+def for_operators(sentence: str, bundle: Bundle) -> str:
+    """Return what is uncertified with the bundle's folder in the command; clients see BUNDLE."""
+    return sentence.replace(_COMMAND, f"`offramp calibrate {shlex.quote(str(bundle.folder))} ")
+
+
 def why_uncertified(bundle: Bundle, precision: Precision) -> str:
     """Return why a variant without certified rules has none, and what gives it some."""
     exits = bundle.manifest.exit_layers
     ladders = bundle.calibration.ladders
-    command = f"run `offramp calibrate {bundle.name} --data FILE"
+    command = f"run {_COMMAND}--data FILE"
     if not ladders:
         return f"No rule of {bundle.name} is certified: {command}`"
     of_precision = [ladder for ladder in ladders if ladder.precision == precision]

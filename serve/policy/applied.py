@@ -1,13 +1,14 @@
 """A policy as one variant follows it: what every profile, and every target, has become."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from serve.errors import InvalidRule, TargetOutOfReach
 from serve.policy.document import DEFAULT, ExitChoice, Policy
 from serve.policy.flag import AnyFlag, problem_of_flag, thresholds
-from serve.policy.problems import blame, problem_of_rule, problem_of_target
+from serve.policy.problems import blame, problem_of_rule, problem_of_target, why_full
 from serve.policy.profile import NO_SETTINGS, RuleOrTarget, Settings
 from serve.policy.resolution import Resolution, ServedRung, nearest, resolve
 from serve.policy.served_ladder import ServedLadder
@@ -127,9 +128,10 @@ class AppliedPolicy:
             raise TargetOutOfReach(f"exit.target: {ladder.uncertified}")
         rungs = self._rungs if ladder is self._ladder else ladder.rungs(self._policy.limits)
         try:
-            return self._of_rung(resolve(target, rungs))
+            found = resolve(target, rungs)
         except TargetOutOfReach as error:
             raise _explained(f"exit.target: {error}", target, ladder) from None
+        return self._of_rung(replace(found, note=why_full(target, found, ladder)))
 
     def _under_other_flag(self, name: str, bounds: _Bounds) -> ChosenExit:
         rungs = self._ladder.deciding(dict(bounds)).rungs(self._policy.limits)

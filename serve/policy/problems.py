@@ -55,12 +55,24 @@ def problem_of_target(
             f"per text, not {_shown(free.rung.rule)} with {free.rung.expected_layers:.9g}"
             + blame(target, limits, ladder)
         )
-    if not found.rung.full_depth or target.lossless:
+    if why := why_full(target, found, ladder):
+        return why
+    if not found.rung.full_depth or target.limits_loss:
         return None
-    if target.limits_loss:
-        reason = ladder.uncertified or "no certified rule loses as little"
-        return f"every text runs in full: {reason}"
     return "every text runs in full, which is fast enough" if _idle(target, found.rung) else None
+
+
+def why_full(target: Target, found: Resolution, ladder: ServedLadder) -> str | None:
+    """Return why a target that allows a loss runs every text in full; None if it does not."""
+    if not found.rung.full_depth or target.lossless or not target.limits_loss:
+        return None
+    reason = ladder.uncertified or "no certified rule loses as little"
+    if ladder.certified and ladder.certified.metric is None and target.max_loss is not None:
+        reason = (
+            "max_loss is about right answers, and the rules here were certified by texts without "
+            "labels. Certify with labelled ones, or ask for max_disagreement"
+        )
+    return f"every text runs in full: {reason}"
 
 
 def _idle(target: Target, full: ServedRung) -> bool:

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from serve.policy.flag import Flag, check_flag
-from serve.policy.target import TargetChoice
+from serve.policy.target import TargetChoice, bounds_in
 from serve.policy.windows import Windows, check_windows
 from serve.rules import ExitRule, Rule
 from serve.rules.traits import Traits
@@ -27,7 +27,11 @@ EXAMPLES = (
 
 def kind_of_wish(value: Any) -> str | None:
     """Return the tag of a rule or a target; None for anything else."""
-    if isinstance(value, TargetChoice) or (isinstance(value, dict) and "target" in value):
+    if isinstance(value, TargetChoice):
+        return TARGET_TAG
+    if isinstance(value, dict) and (
+        "target" in value or ("rule" not in value and bounds_in(value))
+    ):
         return TARGET_TAG
     return RULE_TAG if isinstance(value, dict | Rule) else None
 
@@ -80,6 +84,8 @@ class Settings(BaseModel):
         if isinstance(value, dict) and (outside := value.keys() & {"rule", "target"}):
             name = min(outside)
             raise ValueError(f'the {name} of a profile with other settings goes into "exit"')
+        if isinstance(value, dict) and (wanted := bounds_in(value)):
+            raise ValueError(f'a target is missing: say {{"exit": {{"target": {wanted}}}}}')
         return value
 
     def check(self, traits: Traits) -> None:

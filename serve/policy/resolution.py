@@ -35,6 +35,7 @@ class ServedRung:
             where that was not measured with just this rule.
         certificates: at most one per loss.
         certain: what cannot be lost by such a rule, and so needs no certificate.
+        noise: the share by which the measured speedup may be off; 0 at full depth, whose is 1.
     """
 
     rule: ExitRule
@@ -45,6 +46,7 @@ class ServedRung:
     disagreement: float | None = None
     certificates: tuple[Certificate, ...] = ()
     certain: frozenset[Loss] = frozenset()
+    noise: float = 0.0
 
     def certificate(self, loss: Loss) -> Certificate | None:
         """Return the certificate of a loss, if the rung has one."""
@@ -73,12 +75,14 @@ class Resolution:
         certificates: of a target about decisions: what is missed, and false alarms. What the rule
             cannot lose has none. None for other targets.
         problem: why the rung is not what the target wants, only the nearest; None if it is.
+        note: why it never lets a text leave early, although the target allows a loss.
     """
 
     rung: ServedRung
     certificate: Certificate | None
     certificates: tuple[Certificate, ...] | None = None
     problem: str | None = None
+    note: str | None = None
 
     def uncertified(self) -> "Resolution":
         """Return the same for texts that no certificate is about."""
@@ -88,11 +92,13 @@ class Resolution:
     @cached_property
     def report(self) -> dict[str, Any]:
         """JSON data for answers to requests."""
+        note = {"note": self.note} if self.note else {}
         return {
             "exit_rule": self.rung.rule.model_dump(mode="json", exclude_none=True),
             "expected_layers": self.rung.expected_layers,
             "certificate": self.certificate and self.certificate.model_dump(mode="json"),
             **self._decisions,
+            **note,
         }
 
     @cached_property
@@ -145,8 +151,10 @@ def _safe_enough(rung: ServedRung, target: Target) -> bool:
 
 def _fast_enough(rung: ServedRung, target: Target) -> bool:
     most = 1 + _ROUNDING
+    # A safer rung that misses by no more than the measurement may be off is taken.
+    speedup = rung.speedup * (most + rung.noise)
     return (
-        (target.speedup is None or target.speedup <= rung.speedup * most)
+        (target.speedup is None or target.speedup <= speedup)
         and (target.max_layers is None or rung.expected_layers <= target.max_layers * most)
         and (target.max_ms is None or rung.expected_ms <= target.max_ms * most)
     )

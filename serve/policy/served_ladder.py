@@ -49,6 +49,7 @@ class ServedLadder:
         exit_times: ExitTimes,
         certified: Ladder | None,
         uncertified: str | None = None,
+        noise: float = 0.0,
     ) -> None:
         """Take what is known of the variant.
 
@@ -56,7 +57,7 @@ class ServedLadder:
             InvalidRule: the model cannot follow a rule of the ladder.
         """
         self.traits, self.certified, self.uncertified = traits, certified, uncertified
-        self._temperatures, self._exit_times = temperatures, exit_times
+        self._temperatures, self._exit_times, self._noise = temperatures, exit_times, noise
         self._known = _of_rungs(certified.rungs) if certified else _of_exits(traits.exits)
         decided = [_of_rungs(each.rungs) for each in certified.decisions] if certified else []
         for rung in chain(self._known, *decided):
@@ -93,7 +94,7 @@ class ServedLadder:
         others = f", only of {' and '.join(_written(each.flag) for each in known)}"
         return (
             f"No decision of the flag {_written(flag)} is certified{others if known else ''}: run "
-            f"`offramp calibrate` with {options}"
+            f"`offramp calibrate BUNDLE --data FILE {options}`"
         )
 
     def rungs(self, limits: Limits) -> tuple[ServedRung, ...]:
@@ -122,6 +123,7 @@ class ServedLadder:
             expected_layers=round(_mean(shares, self.traits.exits), 4),
             expected_ms=expected_ms,
             speedup=self._full_depth_ms / expected_ms,
+            noise=0.0 if full_depth else self._noise,
             disagreement=rung.disagreement if same else None,
             certificates=rung.certificates if same else (),
             certain=_certain(rule.rule) if rule.last == last else frozenset(),

@@ -1,5 +1,6 @@
 """What a client or an operator wants of early exits, instead of a rule."""
 
+import json
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -133,6 +134,20 @@ class TargetChoice(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_alone(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (other := value.keys() & {"rule", "profile"}):
+        if not isinstance(value, dict):
+            return value
+        if other := value.keys() & {"rule", "profile"}:
             raise ValueError(f"a target and a {min(other)} at once; leave one of them out")
+        if wanted := bounds_in(value):
+            raise ValueError(f'a target is missing: say {{"target": {wanted}}}')
         return value
+
+
+def bounds_in(value: dict[str, Any]) -> str | None:
+    """Return the JSON of a target whose bounds stand where the target itself should."""
+    bounds = {name: value[name] for name in Target.model_fields if name in value}
+    shown = (
+        f'"{name}": {json.dumps(bound) if isinstance(bound, bool | float) else "..."}'
+        for name, bound in bounds.items()
+    )
+    return f"{{{', '.join(shown)}}}" if bounds else None

@@ -103,6 +103,7 @@ def test_request_is_explained_by_place_and_expectation(document: Any, sentence: 
 
 
 A_WISH, A_NAME = "exit: must be a target such as", "exit: a name must be 1 to 64 letters"
+A_TARGET = 'exit: a target is missing: say {"target": '
 ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
 
 
@@ -119,6 +120,9 @@ ENTROPY, PATIENCE = {"rule": "entropy"}, {"rule": "patience"}
         ({**PATIENCE, "patience": 10**30}, "exit.patience: must be less"),
         ({"rule": "layer", "layer": 0}, "exit.layer: must be greater"),
         ({"rule": {"a": 1}}, "exit: unknown rule"),
+        ({"max_disagreement": 0.01}, f'{A_TARGET}{{"max_disagreement": 0.01}}}}'),
+        ({"certified": True, "max_ms": [5]}, f'{A_TARGET}{{"max_ms": ..., "certified": true}}}}'),
+        ({"target": {"speedup": 2}, "max_ms": 5.0}, f'{A_TARGET}{{"max_ms": 5.0}}}}'),
         ([], A_WISH),
         (1, A_WISH),
         ("", A_NAME),
@@ -139,6 +143,18 @@ def test_exit_choice_is_explained(exit_choice: Any, sentence: str) -> None:
             'as {"rule": "entropy", "threshold": 0.2}, or the name of a profile',
         ),
         ({"profiles": {"a": {"rule": "layer"}}}, "profiles.a.layer: required field is missing"),
+        (
+            {"profiles": {"a": {"max_loss": 0.01}}},
+            'profiles.a: a target is missing: say {"target": {"max_loss": 0.01}}',
+        ),
+        (
+            {"profiles": {"a": {"max_loss": 0.01, "flag": {"yes": 0.5}}}},
+            'profiles.a: a target is missing: say {"exit": {"target": {"max_loss": 0.01}}}',
+        ),
+        (
+            {"default": {"max_loss": 0.01}},
+            'default: a target is missing: say {"target": {"max_loss": 0.01}}',
+        ),
         (
             {"profiles": {"rule": {"rule": "layer", "layer": 0}}},
             "profiles.rule.layer: must be greater than 0, not 0",

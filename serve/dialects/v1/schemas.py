@@ -211,3 +211,8 @@ class ClassifyResponse(SparseModel):
         "never, at which nothing can be lost. It is about single windows: null if a text had "
         "several.",
     )
+    note: str | None = Field(
+        default=None,
+        description=f"{_OF_TARGET}Only if every text runs in full, although the target allows a "
+        "loss: why.",
+    )

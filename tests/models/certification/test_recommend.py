@@ -1,25 +1,32 @@
 """`offramp recommend`: what a target becomes, in words."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from models.certification import cli
-from models.certification.risk_control import rows_needed
 from models.errors import TrainingFailed
-from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.loader import CALIBRATION, Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from serve.errors import TargetOutOfReach
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import CompiledRule
 from tests.models.certification.conftest import MakeBundle
 from tests.serve.support.bundles import Document, rewrite_manifest
-from tests.serve.support.ladders import ladder
+from tests.serve.support.ladders import ladder, without_labels
 
 # Of the made-up ladder's rungs, for exits 1, 2 and 4: 4, 3.6, 2.6, 2 and 1.4 layers.
 SHARES = (0, 0, 1), (0, 0.2, 0.8), (0.2, 0.4, 0.4), (0.4, 0.4, 0.2), (0.8, 0.1, 0.1)
+
+HARDLY = (
+    "would hardly help: what they could certify saves less than 0.2 layers, takes more than 10 "
+    "times as many texts, or has failed by chance"
+)
 
 
 @pytest.fixture
@@ -32,6 +39,12 @@ def certified(make_bundle: MakeBundle) -> Path:
         rung["exit_shares"] = shares
     rewrite_manifest(folder, calibration={"ladders": [made_up]})
     return folder
+
+
+def rewrite_ladder(folder: Path, change: Callable[[Document], Any]) -> None:
+    calibration = json.loads((folder / CALIBRATION).read_bytes())
+    change(calibration["ladders"][0])
+    rewrite_manifest(folder, calibration=calibration)
 
 
 def recommend(bundle: Path, *options: str) -> Result:
@@ -70,13 +83,45 @@ def test_a_bound_becomes_a_rule_with_what_it_saves_may_cost_and_how_sure_that_is
     assert found["ask for it"] == '"exit": {"target": {"max_disagreement":0.01}}'
 
 
-def test_more_texts_are_said_to_certify_what_has_been_seen_to_lose_less(certified: Path) -> None:
-    needed = rows_needed(0.02, 0.025, 0.05)
-    assert needed
-    assert said(certified, "--max-disagreement", "0.025")["more texts"] == (
-        f"about {max(needed, 4001)} certifying texts, instead of 4000, would certify 2.00 layers "
-        "(entropy < 0.5)"
-    )
+@pytest.mark.parametrize(
+    ("num_certifying", "bound", "sentence"),
+    [
+        (
+            1000,
+            "0.025",
+            "about 2900 certifying texts, instead of 1000, would certify 2.00 layers (entropy < "
+            "0.5)",
+        ),
+        # Rules that these many texts would certify, if none of them had failed by chance.
+        (4000, "0.025", HARDLY),
+        (2800, "0.025", HARDLY),
+        # The next rule takes 100 times as many texts.
+        (1999, "0.0205", HARDLY),
+    ],
+)
+def test_more_texts_are_asked_for_where_they_are_worth_it(
+    certified: Path, num_certifying: int, bound: str, sentence: str
+) -> None:
+    rewrite_ladder(certified, lambda ladder: ladder.update(num_certifying=num_certifying))
+    assert said(certified, "--max-disagreement", bound)["more texts"] == sentence
+
+
+def test_a_gain_of_few_layers_is_no_reason_for_more_texts(certified: Path) -> None:
+    def nearly_as_slow(ladder: Document) -> None:
+        ladder["rungs"] = ladder["rungs"][:4]
+        ladder["rungs"][3]["exit_shares"] = [0.25, 0.4, 0.35]
+
+    rewrite_ladder(certified, lambda ladder: ladder.update(num_certifying=1000))
+    rewrite_ladder(certified, nearly_as_slow)
+    assert said(certified, "--max-disagreement", "0.025")["more texts"] == HARDLY
+
+
+def test_a_loss_of_the_metric_needs_labels(certified: Path) -> None:
+    rewrite_ladder(certified, lambda ladder: ladder.update(without_labels(ladder)))
+    found = said(certified, "--max-loss", "2%")
+    assert found["rule"] == "never"
+    assert "the rules here were certified by texts without labels" in found["note"]
+    assert "more texts" not in found
 
 
 def test_a_loss_of_the_metric_has_its_own_certificate(certified: Path) -> None:
@@ -108,7 +153,7 @@ def test_without_certificates_it_says_which_command_makes_them(make_bundle: Make
     folder = make_bundle()
     found = said(folder, "--max-disagreement", "1%")
     assert found["rule"] == "never"
-    assert f"run `offramp calibrate {folder.name} --data FILE`" in found["note"]
+    assert f"run `offramp calibrate {folder} --data FILE`" in found["note"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ import pytest
 from serve.errors import TargetOutOfReach
 from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.document import Policy
+from serve.policy.target import Target, TargetChoice
 from serve.rules import EXIT_RULE
 from serve.rules.traits import Task, Traits
-from tests.serve.support.ladders import NEVER, served
+from tests.serve.support.ladders import NEVER, served, without_labels
+from tests.serve.support.ladders import ladder as labelled
 from tests.support.tiny import LABELS
 
 
@@ -201,6 +203,21 @@ def test_without_certificates_a_target_on_quality_says_that_it_saves_nothing() -
         "every text runs in full: No rule of tiny is certified: run `offramp calibrate`"
     )
     assert problem({"target": {"max_layers": 2.5}}, certified=False) == ""
+
+
+def test_a_bound_on_right_answers_without_labels_says_why_it_runs_in_full() -> None:
+    ladder = served(**without_labels(labelled()))
+    applied = AppliedPolicy(
+        Policy.model_validate({"default": {"target": {"max_loss": 0.02}}}), ladder
+    )
+    asked = applied.exit_for(TargetChoice(target=Target(max_loss=0.01))).resolution
+    assert asked
+    for said in (applied.problems["default"], asked.report["note"]):
+        assert said.startswith("every text runs in full: max_loss is about right answers, and")
+        assert said.endswith("Certify with labelled ones, or ask for max_disagreement")
+    sure = applied.exit_for(TargetChoice(target=Target(max_disagreement=0.01))).resolution
+    assert sure
+    assert "note" not in sure.report
 
 
 @pytest.mark.parametrize(

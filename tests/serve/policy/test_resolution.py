@@ -49,6 +49,17 @@ def test_each_target_has_its_rung(bounds: dict[str, Any], rule: dict[str, Any]) 
     assert resolved(**bounds).report["exit_rule"] == rule
 
 
+def test_of_speed_alone_the_safest_rung_within_the_noise_of_the_measurement_is_taken() -> None:
+    def rule(speedup: float, noise: float) -> dict[str, Any]:
+        rungs = served(noise=noise).rungs(Limits())
+        return resolve(Target(speedup=speedup), rungs).report["exit_rule"]
+
+    # The made-up rungs are 1, 1.11, 1.43, 2 and 2.96 times as fast.
+    assert (rule(1.45, 0), rule(1.45, 0.03)) == (BOLD, SAFE)
+    assert (rule(2.1, 0), rule(2.1, 0.06), rule(2.1, 0.04)) == (WILD, BOLD, WILD)
+    assert rule(1.02, 0.1) == STRICT, "full depth is not faster than itself"
+
+
 def test_certificate_is_of_the_loss_that_was_asked_for() -> None:
     assert resolved(max_loss=0.005).certificate.loss == "metric"
     both = resolved(max_disagreement=0.01, max_loss=0.005).certificate

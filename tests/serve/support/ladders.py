@@ -87,6 +87,15 @@ def ladder(precision: Precision = "fp32", weights: str = "0" * 64, **fields: Any
     }
 
 
+def without_labels(labelled: dict[str, Any]) -> dict[str, Any]:
+    """Return a ladder as texts without labels make it."""
+    rungs = [
+        {**each, "certificates": [c for c in each["certificates"] if c["loss"] != "metric"]}
+        for each in labelled["rungs"]
+    ]
+    return {**labelled, "metric": None, "rungs": rungs}
+
+
 def certify(folder: Path, *precisions: Precision, **fields: Any) -> Path:
     """Give a copy of the tiny bundle a ladder for each precision."""
     manifest = load_bundle(folder).manifest
@@ -98,7 +107,11 @@ def certify(folder: Path, *precisions: Precision, **fields: Any) -> Path:
 
 
 def served(
-    ms_per_layer: float = 1.0, certified: bool = True, traits: Traits = TRAITS, **fields: Any
+    ms_per_layer: float = 1.0,
+    certified: bool = True,
+    traits: Traits = TRAITS,
+    noise: float = 0.0,
+    **fields: Any,
 ) -> ServedLadder:
     """Return the ladder, or a model's without one, on a machine of this speed."""
 
@@ -107,4 +120,4 @@ def served(
 
     known = Ladder.model_validate(ladder(**fields)) if certified else None
     missing = None if certified else "No rule of tiny is certified: run `offramp calibrate`"
-    return ServedLadder(traits, (1.0,) * len(traits.exits), exit_times_ms, known, missing)
+    return ServedLadder(traits, (1.0,) * len(traits.exits), exit_times_ms, known, missing, noise)
