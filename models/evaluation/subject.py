@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision, TrainedFor
 from serve.classifier.exit_costs import measure_exit_costs
 from serve.classifier.ladder import model_shape
+from serve.policy.document import DEFAULT, Policy
 from serve.policy.flag import AnyFlag
 from serve.policy.ladder import Ladder
 from serve.policy.limits import Limits
@@ -51,7 +53,8 @@ class Subject:
         origin: what it was read from, such as `bundle` or `DeeBERT checkpoint`.
         precision: what it computes in.
         trained_for: the method and the rule that its heads were trained for, if they are known.
-        profiles: rules and targets that its policy names.
+        profiles: rules and targets that its policy names, and the default if it has no name.
+        served: which of them requests without `exit` get.
         flags: the flags of profiles that have one, by their names.
         limits: of the policy.
         ladder: certified rules of just this variant.
@@ -65,6 +68,7 @@ class Subject:
     trained_for: TrainedFor = field(default_factory=TrainedFor)
     profiles: Mapping[str, RuleOrTarget] = field(default_factory=dict)
     flags: Mapping[str, AnyFlag] = field(default_factory=dict)
+    served: str = DEFAULT
     limits: Limits = field(default_factory=Limits)
     ladder: Ladder | None = None
     num_parameters: int | None = None
@@ -107,7 +111,7 @@ def bundle_model(
         origin="bundle",
         precision=placement.precision,
         trained_for=manifest.trained_for,
-        profiles=manifest.policy.profile_wishes,
+        **_profiles(manifest.policy),
         flags=manifest.policy.profile_flags,
         limits=manifest.policy.limits,
         ladder=bundle.ladder(placement.precision),
@@ -136,12 +140,18 @@ def checkpoint_model(folder: Path, name: str) -> Model:
         origin=f"{loaded.info.format} checkpoint",
         precision="fp32",
         trained_for=loaded.trained_for,
-        profiles=policy.profile_wishes,
+        **_profiles(policy),
         limits=policy.limits,
         num_parameters=num_parameters(model),
         unknown={MS: _NOT_TIMED},
     )
     return Model(subject, TorchSource(model, loaded.tokenizer, loaded.max_tokens), costs)
+
+
+def _profiles(policy: Policy) -> dict[str, Any]:
+    if isinstance(policy.default, str):
+        return {"profiles": policy.profile_wishes, "served": policy.default}
+    return {"profiles": policy.wishes, "served": DEFAULT}
 
 
 def _times(bundle: Bundle, placement: Placement, num_tokens: NDArray[np.intp]) -> TimeCost:

@@ -22,6 +22,7 @@ from models.report.parts.shares import shares_part
 from models.report.style import as_svg
 from models.report.wording import (
     better_than_full,
+    gain_sentence,
     gain_text,
     headline,
     interval,
@@ -62,7 +63,7 @@ def report(analyses: Sequence[Analysis], facts: dict[str, str], examples: int) -
         f"# Evaluation of {', '.join(name for name, _ in named)}",
         "\n".join(lines),
     ]
-    page += ["## What early exit gains", *_overview(named, sentences)]
+    page += ["## What early exit gains", *sentences, *_overview(named)]
     models = []
     for place, (name, analysis) in enumerate(named, start=1):
         parts = _parts(analysis, f"{place}-{slug(name)}", examples)
@@ -88,9 +89,9 @@ def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
     }
 
 
-def _overview(named: Sequence[tuple[str, Analysis]], sentences: Sequence[str]) -> list[Block]:
-    notes = [better_than_full(analysis) for _, analysis in named]
-    blocks: list[Block] = [*sentences, *(note for note in notes if note), _models(named)]
+def _overview(named: Sequence[tuple[str, Analysis]]) -> list[Block]:
+    notes = [note(analysis) for note in (gain_sentence, better_than_full) for _, analysis in named]
+    blocks: list[Block] = [*dict.fromkeys(filter(None, notes)), _models(named)]
     if len(named) > 1:
         caption = (
             "Each model's rules (solid) and its layers as static models (dotted), on the same axes."

@@ -7,9 +7,12 @@ from models.evaluation.bootstrap import Interval
 from models.evaluation.costs import LAYERS
 from models.evaluation.gain import Gain
 from models.evaluation.model_card import hundredths, title, unit
-from models.evaluation.points import STATIC, Point
+from models.evaluation.points import PROFILES, STATIC, Point
+from serve.policy.target import TargetChoice
+from serve.rules import NeverRule
 
 _CORRELATION = "x 100"
+_UNCERTIFIED = ", for nothing is certified: `offramp calibrate` certifies rules."
 
 
 def metric_title(analysis: Analysis) -> str:
@@ -23,6 +26,33 @@ def interval(found: Interval, signed: bool = False) -> str:
 
 
 def headline(analysis: Analysis) -> str:
+    """Return in one sentence what requests without `exit` get: layers, metric, other answers.
+
+    Where that is not known, it is the sentence on what early exit gains.
+    """
+    subject, points = analysis.subject, analysis.points.get(PROFILES, [])
+    served = next((point for point in points if point.name == subject.served), None)
+    if analysis.headline is None or served is None:
+        return gain_sentence(analysis)
+    depth, full = analysis.exits[-1], analysis.points[STATIC][-1]
+    begin = f"{subject.name} on {analysis.data.name}: requests without `exit` ({subject.served})"
+    if served.rule == NeverRule():
+        wish = subject.profiles[served.name]
+        uncertified = isinstance(wish, TargetChoice) and not subject.ladder
+        return f"{begin} run all {depth} layers{_UNCERTIFIED if uncertified else '.'}"
+    differ = (
+        "."
+        if served.disagreement is None
+        else f"; {hundredths(served.disagreement)} % of the answers are others than full depth's."
+    )
+    return (
+        f"{begin} run {served.costs[LAYERS]:.2f} of {depth} layers in the mean, by "
+        f"{served.rule.text()}; {title(analysis.metric)} is {hundredths(served.value)} instead of "
+        f"{_with_unit(analysis, full)}{differ}"
+    )
+
+
+def gain_sentence(analysis: Analysis) -> str:
     """Return in one sentence what early exit gains over stopping all texts at the same layer."""
     name, family = analysis.subject.name, analysis.headline
     if family is None:

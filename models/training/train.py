@@ -32,10 +32,11 @@ from models.training.teacher import Teacher, TeacherAnswers, are_ids
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
-from serve.rules.traits import Task, Traits
+from serve.rules.traits import Task, Traits, listed
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
+_SHOWN_LABELS = 20
 
 Evaluate: TypeAlias = Callable[[], tuple[ExitFigures, ...]]
 
@@ -50,10 +51,10 @@ def train(job: TrainJob, console: Console) -> bool:
         TrainingFailed: data, encoder or options that cannot be used.
     """
     model, train_rows, evaluate = _prepare(job)
-    console.print(_summary(model), soft_wrap=True, highlight=False)
     stages = RECIPES[job.choice.recipe](model, job.choice.distill)
     _check_out(job)
-    teacher = _read_teacher(job, model)
+    teacher = _read_teacher(job, model)  # which may know the labels' names
+    console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
     checkpoint = _open_checkpoint(job, teacher)
     answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
     run = TrainingRun(model, train_rows, stages, job.config, answers)
@@ -161,8 +162,8 @@ def _check_out(job: TrainJob) -> None:
 
 def _summary(model: MultiExitModel) -> str:
     labels = model.labels
-    named = ", ".join(labels) if len(labels) <= 20 else f"{', '.join(labels[:20])}, ..."
-    return f"task {model.exit_config.task}, labels ({len(labels)}): {named}"
+    named = [*map(repr, labels[:_SHOWN_LABELS]), *(["..."] if labels[_SHOWN_LABELS:] else [])]
+    return f"task {model.exit_config.task}, labels ({len(labels)}): {listed(named)}"
 
 
 def _read_teacher(job: TrainJob, model: MultiExitModel) -> Teacher | None:

@@ -116,6 +116,6 @@ def test_a_model_that_has_the_certified_rules_too_may_be_exported_again_until_it
     bundles.write(bundles.plan(model_folder, ("int8",)), out)
     bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out)
     assert load_bundle(out).ladder("int8")
-    with pytest.raises(ExportFailed, match="first is calibrated, .*: int8 with exits at 1, 2"):
+    with pytest.raises(ExportFailed, match=r"first is calibrated, .*: int8 with exits at 1, 2"):
         bundles.write(bundles.plan(model_folder, ("fp32",)), out)
     assert load_bundle(out).ladder("int8")

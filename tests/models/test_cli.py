@@ -67,6 +67,7 @@ def test_training_leaves_a_measured_model_folder(train: Train, tmp_path: Path, r
     assert "`offramp calibrate BUNDLE --data FILE`" in result.output
     assert {w.dtype for w in load_file(out / "model.safetensors").values()} == {torch.float16}
     assert "accuracy per exit %" in result.output
+    assert "task single_label, labels (2): 'negative', 'positive'\n" in result.output
 
 
 WORDS = ["good", "bad", "fine", "dull"] * 3

@@ -14,7 +14,7 @@ from models.report.markdown import Block, Picture, table
 from models.report.parts.curves import draw_families, draw_gains
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, spread
-from models.report.wording import depths, gain_text, headline, interval, metric_title
+from models.report.wording import depths, gain_sentence, gain_text, interval, metric_title
 from serve.policy.ladder import Certificate, Ladder, Loss
 from serve.policy.target import TargetChoice
 
@@ -162,7 +162,7 @@ def _notes(analysis: Analysis) -> list[str]:
 def _figures(analysis: Analysis) -> dict[str, Any]:
     front = {id(point) for point in analysis.front()}
     return {
-        "sentence": headline(analysis),
+        "sentence": gain_sentence(analysis),
         "family_to_judge_by": analysis.headline,
         "gains": {name: _gain(found) for name, found in analysis.gains.items()},
         "families": {

@@ -1,13 +1,14 @@
 """The sentence on what early exit gains, also when it gains nothing."""
 
-from models.report.wording import better_than_full, headline
+from models.report.wording import better_than_full, gain_sentence, headline
+from serve.rules import EntropyRule, NeverRule
 from tests.support.recordings import analysed, margins, noisy
 
 EASY, HARD = [9.0, 9.0, 9.0], [-0.1, -0.1, 9.0]
 
 
 def sentence(rows: list[list[float]], gold: list[int]) -> str:
-    return headline(analysed(margins(rows, gold)))
+    return gain_sentence(analysed(margins(rows, gold)))
 
 
 def test_a_gain_is_stated_with_its_interval() -> None:
@@ -37,7 +38,7 @@ def test_a_single_exit_has_nothing_to_gain() -> None:
 
 
 def test_a_correlation_is_no_percentage() -> None:
-    words = headline(analysed(noisy("regression")))
+    words = gain_sentence(analysed(noisy("regression")))
     assert "hundredths of Pearson" in words
     assert "early exit by patience" in words
 
@@ -51,3 +52,18 @@ def test_a_layer_that_is_better_than_full_depth_is_named() -> None:
     )
     assert better_than_full(found) == words
     assert better_than_full(analysed(margins([EASY, HARD], [1, 1]))) is None
+
+
+def test_the_headline_is_about_what_requests_without_exit_get() -> None:
+    leave = {"soon": EntropyRule(threshold=0.1), "later": NeverRule()}
+    recorded = margins([EASY] * 3 + [[9.0, 9.0, -9.0]], [1] * 4)
+    words = headline(analysed(recorded, profiles=leave, served="soon"))
+    assert words == (
+        "hand-made on hand/made.tsv: requests without `exit` (soon) run 2.00 of 6 layers in the "
+        "mean, by entropy < 0.1; accuracy is 100.00 instead of 75.00 %; 25.00 % of the answers are "
+        "others than full depth's."
+    )
+    assert headline(analysed(recorded, profiles=leave, served="later")).endswith(
+        "(later) run all 6 layers."
+    )
+    assert "early exit by entropy" in headline(analysed(recorded))
