@@ -87,9 +87,9 @@ def measure_exit_costs(runner: Runner, shape: ModelShape, num_tokens: int) -> Ex
     shares = np.median(marks_s, axis=0)
     unasked_s, *asked_s = map(median, zip(*taken_s, strict=True))
     segments_s = shares / shares.sum() * unasked_s
-    visits_s = [max(0.0, each - unasked_s) / len(runner) for each in asked_s]
+    visit_s, slow_visit_s = (max(0.0, each - unasked_s) / len(runner) for each in asked_s)
     noise = _noise([unasked for unasked, *_ in taken_s])
-    return ExitCosts(tuple(segments_s.tolist()), *visits_s, noise=noise)
+    return ExitCosts(tuple(segments_s.tolist()), visit_s, slow_visit_s, noise)
 
 
 def _noise(times_s: list[float]) -> float:

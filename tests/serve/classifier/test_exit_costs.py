@@ -1,7 +1,10 @@
 import pytest
 
-from serve.classifier.exit_costs import ExitCosts
+from serve.bundle.loader import Bundle
+from serve.classifier.exit_costs import ExitCosts, measure_exit_costs
+from serve.classifier.ladder import model_shape
 from serve.rules import EntropyRule, ExitRule, LayerRule, NeverRule, PatienceRule, compile_rule
+from serve.runtime.cpu_runner import CpuRunner
 from tests.support.traits import two_labels
 
 COSTS = ExitCosts((1.0, 2.0, 3.0), visit_s=0.1, slow_visit_s=0.5)
@@ -22,3 +25,8 @@ def test_a_text_pays_for_its_layers_and_for_the_exits_that_its_rule_asks(
 ) -> None:
     compiled = compile_rule(rule, two_labels((2, 4, 6)))
     assert COSTS.until_exits_s(compiled).tolist() == pytest.approx(seconds)
+
+
+def test_what_is_measured_says_how_far_it_may_be_off(bundle: Bundle) -> None:
+    costs = measure_exit_costs(CpuRunner(bundle, "fp32", 1), model_shape(bundle.manifest), 8)
+    assert 0 < costs.noise <= 0.1
