@@ -115,7 +115,7 @@ class AppliedPolicy:
             rungs = self._rungs if of_target is ladder else of_target.rungs(limits)
             found = nearest(wish.target, rungs)
             problem = problem_of_target(wish.target, found, limits, of_target)
-            chosen = self._of_rung(found)
+            chosen = self._of_rung(wish.target, found, of_target)
         else:
             chosen, problem = self._of_rule(wish), problem_of_rule(wish, limits, ladder)
         of_flag = problem_of_flag(settings.flag, ladder.traits) if settings.flag else None
@@ -131,18 +131,20 @@ class AppliedPolicy:
             found = resolve(target, rungs)
         except TargetOutOfReach as error:
             raise _explained(f"exit.target: {error}", target, ladder) from None
-        return self._of_rung(replace(found, note=why_full(target, found, ladder)))
+        return self._of_rung(target, found, ladder)
 
     def _under_other_flag(self, name: str, bounds: _Bounds) -> ChosenExit:
-        rungs = self._ladder.deciding(dict(bounds)).rungs(self._policy.limits)
-        found = self._of_rung(nearest(self._deciding[name], rungs))
-        return found._replace(settings=self.named[name].settings)
+        target, ladder = self._deciding[name], self._ladder.deciding(dict(bounds))
+        found = nearest(target, ladder.rungs(self._policy.limits))
+        chosen = self._of_rung(target, found, ladder)
+        return chosen._replace(settings=self.named[name].settings)
 
     def _of_rule(self, rule: ExitRule) -> ChosenExit:
         return ChosenExit(self._ladder.compile(self._policy.limits.applied_to(rule)))
 
-    def _of_rung(self, found: Resolution) -> ChosenExit:
-        return ChosenExit(self._ladder.compile(found.rung.rule), found)
+    def _of_rung(self, target: Target, found: Resolution, ladder: ServedLadder) -> ChosenExit:
+        said = replace(found, note=why_full(target, found, ladder))
+        return ChosenExit(self._ladder.compile(found.rung.rule), said)
 
 
 def check_policy(policy: Policy, ladder: ServedLadder) -> None:

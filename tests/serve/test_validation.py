@@ -67,7 +67,7 @@ def explained(model: type[BaseModel], document: Any) -> str:
         (
             {"inputs": "a", "exit": {"rule": "x"}},
             "exit: unknown rule 'x', there are entropy, normalized_entropy, confidence, margin, "
-            "patience, confident_patience, voting, learned, classes, layer, never",
+            "patience, confident_patience, voting, learned, classes, decision, layer, never",
         ),
         ({"inputs": "a", "top_k": True}, "top_k: must be a valid integer, not true"),
         (

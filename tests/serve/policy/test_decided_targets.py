@@ -77,10 +77,10 @@ def test_a_target_becomes_the_fastest_rule_that_keeps_both_sides(
 def test_full_depth_alone_is_left_where_nothing_is_certified_for_the_flag() -> None:
     found = applied(guard({"negative": 0.7}))
     assert rule(found.exit_for(None)) == NEVER
-    options = "run `offramp calibrate` with --flag 'negative=0.7'"
+    options = "run `offramp calibrate BUNDLE --data FILE --flag 'negative=0.7'`"
     assert found.problems["guard"] == f"every text runs in full: {UNDECIDED}: {options}"
     nothing = applied(guard({"negative": 0.7}), decisions=[])
-    assert "0.7} is certified: run `offramp calibrate`" in nothing.problems["guard"]
+    assert "0.7} is certified: run `offramp calibrate BUNDLE" in nothing.problems["guard"]
     assert "certified: run" in applied(guard(), certified=False).problems["guard"]
     assert not applied(guard()).problems
 

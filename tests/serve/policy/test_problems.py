@@ -212,7 +212,9 @@ def test_a_bound_on_right_answers_without_labels_says_why_it_runs_in_full() -> N
     )
     asked = applied.exit_for(TargetChoice(target=Target(max_loss=0.01))).resolution
     assert asked
-    for said in (applied.problems["default"], asked.report["note"]):
+    by_default = applied.exit_for(None).resolution
+    assert by_default
+    for said in (applied.problems["default"], asked.report["note"], by_default.report["note"]):
         assert said.startswith("every text runs in full: max_loss is about right answers, and")
         assert said.endswith("Certify with labelled ones, or ask for max_disagreement")
     sure = applied.exit_for(TargetChoice(target=Target(max_disagreement=0.01))).resolution
