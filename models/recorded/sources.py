@@ -57,9 +57,10 @@ class Source(Protocol):
 class BundleSource:
     """One precision of a bundle, with the exits that it presents; tokens are as the server's."""
 
-    def __init__(self, bundle: Bundle, placement: Placement) -> None:
+    def __init__(self, bundle: Bundle, placement: Placement, plain: bool = False) -> None:
+        """Take a bundle; `plain` reads special tokens in texts as characters."""
         manifest = bundle.manifest
-        self.bundle, self.placement = bundle, placement
+        self.bundle, self.placement, self._plain = bundle, placement, plain
         self.traits, self.pad_id = bundle.traits(placement.precision), manifest.pad_id
         self.temperatures = bundle.temperatures(placement.precision)
         self.max_tokens, self.tokenizer_path = manifest.max_tokens, bundle.tokenizer_path
@@ -73,7 +74,7 @@ class BundleSource:
         reader = InputReader(self.tokenizer_path, self.bundle.manifest)
         tokens: list[Tokens] = []
         for piece in pieces_of(texts):
-            tokens += reader.read(piece, truncate=True, first=len(tokens))
+            tokens += reader.read(piece, truncate=True, first=len(tokens), plain=self._plain)
         return tokens
 
     @contextmanager

@@ -1,0 +1,1 @@
+"""Searching texts that a rule answers otherwise than full depth: `python -m loadtest.evade`."""
