@@ -56,7 +56,7 @@ def changes(
 
 def _piece(texts: Sequence[str], draw: np.random.Generator, most: int = _MOST_WORDS) -> str:
     """Return some words of any text."""
-    words = texts[draw.integers(len(texts))].split() or ["."]
+    words = texts[int(draw.integers(len(texts)))].split() or ["."]
     start, count = draw.integers(len(words)), draw.integers(1, most + 1)
     return " ".join(words[start : start + count])
 
