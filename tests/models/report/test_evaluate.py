@@ -179,7 +179,7 @@ def test_several_models_and_precisions_lie_on_the_same_axes(
         assert one["costs"]["mflops"] == pytest.approx(other["costs"]["mflops"])
         assert ("ms" in one["costs"], "ms" in other["costs"]) == (True, False)
     assert fp32["parameters"] == checkpoint["parameters"]
-    assert [p["name"] for p in checkpoint["rules"]["families"]["profiles"]] == ["quick"]
+    assert [p["name"] for p in checkpoint["rules"]["families"]["profiles"]] == ["default", "quick"]
     assert left_out(fp32) == {"examples"}
 
 
