@@ -9,7 +9,7 @@ from rich.console import Console
 from models.certification.bundle_files import repair
 from models.certification.path_choice import Terms
 from models.certification.policy import with_profiles
-from models.certification.stored import store, store_in_model
+from models.certification.stored import dropped, store, store_in_model
 from models.certification.texts import distinct, read_file, split, texts_in
 from models.certification.variant import Sample, VariantLadder, certify_variant
 from models.data.columns import KNOWN, Columns
@@ -83,6 +83,8 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         found = found.deciding(job.flag)
         whole = store(whole, manifest, found.ladder)
         manifest = whole.manifest
+        now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
+        notes += dropped(bundle.ladder(placement.precision), now or found.ladder)
         if job.model:
             store_in_model(job.model, found.ladder)
         yield found

@@ -58,6 +58,18 @@ def with_ladder(calibration: Calibration, ladder: Ladder) -> Calibration:
     return calibration.model_copy(update={"ladders": tuple(ladders)})
 
 
+def dropped(older: Ladder | None, ladder: Ladder) -> list[str]:
+    """Return which kinds of promises a variant had, and has not any more, one sentence each."""
+    if older is None:
+        return []
+    lost = [f"--flag {each.flag}" for each in older.decisions if not ladder.decided(each.flag)]
+    lost += ["max_loss"] if older.metric and not ladder.metric else []
+    return [
+        f"{ladder.precision}: what {older.num_certifying} texts had certified of {each} is gone"
+        for each in lost
+    ]
+
+
 def _basis(ladder: Ladder) -> tuple[object, ...]:
     return ladder.data, ladder.num_tuning, ladder.score_temperatures
 

@@ -142,6 +142,21 @@ def test_a_ladder_takes_the_place_of_its_own_variants_only(
     assert bundle.presenting((2, 4)).ladder("fp32") is None
 
 
+def test_promises_that_a_calibration_takes_away_are_named(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data()
+    label = LABELS["single_label"][0]
+    (labelled,), said = run(folder, data, flag={label: 0.5})
+    assert "is gone" not in said
+    _, said = run(folder, data, labelled=False, flag={label: 0.5})
+    assert "of max_loss is gone" in said
+    assert "--flag" not in said
+    _, said = run(folder, make_data(name="others"), labelled=False)
+    flag = f"--flag {{'{label}': 0.5}}"
+    assert f"fp32: what {labelled.num_certifying} texts had certified of {flag} is gone" in said
+
+
 def test_a_ladder_does_not_hold_for_other_weights(
     make_bundle: MakeBundle, make_data: MakeData
 ) -> None:
