@@ -58,7 +58,7 @@ def problem_of_target(
     if not found.rung.full_depth or target.lossless:
         return None
     if target.limits_loss:
-        reason = ladder.uncertified or "no certified rule loses as little"
+        reason = ladder.lacks(target) or "no certified rule loses as little"
         return f"every text runs in full: {reason}"
     return "every text runs in full, which is fast enough" if _idle(target, found.rung) else None
 
