@@ -37,6 +37,16 @@ _Flag = Annotated[
 ]
 
 
+_Reference = Annotated[
+    Path | None,
+    typer.Option(
+        help="Your own classifier, to compare with: a folder that `offramp inspect` reads, a "
+        "bundle, or a file of its answers.",
+        exists=True,
+    ),
+]
+
+
 def calibrate(
     bundle: _Bundle,
     data: Annotated[
@@ -80,6 +90,7 @@ def calibrate(
         typer.Option(help="Variants, comma separated. Default: all that can run here."),
     ] = None,
     flag: _Flag = None,
+    reference: _Reference = None,
     active_exits: _Exits = None,
     device: _Device = "auto",
     also: Annotated[
@@ -114,6 +125,7 @@ def calibrate(
         model=also,
         columns=named_columns(text_columns, label_column),
         flag=thresholds_of(flag),
+        reference=reference,
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -5,7 +5,6 @@ Neural Network", Hinton et al. 2015).
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +16,8 @@ from rich.console import Console
 from torch import Tensor
 
 from models import checkpoints
-from models.checkpoints.formats import LoadedCheckpoint
 from models.data.datasets import read_dataset
+from models.data.label_ids import label_order
 from models.errors import TrainingFailed
 from models.multi_exit import MultiExitModel
 from models.progress import progress
@@ -78,7 +77,8 @@ class Teacher:
         self._loaded = loaded
         self._labels = list(labels)
         self._columns = _columns(folder, loaded.model, task, self._labels)
-        self.sha256 = _hash(loaded)
+        self._source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
+        self.sha256 = self._source.sha256
 
     @property
     def label_names(self) -> list[str]:
@@ -133,26 +133,10 @@ def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[s
         raise TrainingFailed(
             f"--teacher {folder}: its task is {model.exit_config.task}, the student's is {task}"
         )
-    theirs = model.labels
-    unnamed = task == "regression" or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
-    if (unnamed or are_ids(labels)) and len(theirs) == len(labels):
-        return list(range(len(labels)))
-    if sorted(theirs) != sorted(labels):
+    order = [0] if task == "regression" else label_order(model.labels, labels)
+    if order is None:
         raise TrainingFailed(
-            f"--teacher {folder}: its labels are {', '.join(theirs)}; the student's are "
+            f"--teacher {folder}: its labels are {', '.join(model.labels)}; the student's are "
             f"{', '.join(labels)}. A teacher must have the same"
         )
-    return [theirs.index(name) for name in labels]
-
-
-def are_ids(labels: Sequence[str]) -> bool:
-    """Tell whether the data names its labels by nothing but their ids."""
-    return list(labels) == [str(i) for i in range(len(labels))]
-
-
-def _hash(loaded: LoadedCheckpoint) -> str:
-    digest = hashlib.sha256(loaded.tokenizer.encode())
-    for name, value in loaded.model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return order

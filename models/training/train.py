@@ -15,6 +15,7 @@ from rich.console import Console
 from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
+from models.data.label_ids import are_ids
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
@@ -28,7 +29,7 @@ from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
-from models.training.teacher import Teacher, TeacherAnswers, are_ids
+from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of

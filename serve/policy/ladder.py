@@ -21,7 +21,7 @@ Loss = Literal[
     "disagreement", "metric", "score", "missed", "false_alarms", "reference", "reference_score"
 ]
 # What full depth loses too: it is another model than the reference.
-OF_REFERENCE: frozenset[Loss] = frozenset({"reference", "reference_score"})
+OF_REFERENCE: tuple[Loss, ...] = ("reference", "reference_score")
 SCORE_TOLERANCE = 0.1
 
 # (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
