@@ -4,14 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from models.data.answer_file import read_answer_file
 from models.data.columns import KNOWN, Columns
 from models.data.label_ids import label_order
 from models.errors import UnusableData
 from models.evaluation.opening import open_models
-from models.recorded import Recorded, Source, recorded
+from models.recorded import Source, recorded
 from models.recorded.reference import ReferenceAnswers
 from serve.bundle.loader import sha256_of
 from serve.policy.ladder import Reference
@@ -73,8 +71,3 @@ def of_source(name: str, source: Source, traits: Traits) -> OpenReference:
         return ReferenceAnswers(reference, found.logits[-1][..., order], counted=found.counted)
 
     return OpenReference(reference, ask)
-
-
-def share_differing(answers: ReferenceAnswers, found: Recorded) -> float:
-    """Return the share of texts to which full depth gives another answer than the reference."""
-    return float(np.mean(answers.differs(found, found.logits[-1])))

@@ -1,14 +1,14 @@
 """What another classifier, the reference, says of recorded texts."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import UnusableData
 from models.recorded.recorded import Recorded
-from models.recorded.score_gaps import score_gaps
+from models.recorded.score_gaps import score_gaps, shown_scores
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import Reference
 from serve.rules.replay import Logits
@@ -67,3 +67,54 @@ class ReferenceAnswers:
     def score_gaps(self, recorded: Recorded, scores: ScoreMap) -> NDArray[np.float32]:
         """Return (exits, rows) the largest difference of any of a text's scores; see there."""
         return score_gaps(recorded, scores, self.logits)
+
+
+class Difference(NamedTuple):
+    """How far a model's answers are from the reference's.
+
+    Attributes:
+        disagreement: share of texts with another answer; None of a regression without a tolerance.
+        scores: mean difference of the scores of the model's answers, or of a regression's values;
+            None where the reference's scores are not known.
+    """
+
+    disagreement: float | None
+    scores: float | None
+
+
+def difference(
+    answers: ReferenceAnswers,
+    recorded: Recorded,
+    logits: Logits,
+    tolerance: float | None = None,
+) -> Difference:
+    """Compare answers with the reference's.
+
+    Args:
+        answers: the reference's.
+        recorded: of the same texts.
+        logits: the model's, (rows, ...), whose scores are those that a client sees.
+        tolerance: of a regression: values further apart differ.
+    """
+    if recorded.traits.task == "regression":
+        gaps = np.abs(logits[..., 0].astype(np.float64) - answers.logits[..., 0])
+        share = None if tolerance is None else float((~(gaps <= tolerance)).mean())
+        return Difference(share, float(np.nanmean(gaps)))
+    share = float(answers.differs(recorded, logits).mean())
+    if not answers.scored:
+        return Difference(share, None)
+    own = replace(recorded, logits=logits[None])
+    pair = shown_scores(own, ScoreMap(None), answers.logits)
+    return Difference(share, float(np.nanmean(np.abs(pair[0] - pair[1]))))
+
+
+def full_depth_compared(answers: ReferenceAnswers, recorded: Recorded) -> str:
+    """Return in a sentence how far full depth is from the reference."""
+    found, name = difference(answers, recorded, recorded.logits[-1]), answers.reference.name
+    parts = []
+    if found.disagreement is not None:
+        parts.append(f"gives another answer than {name} for {100 * found.disagreement:.2f} %")
+    if found.scores is not None:
+        what = "value" if recorded.traits.task == "regression" else "score"
+        parts.append(f"has a {what} that is {found.scores:.3f} from that of {name} in the mean")
+    return f"on {recorded.num_rows} texts full depth {' and '.join(parts)}"
