@@ -12,23 +12,11 @@ from serve.policy.limits import Limits
 from serve.policy.resolution import resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
-from tests.serve.support.ladders import BOLD, NEVER, SAFE, certificate, ladder, served
-
-REFERENCE = {"name": "my-topics", "sha256": "1" * 64}
-# What each rung loses against the reference: full depth 2.2 % of the answers.
-SEEN = (0.022, 0.022, 0.025, 0.04, 0.09)
-BOUNDS = (0.03, 0.03, 0.04, 0.05)
+from tests.serve.support.ladders import BOLD, NEVER, SAFE, of_reference, served
 
 
-def from_reference(**fields: Any) -> ServedLadder:
-    """Return the made-up ladder, certified against a reference; nothing is sure of the last."""
-    rungs = [
-        rung | {"reference_disagreement": seen}
-        for rung, seen in zip(ladder()["rungs"], SEEN, strict=True)
-    ]
-    for rung, bound, seen in zip(rungs, BOUNDS, SEEN, strict=False):
-        rung["certificates"] = (*rung["certificates"], certificate("reference", bound, seen))
-    return served(rungs=rungs, reference=REFERENCE, **fields)
+def from_reference() -> ServedLadder:
+    return served(**of_reference())
 
 
 def target(**bounds: Any) -> Target:
@@ -74,11 +62,11 @@ def test_other_targets_see_no_certificate_about_a_reference() -> None:
         {"max_layers": 1.5},
         {"max_loss": 0.02},
     ):
-        of_reference, plain = (
+        compared, plain = (
             resolve(Target(**bounds), known.rungs(Limits())).report
             for known in (from_reference(), served())
         )
-        assert of_reference == plain
+        assert compared == plain
     with pytest.raises(TargetOutOfReach):
         resolve(Target(max_layers=1.5, certified=True), from_reference().rungs(Limits()))
 
