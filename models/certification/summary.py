@@ -93,12 +93,16 @@ def flag_table(ladder: Ladder, own: Decisions) -> Table:
 
 
 def _telling(certified: Certified, loss: Loss) -> list[float]:
-    """Return the bounds to show: of a reference, those at which another rule is the fastest."""
+    """Return the bounds to show: of a reference, those at which another rule is the fastest.
+
+    Of the bounds that not even full depth is certified for, it is the largest.
+    """
     bounds, ends = certified.terms.bounds(loss), certified.ends
     if loss not in OF_REFERENCE:
         return list(bounds)
-    found = dict.fromkeys(ends[loss, bound] for bound in bounds)
-    return [next(b for b in bounds if ends[loss, b] == end) for end in found]
+    first = {ends[loss, bound]: bound for bound in reversed(bounds)}
+    largest = [bound for bound in bounds if ends[loss, bound] < 0][-1:]
+    return [*largest, *(first[end] for end in sorted(first) if end >= 0)]
 
 
 def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str, str]:

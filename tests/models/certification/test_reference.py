@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.certification.path_choice import REFERENCE_EPSILONS
 from models.data.label_ids import label_order
 from models.errors import UnusableData
 from models.recorded import BundleSource, recorded
@@ -18,6 +19,7 @@ from serve.runtime.placement import place
 from serve.tokenization.length_bounds import Text
 from tests.models.certification.conftest import MakeBundle, MakeData
 from tests.models.certification.test_calibrate import run
+from tests.models.certification.test_cli import calibrate
 from tests.serve.support.task_bundles import LABELS
 
 
@@ -93,6 +95,25 @@ def test_what_full_depth_is_not_certified_for_no_rule_is(
     (ladder,), _ = run(folder, data, reference=answers(folder, data, 2))
     assert ladder.rungs[0].reference_disagreement == pytest.approx(0.5, abs=0.1)
     assert not any(rung.certificate("reference") for rung in ladder.rungs)
+
+
+def test_the_screen_says_up_to_which_bound_full_depth_differs_too_often(
+    make_bundle: MakeBundle, make_data: MakeData
+) -> None:
+    folder, data = make_bundle(), make_data(num_texts=600)
+    reference = answers(folder, data, 20)
+    result = calibrate(folder, data, "--reference", reference)
+    assert result.exit_code == 0, result.output
+    table = result.stdout.split("other answer than answers.jsonl's")[1].splitlines()
+    refused, *others = [line.split() for line in table if "%" in line]
+    ladder = load_bundle(folder).ladder("fp32")
+    never = ladder.rungs[0].certificate("reference") if ladder else None
+    assert never
+    assert refused[2:6] == ["none:", "full", "depth", "differs"]
+    place = REFERENCE_EPSILONS.index(never.epsilon)
+    assert float(refused[0]) == pytest.approx(100 * REFERENCE_EPSILONS[place - 1])
+    assert float(others[0][0]) == pytest.approx(100 * never.epsilon)
+    assert refused[-2] == f"{100 * never.observed:.2f}"
 
 
 def test_the_same_texts_again_keep_what_is_known_of_the_reference(
