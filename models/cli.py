@@ -192,6 +192,14 @@ def evaluate(
         list[Path] | None,
         typer.Option(help="Model that a bundle was exported from, to count operations.", **_FOLDER),
     ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own classifier, to compare with: a folder that `offramp inspect` reads, a "
+            "bundle, or a file of its answers.",
+            exists=True,
+        ),
+    ] = None,
 ) -> None:
     """Measure models and write a report; what is measured is only read."""
     from models.report.command import Wish, run
@@ -205,6 +213,7 @@ def evaluate(
         examples=examples,
         originals=tuple(model or ()),
         columns=named_columns(text_columns, label_column),
+        reference=reference,
     )
     console = Console(stderr=True)
     with notes_to(console):

@@ -14,6 +14,7 @@ from models.certification.texts import distinct, read_file, split, texts_in
 from models.certification.variant import Sample, VariantLadder, certify_variant
 from models.data.columns import KNOWN, Columns
 from models.errors import TrainingFailed, UnusableData
+from models.evaluation.reference import open_reference
 from models.model_files import CONFIG
 from models.model_folder import read_calibration
 from models.recorded import BundleSource
@@ -40,6 +41,7 @@ class CalibrationJob:
         model: a model folder that gets the ladders too.
         columns: of the files, those that the user names.
         flag: thresholds by label, whose decisions are certified too; None for none.
+        reference: a classifier's folder, or a file of its answers, which answers are compared with.
     """
 
     bundle: Path
@@ -55,6 +57,7 @@ class CalibrationJob:
     model: Path | None = None
     columns: Columns = KNOWN
     flag: Mapping[str, float] | None = None
+    reference: Path | None = None
 
 
 def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
@@ -73,7 +76,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
     bundle = whole.presenting(job.exits or whole.manifest.exit_layers)
     _check(job, bundle)
     placements = _placements(job, bundle, console)
-    sample = sample_texts(job, bundle, console)
+    sample = _asked(job, bundle, sample_texts(job, bundle, console), console)
     terms = Terms(sample.num_certifying, job.delta)
     policy, notes = with_profiles(whole.manifest)
     manifest = whole.manifest.model_copy(update={"policy": policy})
@@ -114,6 +117,15 @@ def sample_texts(job: CalibrationJob, bundle: Bundle, console: Console) -> Sampl
             f"{len(certifies)} to certify; 300 that certify allow a bound of 1 %"
         )
     return Sample([*tunes, *certifies], len(tunes), tuple(f.data for f in (*tuning, *files)))
+
+
+def _asked(job: CalibrationJob, bundle: Bundle, sample: Sample, console: Console) -> Sample:
+    """Return the sample with what the reference says of the texts that certify, if there is one."""
+    if job.reference is None:
+        return sample
+    reference = open_reference(job.reference, bundle.manifest.traits, job.columns)
+    with console.status(f"asking {reference.reference.name}"):
+        return sample._replace(reference=reference.ask(sample.certifying))
 
 
 def _check(job: CalibrationJob, bundle: Bundle) -> None:

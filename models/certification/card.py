@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from models.certification.flag_words import LOST, grid, percent, written
 from models.evaluation.model_card import replace_between
 from models.report.markdown import table
-from serve.policy.ladder import SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
+from serve.policy.ladder import OF_REFERENCE, SCORE_TOLERANCE, Decisions, Ladder, Loss, Rung
 
 MARKERS = ("<!-- certificates: written by offramp -->", "<!-- end of certificates -->")
 
@@ -33,12 +33,14 @@ def describe_loss(loss: Loss, ladder: Ladder) -> str:
     """Return what a loss is, in words."""
     if loss in LOST:
         return LOST[loss]
-    if loss == "score":
-        return f"score more than {SCORE_TOLERANCE:g} from full depth's"
-    if loss == "disagreement":
+    known = ladder.reference if loss in OF_REFERENCE else None
+    whose = f"{known.name if known else 'full depth'}'s"
+    if loss in ("score", "reference_score"):
+        return f"score more than {SCORE_TOLERANCE:g} from {whose}"
+    if loss in ("disagreement", "reference"):
         if ladder.tolerance is None:
-            return "other answer than at full depth"
-        return f"value more than {ladder.tolerance:g} from full depth's"
+            return f"other answer than {whose if known else 'at full depth'}"
+        return f"value more than {ladder.tolerance:g} from {whose}"
     if ladder.tolerance is None:
         return f"right at full depth, wrong early ({ladder.metric})"
     return f"added error ({ladder.metric})"
@@ -61,6 +63,7 @@ def _ladder(ladder: Ladder) -> list[str]:
     losses: list[Loss] = ["disagreement"]
     losses += ["metric"] if ladder.metric else []
     losses += ["score"] if ladder.score_temperatures else []
+    losses += [x for x in OF_REFERENCE if any(rung.certificate(x) for rung in ladder.rungs)]
     files = ", ".join(f"`{d.name}` ({d.rows} texts, sha256 `{d.sha256[:12]}...`)"
                       for d in ladder.data)  # fmt: skip
     rows = [
@@ -79,7 +82,7 @@ def _ladder(ladder: Ladder) -> list[str]:
 
 
 def _promise(rung: Rung, loss: Loss) -> str:
-    if rung.full_depth:
+    if rung.full_depth and loss not in OF_REFERENCE:
         return "never"
     found = rung.certificate(loss)
     if found:

@@ -1,7 +1,7 @@
 """The commands `offramp calibrate` and `offramp recommend`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -9,6 +9,9 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import LabelColumn, TextColumns, named_columns
 from models.errors import TrainingFailed
+
+if TYPE_CHECKING:
+    from serve.policy.target import Target
 
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
@@ -33,6 +36,16 @@ _Flag = Annotated[
     typer.Option(
         help="LABEL=THRESHOLD, several times: the flag whose decisions are certified, as in "
         "requests.",
+    ),
+]
+
+
+_Reference = Annotated[
+    Path | None,
+    typer.Option(
+        help="Your own classifier, to compare with: a folder that `offramp inspect` reads, a "
+        "bundle, or a file of its answers.",
+        exists=True,
     ),
 ]
 
@@ -80,6 +93,7 @@ def calibrate(
         typer.Option(help="Variants, comma separated. Default: all that can run here."),
     ] = None,
     flag: _Flag = None,
+    reference: _Reference = None,
     active_exits: _Exits = None,
     device: _Device = "auto",
     also: Annotated[
@@ -114,6 +128,7 @@ def calibrate(
         model=also,
         columns=named_columns(text_columns, label_column),
         flag=thresholds_of(flag),
+        reference=reference,
     )
     console = Console(highlight=False, soft_wrap=True)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -157,11 +172,15 @@ def _layers(exits: str | None) -> tuple[int, ...] | None:
 def recommend(
     bundle: _Bundle,
     max_disagreement: Annotated[
-        str | None, typer.Option(help="Share of other answers than at full depth: 1% or 0.01.")
+        str | None,
+        typer.Option(
+            help="Share of other answers than at full depth, or than --reference: 1% or 0.01."
+        ),
     ] = None,
     max_loss: Annotated[
         str | None, typer.Option(help="What the metric may lose, against full depth: 1% or 0.01.")
     ] = None,
+    reference: _Reference = None,
     flag: _Flag = None,
     max_missed: Annotated[
         str | None,
@@ -189,15 +208,13 @@ def recommend(
     device: _Device = "auto",
 ) -> None:
     """Show what a target becomes on this machine: the rule, what it saves and may cost."""
-    from pydantic import ValidationError
     from rich.table import Table
 
+    from models.certification.recommend import check_reference
     from models.certification.recommend import recommend as run
     from models.certification.summary import flag_overview
     from serve.bundle.loader import load_bundle
-    from serve.policy.target import Target
     from serve.runtime.placement import place
-    from serve.validation import explain
 
     wanted = {
         "max_disagreement": _share("--max-disagreement", max_disagreement),
@@ -208,6 +225,7 @@ def recommend(
         "max_layers": max_layers,
         "max_ms": max_ms,
         "certified": certified,
+        "from": "reference" if reference else None,
     }
     thresholds, bounds = thresholds_of(flag), {k: v for k, v in wanted.items() if v is not None}
     loaded = load_bundle(bundle)
@@ -217,14 +235,9 @@ def recommend(
     if thresholds and not bounds:
         console.print(flag_overview(loaded, placement.precision, thresholds))
         return
-    try:
-        target = Target.model_validate(bounds)
-    except ValidationError as error:
-        raise TrainingFailed(explain(error)) from None
-    if target.decides != bool(thresholds):
-        raise TrainingFailed(
-            "--flag goes with --max-missed and --max-false-alarms: they are about its decisions"
-        )
+    target = _target(bounds, bool(thresholds))
+    if reference:
+        check_reference(loaded, placement.precision, reference)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
@@ -232,6 +245,24 @@ def recommend(
     for heading, sentence in run(loaded, placement, target, thresholds):
         table.add_row(heading, sentence)
     console.print(table)
+
+
+def _target(bounds: dict[str, Any], flagged: bool) -> "Target":
+    """Return the target of the options; a flag goes with bounds on its decisions."""
+    from pydantic import ValidationError
+
+    from serve.policy.target import Target
+    from serve.validation import explain
+
+    try:
+        target = Target.model_validate(bounds)
+    except ValidationError as error:
+        raise TrainingFailed(explain(error)) from None
+    if target.decides != flagged:
+        raise TrainingFailed(
+            "--flag goes with --max-missed and --max-false-alarms: they are about its decisions"
+        )
+    return target
 
 
 def _share(option: str, written: str | None) -> float | None:

@@ -1,12 +1,13 @@
 """What leaving early costs each text: another answer than full depth's, or a wrong one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.recorded import Recorded
+from models.recorded.reference import ReferenceAnswers
 from models.recorded.score_gaps import score_gaps
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import SCORE_TOLERANCE, Loss
@@ -39,11 +40,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class TextLosses:
-    """The losses of every text at every exit; 0 at the last one.
+    """The losses of every text at every exit; 0 at the last one, but for a reference's.
 
     Attributes:
         by_loss: `disagreement`, `metric` where there are labels, and `score` where there are
-            scores.
+            scores; those about a reference where there is one, which are not 0 at the last exit.
         binary: the losses that are 0 or 1.
         metric: what the loss `metric` is about; None without labels.
         tolerance: of a regression: values further apart disagree.
@@ -56,7 +57,10 @@ class TextLosses:
 
 
 def text_losses(
-    recorded: Recorded, scale: Scale | None, scores: ScoreMap | None = None
+    recorded: Recorded,
+    scale: Scale | None,
+    scores: ScoreMap | None = None,
+    reference: ReferenceAnswers | None = None,
 ) -> TextLosses:
     """Return what leaving at each exit costs.
 
@@ -64,9 +68,23 @@ def text_losses(
         recorded: the texts; without correct answers what the task's metric loses is left out.
         scale: of a regression.
         scores: maps the exits' scores; without it what scores lose is left out.
+        reference: another classifier's answers to the texts; without it those losses are left out.
     """
-    if scale is not None:
-        return _of_values(recorded, scale)
+    found = _of_values(recorded, scale) if scale else _of_labels(recorded, scores)
+    if reference is None:
+        return found
+    by_loss: dict[Loss, Losses] = {
+        "reference": np.stack(
+            [reference.differs(recorded, exit_, found.tolerance) for exit_ in recorded.logits]
+        ).astype(np.float64)
+    }
+    if scores is not None and reference.scored:
+        gaps = reference.score_gaps(recorded, scores)
+        by_loss["reference_score"] = (gaps > SCORE_TOLERANCE).astype(np.float64)
+    return replace(found, by_loss=found.by_loss | by_loss, binary=found.binary | by_loss.keys())
+
+
+def _of_labels(recorded: Recorded, scores: ScoreMap | None) -> TextLosses:
     by_loss: dict[Loss, Losses] = {"disagreement": _as_loss(~recorded.same())}
     right, metric = recorded.right, None
     if right is not None:

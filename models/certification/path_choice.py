@@ -10,8 +10,13 @@ from models.certification.paths import Path
 from models.certification.replay import Replay
 from models.certification.risk_control import num_certified
 from models.recorded import Recorded
+from serve.policy.ladder import OF_REFERENCE, Loss
 
 EPSILONS = (0.005, 0.01, 0.02, 0.03, 0.05)
+# From a reference: full depth has used up a part, which is seldom nothing and may be much.
+REFERENCE_EPSILONS = (
+    *(0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3),
+)
 # A path that is less simple must save so many layers more.
 SIMPLER_LAYERS = 0.02
 # Every so many rules of a path are tried.
@@ -30,6 +35,10 @@ class Terms(NamedTuple):
     num_certifying: int
     delta: float
     epsilons: tuple[float, ...] = EPSILONS
+
+    def bounds(self, loss: Loss) -> tuple[float, ...]:
+        """Return the bounds of a loss, ascending."""
+        return REFERENCE_EPSILONS if loss in OF_REFERENCE else self.epsilons
 
 
 def choose_path(paths: Sequence[Path], tuning: Recorded, losses: TextLosses, terms: Terms) -> Path:

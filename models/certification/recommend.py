@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from models.certification.card import describe_loss
 from models.certification.flag_words import LOST, percent, shortage
 from models.certification.risk_control import rows_needed
+from models.errors import UnusableData
+from models.evaluation.reference import open_reference
 from serve.bundle.loader import Bundle
+from serve.bundle.manifest import Precision
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
@@ -59,10 +63,11 @@ def recommend(
     if certified and flag:
         yield from _of_flag(found, target, certified, thresholds(flag))
     elif certified:
-        yield "may cost", _cost(rung, found.certificate, certified)
-        yield "how sure", _sureness(rung, found.certificate)
+        yield "may cost", _cost(rung, found.certificate, certified, target)
+        yield "how sure", _sureness(rung, found.certificate, target)
+        yield from _from_reference(rung, full, certified)
         bound = _bound(target)
-        if bound and (bound[0] == "disagreement" or certified.metric):
+        if bound and (bound[0] != "metric" or certified.metric):
             yield "more texts", more_texts(certified, rung.expected_layers, *bound)
     asked = target.model_dump_json(exclude_none=True)
     wanted = f'"exit": {{"target": {asked}}}'
@@ -96,17 +101,48 @@ def _saved(rung: ServedRung, full: ServedRung, mean_tokens: float) -> str:
     )
 
 
-def _cost(rung: ServedRung, certificate: Certificate | None, ladder: Ladder) -> str:
-    if rung.full_depth:
+def _cost(rung: ServedRung, certificate: Certificate | None, ladder: Ladder, target: Target) -> str:
+    if rung.full_depth and not target.of:
         return "nothing: every answer is full depth's"
     if certificate is None:
-        return f"unknown: {100 * (rung.disagreement or 0):.2f} % of the certifying texts differed"
+        seen = rung.reference_disagreement if target.of else rung.disagreement
+        return f"unknown: {100 * (seen or 0):.2f} % of the certifying texts differed"
     loss = describe_loss(certificate.loss, ladder)
     return f"{loss}: at most {percent(certificate.epsilon)}"
 
 
-def _sureness(rung: ServedRung, certificate: Certificate | None) -> str:
-    if rung.full_depth:
+def _from_reference(
+    rung: ServedRung, full: ServedRung, ladder: Ladder
+) -> Iterator[tuple[str, str]]:
+    """Yield how often the rule and full depth differ from the reference, as far as it is known."""
+    of_full, of_rung = full.reference_disagreement, rung.reference_disagreement
+    if ladder.reference and of_full is not None and of_rung is not None:
+        seen = f"full depth differs for {100 * of_full:.2f} % of the certifying texts"
+        by_rule = "" if rung.full_depth else f", this rule for {100 * of_rung:.2f} %"
+        yield f"from {ladder.reference.name}", seen + by_rule
+
+
+def check_reference(bundle: Bundle, precision: Precision, path: Path) -> None:
+    """Raise unless a bundle is certified from just this classifier, or file of answers.
+
+    Raises:
+        UnusableData: it is not.
+    """
+    ladder = bundle.ladder(precision)
+    known = ladder.reference if ladder else None
+    asked = open_reference(path, bundle.manifest.traits).reference
+    if known is None or known.sha256 != asked.sha256:
+        other = f", but from {known.name} with other content" if known else ""
+        raise UnusableData(
+            f"{bundle.name} {precision} is not certified from {asked.name}{other}: run `offramp "
+            f"calibrate {bundle.folder} --data FILE --reference {path}`"
+        )
+
+
+def _sureness(
+    rung: ServedRung, certificate: Certificate | None, target: Target | None = None
+) -> str:
+    if rung.full_depth and not (target and target.of):
         return "certain: full depth needs no certificate"
     if certificate is None:
         return "not certified"
@@ -156,7 +192,7 @@ def _texts_needed(
 ) -> Iterator[tuple[int, Rung]]:
     """Yield faster rungs, and how many texts certify each and all before it, from safe to fast."""
     delta = next((c.delta for rung in ladder.rungs for c in rung.certificates), 0.05)
-    binary = loss == "disagreement" or ladder.tolerance is None
+    binary = loss in ("disagreement", "reference") or ladder.tolerance is None
     most = 0
     for rung in ladder.rungs:
         if rung.full_depth or ladder.mean_layers(rung) >= layers - 1e-9:
@@ -177,13 +213,11 @@ def _rounded_up(number: int) -> int:
 
 def _bound(target: Target) -> tuple[Loss, float] | None:
     """Return the loss that a target limits first, and the limit, if it can be certified."""
-    if target.max_disagreement:
-        return "disagreement", target.max_disagreement
-    return ("metric", target.max_loss) if target.max_loss else None
+    return next(((loss, most) for loss, most in target.losses.items() if most), None)
 
 
 def _seen(rung: Rung, loss: Loss) -> float | None:
-    if loss == "disagreement":
-        return rung.disagreement
+    if loss in ("disagreement", "reference"):
+        return rung.disagreement if loss == "disagreement" else rung.reference_disagreement
     found = rung.certificate(loss)
     return found.observed if found else None

@@ -40,6 +40,10 @@ class Replay:
         mean: NDArray[np.float64] = np.array(self.layers)[self.exits].mean(axis=1)
         return mean
 
+    def at_full_depth(self, loss: Loss) -> float:
+        """Return the mean loss of full depth, which is 0 but for a reference's."""
+        return float(self.losses.by_loss[loss][-1].mean())
+
     def risks(self, loss: Loss) -> NDArray[np.float64]:
         """Return (rules,) the texts' mean loss."""
         taken: NDArray[np.float64] = self.losses.by_loss[loss][

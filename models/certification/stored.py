@@ -10,7 +10,7 @@ from models.model_folder import as_file, read_calibration
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle
 from serve.bundle.manifest import Manifest
-from serve.policy.ladder import Ladder
+from serve.policy.ladder import OF_REFERENCE, Ladder
 
 
 def store(bundle: Bundle, manifest: Manifest, ladder: Ladder) -> Bundle:
@@ -47,12 +47,14 @@ def _contents(folder: Path, calibration: Calibration, has_card: bool) -> dict[st
 def with_ladder(calibration: Calibration, ladder: Ladder) -> Calibration:
     """Return the calibration with a ladder in the place of an older one of just this variant.
 
-    What the older one has certified for other flags stays if it was by the same texts.
+    What the older one has certified for other flags, and from a reference, stays if it was by the
+    same texts.
     """
     older = next((each for each in calibration.ladders if _variant(each) == _variant(ladder)), None)
     if older and _basis(older) == _basis(ladder):
         kept = [each for each in older.decisions if not ladder.decided(each.flag)]
         ladder = ladder.model_copy(update={"decisions": (*kept, *ladder.decisions)})
+        ladder = _with_reference(ladder, older)
     others = [each for each in calibration.ladders if _variant(each) != _variant(ladder)]
     ladders = sorted([*others, ladder], key=_variant)
     return calibration.model_copy(update={"ladders": tuple(ladders)})
@@ -64,10 +66,32 @@ def dropped(older: Ladder | None, ladder: Ladder) -> list[str]:
         return []
     lost = [f"--flag {each.flag}" for each in older.decisions if not ladder.decided(each.flag)]
     lost += ["max_loss"] if older.metric and not ladder.metric else []
+    lost += ["the reference"] if older.reference and not ladder.reference else []
     return [
         f"{ladder.precision}: what {older.num_certifying} texts had certified of {each} is gone"
         for each in lost
     ]
+
+
+def _with_reference(ladder: Ladder, older: Ladder) -> Ladder:
+    """Return the ladder with what the older one says of a reference, if it says nothing itself."""
+    pairs = list(zip(ladder.rungs, older.rungs, strict=False))
+    same = len(ladder.rungs) == len(older.rungs) and all(a.rule == b.rule for a, b in pairs)
+    if ladder.reference or not older.reference or not same:
+        return ladder
+    rungs = [
+        new.model_copy(
+            update={
+                "reference_disagreement": old.reference_disagreement,
+                "certificates": (
+                    *new.certificates,
+                    *(c for c in old.certificates if c.loss in OF_REFERENCE),
+                ),
+            }
+        )
+        for new, old in pairs
+    ]
+    return ladder.model_copy(update={"rungs": tuple(rungs), "reference": older.reference})
 
 
 def _basis(ladder: Ladder) -> tuple[object, ...]:

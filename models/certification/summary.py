@@ -12,7 +12,7 @@ from models.certification.variant import VariantLadder
 from models.errors import UnusableData
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import Precision
-from serve.policy.ladder import Decisions, Ladder, Loss
+from serve.policy.ladder import OF_REFERENCE, Decisions, Ladder, Loss
 
 
 def headline(found: VariantLadder) -> str:
@@ -29,13 +29,14 @@ def promises(found: VariantLadder) -> Iterator[Table]:
     """Yield a table for each loss: the fastest certified rule for each bound."""
     certified = found.certified
     for loss in certified.losses:
+        bounds = _telling(certified, loss)
         title = describe_loss(loss, found.ladder)
         table = Table(box=None, pad_edge=False, title=title, title_justify="left")
         table.add_column("at most", justify="right", no_wrap=True)
         table.add_column("fastest certified rule", no_wrap=True)
         table.add_column("layers", justify="right")
         table.add_column("seen", justify="right", no_wrap=True)
-        for epsilon in certified.terms.epsilons:
+        for epsilon in bounds:
             table.add_row(percent(epsilon), *_promise(certified, loss, epsilon))
         yield table
 
@@ -91,10 +92,26 @@ def flag_table(ladder: Ladder, own: Decisions) -> Table:
     return table
 
 
+def _telling(certified: Certified, loss: Loss) -> list[float]:
+    """Return the bounds to show: of a reference, those at which another rule is the fastest.
+
+    Of the bounds that not even full depth is certified for, it is the largest.
+    """
+    bounds, ends = certified.terms.bounds(loss), certified.ends
+    if loss not in OF_REFERENCE:
+        return list(bounds)
+    first = {ends[loss, bound]: bound for bound in reversed(bounds)}
+    largest = [bound for bound in bounds if ends[loss, bound] < 0][-1:]
+    return [*largest, *(first[end] for end in sorted(first) if end >= 0)]
+
+
 def _promise(certified: Certified, loss: Loss, epsilon: float) -> tuple[str, str, str]:
     replay, end = certified.replay, certified.ends[loss, epsilon]
+    at_full_depth = f"{100 * replay.at_full_depth(loss):.2f} %" if loss in OF_REFERENCE else ""
+    if end < 0:
+        return "none: full depth differs too often", "", at_full_depth
     if not end:
-        return "never", f"{replay.layers[-1]:.2f}", ""
+        return "never", f"{replay.layers[-1]:.2f}", at_full_depth
     rule = replay.path.rules[end - 1].text()
     seen = f"{100 * replay.risks(loss)[end - 1]:.2f} %"
     return rule, f"{replay.mean_layers[end - 1]:.2f}", seen

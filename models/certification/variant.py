@@ -18,8 +18,10 @@ from models.certification.temperatures import fit_temperatures
 from models.certification.texts import LabelledText
 from models.progress import progress
 from models.recorded import BundleSource, Recorded, recorded
+from models.recorded.reference import ReferenceAnswers
 from serve.classifier.score_map import ScoreMap
 from serve.policy.ladder import Data, Ladder, ScoreTemperatures
+from serve.tokenization.length_bounds import Text
 
 
 class Sample(NamedTuple):
@@ -29,16 +31,23 @@ class Sample(NamedTuple):
         texts: those that tune, then those that certify; with labels all of them or none.
         num_tuning: how many tune.
         data: the files they come from.
+        reference: what another classifier says of those that certify; None without one.
     """
 
     texts: Sequence[LabelledText]
     num_tuning: int
     data: tuple[Data, ...]
+    reference: ReferenceAnswers | None = None
 
     @property
     def num_certifying(self) -> int:
         """How many texts certify."""
         return len(self.texts) - self.num_tuning
+
+    @property
+    def certifying(self) -> list[Text]:
+        """The texts that certify."""
+        return [each.text for each in self.texts[self.num_tuning :]]
 
 
 @dataclass(frozen=True)
@@ -88,9 +97,12 @@ class Sides(NamedTuple):
         replay = Replay.of(path, self.tuning, text_losses(self.tuning, self.scale))
         return fit_score_temperatures(self.tuning, replay)
 
-    def certifying_losses(self, scores: ScoreTemperatures | None = None) -> TextLosses:
+    def certifying_losses(
+        self, scores: ScoreTemperatures | None = None, reference: ReferenceAnswers | None = None
+    ) -> TextLosses:
         """Return what leaving early costs the texts that certify."""
-        return text_losses(self.certifying, self.scale, ScoreMap(scores) if scores else None)
+        shown = ScoreMap(scores) if scores else None
+        return text_losses(self.certifying, self.scale, shown, reference)
 
 
 def certify_variant(
@@ -108,7 +120,7 @@ def certify_variant(
     sides = record_sides(source, sample, tolerance, console)
     path = find_path(sides, terms)
     scores = sides.fitted_scores(path)
-    losses = sides.certifying_losses(scores)
+    losses = sides.certifying_losses(scores, sample.reference)
     certified = certify(Replay.of(path, sides.certifying, losses), terms)
     manifest, precision = source.bundle.manifest, source.placement.precision
     ladder = Ladder(
@@ -124,6 +136,7 @@ def certify_variant(
         metric=losses.metric,
         tolerance=losses.tolerance,
         rungs=rungs(certified),
+        reference=sample.reference.reference if sample.reference else None,
     )
     return VariantLadder(ladder, certified, sides)
 

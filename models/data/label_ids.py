@@ -95,6 +95,28 @@ def name_ids(names: Sequence[str], places: Sequence[int]) -> dict[str, int]:
     return ids
 
 
+def label_order(theirs: Sequence[str], labels: Sequence[str]) -> list[int] | None:
+    """Return another classifier's id of each label, by name; None if it has other labels.
+
+    Names that say nothing, LABEL_0 or the ids themselves, are taken by place.
+    """
+    unnamed = any(all(re.fullmatch(r"LABEL_\d+", n) for n in names) for names in (theirs, labels))
+    if (unnamed or are_ids(labels)) and len(theirs) == len(labels):
+        return list(range(len(labels)))
+    for own, others in (
+        (list(labels), list(theirs)),
+        ([name.casefold() for name in labels], [name.casefold() for name in theirs]),
+    ):
+        if sorted(own) == sorted(others) and len(set(own)) == len(own):
+            return [others.index(name) for name in own]
+    return None
+
+
+def are_ids(labels: Sequence[str]) -> bool:
+    """Tell whether labels are named by nothing but their ids."""
+    return list(labels) == [str(i) for i in range(len(labels))]
+
+
 def match_names(path: Path, names: Sequence[str], labels: Sequence[str]) -> tuple[list[int], str]:
     """Return the place of each of a file's names among the labels, and what is worth saying.
 

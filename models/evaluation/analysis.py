@@ -15,6 +15,7 @@ from models.evaluation.rule_families import headline_family
 from models.evaluation.scores import main_metric
 from models.evaluation.subject import Model, Subject
 from models.recorded import Recorded, inputs, recorded
+from models.recorded.reference import ReferenceAnswers
 from serve.policy.ladder import Data
 
 _NO_FAMILIES = (STATIC, PROFILES, LADDER)
@@ -33,6 +34,7 @@ class Analysis:
         given: what every exit said of texts that the caller gave, whose correct answers are not
             known; with the texts.
         note: how labels were matched, where that is worth saying.
+        reference: what another classifier says of the rows; None without one.
     """
 
     subject: Subject
@@ -42,6 +44,7 @@ class Analysis:
     costs: Costs
     given: tuple[Sequence[Example], Recorded] | None = None
     note: str = ""
+    reference: ReferenceAnswers | None = None
 
     @cached_property
     def points(self) -> dict[str, list[Point]]:

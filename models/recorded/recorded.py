@@ -54,7 +54,7 @@ class Recorded(Recording):
         """
         if self.traits.task == "regression":
             return None
-        return np.stack([self._numbered(logits) for logits in self.logits])
+        return np.stack([self.numbered(logits) for logits in self.logits])
 
     @cached_property
     def right(self) -> NDArray[np.bool_] | None:
@@ -81,7 +81,7 @@ class Recorded(Recording):
         if self.by_the_exits(taken):
             own = self.answers[taken.exits, np.arange(self.num_rows)]
         else:
-            own = self._numbered(taken.deciding)
+            own = self.numbered(taken.deciding)
         return own == self.answers[-1]
 
     def by_the_exits(self, taken: Taken) -> bool:
@@ -89,7 +89,8 @@ class Recorded(Recording):
         own = self.logits[taken.exits, np.arange(self.num_rows)]
         return np.array_equal(own, taken.deciding, equal_nan=True)
 
-    def _numbered(self, logits: Logits) -> Ids:
+    def numbered(self, logits: Logits) -> Ids:
+        """Return (rows,) answers to the same texts as numbers, see `answers`."""
         known = self._known
         answers = read_answers(self.traits, logits, self.counted)
         return np.array([known.setdefault(answer, len(known)) for answer in answers], np.int64)

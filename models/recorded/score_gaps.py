@@ -6,9 +6,12 @@ from numpy.typing import NDArray
 from models.recorded.recorded import Recorded
 from serve.classifier.score_map import ScoreMap
 from serve.rules.multipart import decisions, probabilities
+from serve.rules.replay import Logits
 
 
-def shown_scores(recorded: Recorded, scores: ScoreMap) -> NDArray[np.float32]:
+def shown_scores(
+    recorded: Recorded, scores: ScoreMap, compared: Logits | None = None
+) -> NDArray[np.float32]:
     """Return the score of every exit's answer, as a client sees it, and full depth's of the same.
 
     Of several labels there is a score for each; of tokens, one for the tag of each.
@@ -16,11 +19,13 @@ def shown_scores(recorded: Recorded, scores: ScoreMap) -> NDArray[np.float32]:
     Args:
         recorded: of a model that is no regression.
         scores: of the same exits.
+        compared: logits of another model, whose scores take the place of full depth's.
 
     Returns:
         (2, exits, rows, parts): the exit's, and full depth's; NaN where a token does not count.
     """
-    task, full = recorded.traits.task, probabilities(recorded.traits.task, recorded.logits[-1])
+    task = recorded.traits.task
+    full = probabilities(task, recorded.logits[-1] if compared is None else compared)
     pairs = []
     for index, logits in enumerate(recorded.logits):
         own = probabilities(task, scores.logits(logits, index))
@@ -34,8 +39,10 @@ def shown_scores(recorded: Recorded, scores: ScoreMap) -> NDArray[np.float32]:
     return np.stack(pairs, axis=1)
 
 
-def score_gaps(recorded: Recorded, scores: ScoreMap) -> NDArray[np.float32]:
+def score_gaps(
+    recorded: Recorded, scores: ScoreMap, compared: Logits | None = None
+) -> NDArray[np.float32]:
     """Return (exits, rows) the largest difference of any of a text's scores; see `shown_scores`."""
-    own, full = shown_scores(recorded, scores)
+    own, full = shown_scores(recorded, scores, compared)
     gaps: NDArray[np.float32] = np.nan_to_num(np.abs(own - full)).max(axis=-1, initial=0)
     return gaps

@@ -1,5 +1,6 @@
 """What can be recorded: a bundle as the server runs it, or a model in PyTorch."""
 
+import hashlib
 import shutil
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,7 @@ class Source(Protocol):
         pad_id: fills rows up.
         max_tokens: longer texts are cut.
         tokenizer_path: a `tokenizer.json`.
+        sha256: of the weights, and of the tokenizer where no manifest names it beside them.
     """
 
     traits: Traits
@@ -44,6 +46,9 @@ class Source(Protocol):
     pad_id: int
     max_tokens: int
     tokenizer_path: Path
+
+    @property
+    def sha256(self) -> str: ...
 
     def read(self, texts: Sequence[Text]) -> list[Tokens]:
         """Return the texts' tokens."""
@@ -64,6 +69,12 @@ class BundleSource:
         self.traits, self.pad_id = bundle.traits(placement.precision), manifest.pad_id
         self.temperatures = bundle.temperatures(placement.precision)
         self.max_tokens, self.tokenizer_path = manifest.max_tokens, bundle.tokenizer_path
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the variant's weights."""
+        manifest = self.bundle.manifest
+        return manifest.files[manifest.variants[self.placement.precision].weights]
 
     def read(self, texts: Sequence[Text]) -> list[Tokens]:
         """Return the texts' tokens.
@@ -98,6 +109,15 @@ class TorchSource:
         self.temperatures = (1.0,) * len(model.exits)
         self.pad_id = model.config.pad_token_id or 0
         self.max_tokens = max_tokens
+
+    @property
+    def sha256(self) -> str:
+        """The hash of tokenizer and weights."""
+        digest = hashlib.sha256(self.tokenizer_path.read_bytes())
+        for name, value in self.model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(value.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def read(self, texts: Sequence[Text]) -> list[Tokens]:
         """Return the texts' tokens; which of them count is for taggers."""

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from models.data.columns import KNOWN, Columns
 from models.evaluation.analysis import Analysis, analyse
 from models.evaluation.labelled_data import LabelledData, read_for
 from models.evaluation.opening import open_models
+from models.evaluation.reference import open_reference
 from models.evaluation.subject import Model
 from models.progress import progress
+from models.recorded import inputs
+from models.recorded.reference import ReferenceAnswers
 from models.report.evaluation import report
 from models.report.folder import check_out, default_folder, write_report
 from models.report.style import STYLE
@@ -36,6 +39,7 @@ class Wish:
         examples: texts of each kind to be shown of the data.
         originals: models that bundles were exported from.
         columns: of the files, those that the user names.
+        reference: a classifier's folder, or a file of its answers, which answers are compared with.
     """
 
     models: tuple[Path, ...]
@@ -46,6 +50,7 @@ class Wish:
     examples: int = 3
     originals: tuple[Path, ...] = ()
     columns: Columns = KNOWN
+    reference: Path | None = None
 
 
 def run(wish: Wish, console: Console) -> tuple[Path, list[str]]:
@@ -64,10 +69,22 @@ def run(wish: Wish, console: Console) -> tuple[Path, list[str]]:
             for model in models
             for path in wish.data
         ]
-    analyses = [_analysed(*pair, wish.texts, console) for pair in pairs]
+        references = [_asked(wish, *pair) for pair in pairs]
+    analyses = [
+        replace(_analysed(*pair, wish.texts, console), reference=reference)
+        for pair, reference in zip(pairs, references, strict=True)
+    ]
     with console.status("trying rules and drawing pictures"), mpl.rc_context(STYLE):
         found = report(analyses, _facts(), wish.examples)
     return write_report(found, out), found.summary
+
+
+def _asked(wish: Wish, model: Model, path: Path, file: LabelledData) -> ReferenceAnswers | None:
+    """Return what the reference says of a file, if there is one."""
+    if wish.reference is None:
+        return None
+    reference = open_reference(wish.reference, model.source.traits, wish.columns)
+    return reference.ask(inputs(file.examples)[0])
 
 
 def _analysed(

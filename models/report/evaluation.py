@@ -16,6 +16,7 @@ from models.report.parts.examples import examples_part
 from models.report.parts.exits import exits_part
 from models.report.parts.overthinking import overthinking_part
 from models.report.parts.part import Part
+from models.report.parts.reference import from_reference, reference_part
 from models.report.parts.rules import rules_part
 from models.report.parts.scores import scores_part
 from models.report.parts.shares import shares_part
@@ -57,7 +58,11 @@ def report(analyses: Sequence[Analysis], facts: dict[str, str], examples: int) -
     several = len({analysis.data for analysis in analyses}) > 1
     # Of several files each model is named with its own.
     named = [(a.subject.name + (f" on {a.data.name}" if several else ""), a) for a in analyses]
-    sentences = [headline(analysis) for analysis in analyses]
+    sentences = [
+        sentence
+        for analysis in analyses
+        for sentence in (headline(analysis), *from_reference(analysis))
+    ]
     lines = [f"* {name}: {value}" for name, value in (facts | _data(analyses)).items()]
     page: list[Block] = [
         f"# Evaluation of {', '.join(name for name, _ in named)}",
@@ -76,7 +81,9 @@ def report(analyses: Sequence[Analysis], facts: dict[str, str], examples: int) -
 
 def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
     """Return the parts in the order of the page. A further part is a file and a line here."""
+    reference = {"reference": reference_part(analysis)} if analysis.reference else {}
     return {
+        **reference,
         "rules": rules_part(analysis, stem),
         "exits": exits_part(analysis),
         "exit_shares": shares_part(analysis, stem),

@@ -18,7 +18,7 @@ from serve.bundle.loader import CALIBRATION, TOKENIZER
 from serve.bundle.recording import RECORDING
 
 
-def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns = KNOWN) -> None:
+def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns = KNOWN) -> Recorded:
     """Measure a stored model; write its calibration, recording, policy and card.
 
     Args:
@@ -26,6 +26,9 @@ def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns =
         path: labelled examples that the model was not trained on.
         max_tokens: longer texts are cut.
         columns: those that the user names.
+
+    Returns:
+        What all exits say of the examples.
     """
     model = MultiExitModel.load(folder)
     examples = read_dataset(path, model.exit_config.task, model.labels, columns).examples
@@ -41,6 +44,7 @@ def measure_folder(folder: Path, path: Path, max_tokens: int, columns: Columns =
     _write_recording(folder / RECORDING, found)
     (folder / POLICY).write_text(as_file(profiles_policy()), "utf-8")
     write_card(folder, model.traits, figures)
+    return found
 
 
 def _write_recording(path: Path, found: Recorded) -> None:

@@ -5,7 +5,6 @@ Neural Network", Hinton et al. 2015).
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,15 +16,17 @@ from rich.console import Console
 from torch import Tensor
 
 from models import checkpoints
-from models.checkpoints.formats import LoadedCheckpoint
 from models.data.datasets import read_dataset
+from models.data.label_ids import label_order
 from models.errors import TrainingFailed
 from models.multi_exit import MultiExitModel
 from models.progress import progress
-from models.recorded import TorchSource, inputs, recorded
+from models.recorded import Recorded, TorchSource, inputs, recorded
+from models.recorded.reference import ReferenceAnswers, full_depth_compared
 from models.training.job import TrainJob
 from models.training.losses import FromTeacher
 from serve.bundle.loader import sha256_of
+from serve.policy.ladder import Reference
 from serve.rules.traits import Task
 
 
@@ -78,7 +79,8 @@ class Teacher:
         self._loaded = loaded
         self._labels = list(labels)
         self._columns = _columns(folder, loaded.model, task, self._labels)
-        self.sha256 = _hash(loaded)
+        self._source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
+        self.sha256 = self._source.sha256
 
     @property
     def label_names(self) -> list[str]:
@@ -92,7 +94,7 @@ class Teacher:
         """
         path = job.out / self._file_name(job)
         if not path.exists():
-            answers, partial = self._compute(job, console), path.with_suffix(".partial")
+            answers, partial = self._compute(job, job.train, console), path.with_suffix(".partial")
             with partial.open("wb") as file:
                 np.save(file, answers)
             partial.replace(path)
@@ -102,17 +104,29 @@ class Teacher:
         """Delete the kept answers once the run is finished."""
         (job.out / self._file_name(job)).unlink(missing_ok=True)
 
+    def compared(self, job: TrainJob, found: Recorded, console: Console) -> str:
+        """Return how far full depth of the trained model is from the teacher on the dev data.
+
+        Args:
+            job: names the data.
+            found: what the trained model says of them.
+            console: for progress.
+        """
+        logits = self._compute(job, job.dev, console)
+        name = job.choice.teacher.resolve().name if job.choice.teacher else ""
+        answers = ReferenceAnswers(Reference(name=name, sha256=self.sha256), logits)
+        return full_depth_compared(answers, found)
+
     def _file_name(self, job: TrainJob) -> str:
         about = [self.sha256, sha256_of(job.train), job.choice.max_tokens, job.config.bf16]
         key = hashlib.sha256(repr([*about, self._labels, job.columns]).encode()).hexdigest()
         return f"teacher-{key[:16]}.npy"
 
-    def _compute(self, job: TrainJob, console: Console) -> NDArray[np.float32]:
+    def _compute(self, job: TrainJob, path: Path, console: Console) -> NDArray[np.float32]:
         model = self._loaded.model.to(job.device)
         limit = min(job.choice.max_tokens, self._loaded.max_tokens)
         source = TorchSource(model, self._loaded.tokenizer, limit)
-        task = model.exit_config.task
-        examples = read_dataset(job.train, task, self._labels, job.columns).examples
+        examples = read_dataset(path, model.exit_config.task, self._labels, job.columns).examples
         texts, _ = inputs(examples)
         with (
             progress(console, "teacher", len(texts)) as advance,
@@ -133,26 +147,10 @@ def _columns(folder: Path, model: MultiExitModel, task: Task, labels: Sequence[s
         raise TrainingFailed(
             f"--teacher {folder}: its task is {model.exit_config.task}, the student's is {task}"
         )
-    theirs = model.labels
-    unnamed = task == "regression" or all(re.fullmatch(r"LABEL_\d+", name) for name in theirs)
-    if (unnamed or are_ids(labels)) and len(theirs) == len(labels):
-        return list(range(len(labels)))
-    if sorted(theirs) != sorted(labels):
+    order = [0] if task == "regression" else label_order(model.labels, labels)
+    if order is None:
         raise TrainingFailed(
-            f"--teacher {folder}: its labels are {', '.join(theirs)}; the student's are "
+            f"--teacher {folder}: its labels are {', '.join(model.labels)}; the student's are "
             f"{', '.join(labels)}. A teacher must have the same"
         )
-    return [theirs.index(name) for name in labels]
-
-
-def are_ids(labels: Sequence[str]) -> bool:
-    """Tell whether the data names its labels by nothing but their ids."""
-    return list(labels) == [str(i) for i in range(len(labels))]
-
-
-def _hash(loaded: LoadedCheckpoint) -> str:
-    digest = hashlib.sha256(loaded.tokenizer.encode())
-    for name, value in loaded.model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return order

@@ -15,11 +15,12 @@ from rich.console import Console
 from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
+from models.data.label_ids import are_ids
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
 from models.multi_exit import MultiExitModel
-from models.recorded import TorchSource, inputs, recorded
+from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
 from models.training.frozen_classifier import read_classifier, rename
@@ -28,7 +29,7 @@ from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
 from models.training.recipes import FROZEN, RECIPES
-from models.training.teacher import Teacher, TeacherAnswers, are_ids
+from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
@@ -65,10 +66,11 @@ def train(job: TrainJob, console: Console) -> bool:
         best.restore(state["best"])
     finished = fit(run, best, checkpoint, evaluate, console)
     if finished:
-        _write(job, model, len(train_rows), teacher)
+        found = _write(job, model, len(train_rows), teacher)
         checkpoint.remove()
         if teacher:
             teacher.remove_cache(job)
+            console.print(teacher.compared(job, found, console), soft_wrap=True, highlight=False)
     return finished
 
 
@@ -204,9 +206,12 @@ def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
     return checkpoint
 
 
-def _write(job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None) -> None:
+def _write(
+    job: TrainJob, model: MultiExitModel, num_rows: int, teacher: Teacher | None
+) -> Recorded:
     model.save(job.out, DTYPES[job.dtype])
     copy_tokenizer(job.choice.encoder, job.out, model.backbone.max_tokens)
-    measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns)
+    found = measure_folder(job.out, job.dev, job.choice.max_tokens, job.columns)
     sha256 = teacher.sha256 if teacher else None
     write_training(job.out, describe_run(job, model.exit_config.task, num_rows, sha256))
+    return found

@@ -198,5 +198,5 @@ def _bounds(flag: AnyFlag) -> _Bounds:
 
 def _explained(problem: str, target: Target, ladder: ServedLadder) -> TargetOutOfReach:
     """Return the error, with the reason if only certified rules would do and there are none."""
-    missing = ladder.uncertified if target.needs_certificate else None
+    missing = ladder.lacks(target) if target.needs_certificate or target.of else None
     return TargetOutOfReach(f"{problem}. {missing}" if missing else problem)

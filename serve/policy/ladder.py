@@ -15,8 +15,13 @@ from serve.rules.fields import Share
 # as a share of the labels' range. `score`: the shown score of the answer, of any of several labels
 # or of any token's, is further than SCORE_TOLERANCE from full depth's. `missed`: of the texts that
 # full depth flags, one that the early answer does not; `false_alarms`: of the texts that full depth
-# does not flag, one that the early answer does.
-Loss = Literal["disagreement", "metric", "score", "missed", "false_alarms"]
+# does not flag, one that the early answer does. `reference`: another answer than that of another
+# classifier, the reference; `reference_score`: as `score`, from the reference's.
+Loss = Literal[
+    "disagreement", "metric", "score", "missed", "false_alarms", "reference", "reference_score"
+]
+# What full depth loses too: it is another model than the reference.
+OF_REFERENCE: tuple[Loss, ...] = ("reference", "reference_score")
 SCORE_TOLERANCE = 0.1
 
 # (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
@@ -55,18 +60,20 @@ class Rung(_Frozen):
         rule: checked against the model with the ladder's exits.
         exit_shares: (exits,) share of the certifying texts that leave at each exit.
         disagreement: share of the certifying texts with another answer than full depth's.
+        reference_disagreement: share with another answer than the reference's; None without one.
         certificates: at most one per loss, that with the smallest epsilon; none where the rule is
-            too fast for any, or is never, which needs none.
+            too fast for any. The rule never has those about a reference alone.
     """
 
     rule: ExitRule
     exit_shares: tuple[Share, ...]
     disagreement: Share
+    reference_disagreement: Share | None = None
     certificates: tuple[Certificate, ...] = ()
 
     @property
     def full_depth(self) -> bool:
-        """Whether every text runs all layers, so that nothing can be lost."""
+        """Whether every text runs all layers, so that it loses nothing against full depth."""
         return isinstance(self.rule, NeverRule) and self.rule.max_layer is None
 
     def certificate(self, loss: Loss) -> Certificate | None:
@@ -96,6 +103,13 @@ class Data(_Frozen):
     sha256: str
 
 
+class Reference(_Frozen):
+    """Another classifier, or a file of its answers: its folder's name, and the content's hash."""
+
+    name: str
+    sha256: str
+
+
 class Ladder(_Frozen):
     """The rungs of one variant: certificates hold for these weights, precision and exits only.
 
@@ -115,6 +129,7 @@ class Ladder(_Frozen):
         metric: what the loss `metric` is about, such as `accuracy`; None without labels.
         tolerance: of a regression: values further apart disagree.
         rungs: from safe to fast; the first one never leaves early.
+        reference: which other classifier the losses `reference` and `reference_score` are about.
         decisions: the same for the decisions of flags, each flag once.
     """
 
@@ -130,6 +145,7 @@ class Ladder(_Frozen):
     metric: str | None = None
     tolerance: NonNegativeFloat | None = None
     rungs: tuple[Rung, ...] = Field(min_length=1)
+    reference: Reference | None = None
     decisions: tuple[Decisions, ...] = ()
 
     def decided(self, flag: Mapping[str, float]) -> Decisions | None:

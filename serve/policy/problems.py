@@ -66,7 +66,7 @@ def why_full(target: Target, found: Resolution, ladder: ServedLadder) -> str | N
     """Return why a target that allows a loss runs every text in full; None if it does not."""
     if not found.rung.full_depth or target.lossless or not target.limits_loss:
         return None
-    reason = ladder.uncertified or "no certified rule loses as little"
+    reason = ladder.lacks(target) or "no certified rule loses as little"
     if ladder.certified and ladder.certified.metric is None and target.max_loss is not None:
         reason = (
             "max_loss is about right answers, and the rules here were certified by texts without "

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from serve.errors import TargetOutOfReach
-from serve.policy.ladder import Certificate, Loss
+from serve.policy.ladder import OF_REFERENCE, Certificate, Loss
 from serve.policy.target import Target
 from serve.rules import ExitRule
 
@@ -27,12 +27,14 @@ class ServedRung:
 
     Attributes:
         rule: within the limits.
-        full_depth: whether every text runs all layers, so that nothing can be lost.
+        full_depth: whether every text runs all layers, so that it loses nothing against full depth.
         expected_layers: mean per text.
         expected_ms: mean from a text's first layer to its answer, of texts that are alone.
         speedup: full depth's time over `expected_ms`.
         disagreement: share of the certifying texts with another answer than full depth's; None
             where that was not measured with just this rule.
+        reference_disagreement: share with another answer than the reference's; None where there is
+            no reference, or that was not measured with just this rule.
         certificates: at most one per loss.
         certain: what cannot be lost by such a rule, and so needs no certificate.
         noise: the share by which the measured speedup may be off; 0 at full depth, whose is 1.
@@ -44,6 +46,7 @@ class ServedRung:
     expected_ms: float
     speedup: float
     disagreement: float | None = None
+    reference_disagreement: float | None = None
     certificates: tuple[Certificate, ...] = ()
     certain: frozenset[Loss] = frozenset()
     noise: float = 0.0
@@ -52,16 +55,23 @@ class ServedRung:
         """Return the certificate of a loss, if the rung has one."""
         return next((c for c in self.certificates if c.loss == loss), None)
 
+    @property
+    def any_certificate(self) -> Certificate | None:
+        """A certificate of what is lost against full depth, if the rung has one."""
+        return next((c for c in self.certificates if c.loss not in OF_REFERENCE), None)
+
     def keeps(self, loss: Loss, most: float, certified: bool) -> bool:
         """Tell whether at most so much is lost, by a certificate or as measured."""
-        if self.full_depth or loss in self.certain:
+        if (self.full_depth and loss not in OF_REFERENCE) or loss in self.certain:
             return True
         certificate = self.certificate(loss)
         if certified:
             return certificate is not None and certificate.epsilon <= most
-        measured = certificate.observed if certificate else None
-        if loss == "disagreement":
-            measured = self.disagreement
+        known: dict[Loss, float | None] = {
+            "disagreement": self.disagreement,
+            "reference": self.reference_disagreement,
+        }
+        measured = known.get(loss, certificate.observed if certificate else None)
         return measured is not None and measured <= most
 
 
@@ -71,7 +81,8 @@ class Resolution:
 
     Attributes:
         rung: whose rule is used.
-        certificate: of what was asked for; None at full depth, and where nothing is certified.
+        certificate: of what was asked for; None where nothing is certified, and at full depth
+            unless a reference was asked for.
         certificates: of a target about decisions: what is missed, and false alarms. What the rule
             cannot lose has none. None for other targets.
         problem: why the rung is not what the target wants, only the nearest; None if it is.
@@ -145,7 +156,7 @@ def nearest(target: Target, rungs: Sequence[ServedRung]) -> Resolution:
 def _safe_enough(rung: ServedRung, target: Target) -> bool:
     certified = target.needs_certificate
     if certified and not target.losses:
-        return rung.full_depth or bool(rung.certificates)
+        return rung.full_depth or rung.any_certificate is not None
     return all(rung.keeps(loss, most, certified) for loss, most in target.losses.items())
 
 
@@ -170,9 +181,10 @@ def _fastest(rungs: Sequence[ServedRung]) -> ServedRung:
 
 def _found(rung: ServedRung, target: Target, problem: str | None = None) -> Resolution:
     """Return a rung with the certificate of the loss that the target limits; of speed, any."""
-    own = (rung.certificate(next(iter(target.losses))),) if target.losses else rung.certificates
+    asked = next(iter(target.losses), None)
+    own = rung.certificate(asked) if asked else rung.any_certificate
     both = rung.certificates if target.decides else None
-    return Resolution(rung, next(iter(own), None), both, problem)
+    return Resolution(rung, own, both, problem)
 
 
 def _problem(target: Target, rung: ServedRung, safe: bool) -> str:
@@ -185,6 +197,15 @@ def _problem(target: Target, rung: ServedRung, safe: bool) -> str:
         f"{math.ceil(rung.expected_layers * 100) / 100:.9g} layers, "
         f"{math.ceil(rung.expected_ms * 1000) / 1000:.9g} ms"
     )
-    if not safe:
+    if not safe and target.of:
+        found += f"; {_from_reference(rung)}"
+    elif not safe:
         found += "; the policy's limits allow neither full depth nor a rule that is sure enough"
     return f"nothing here has {listed}; the nearest is {rule}: {found}"
+
+
+def _from_reference(rung: ServedRung) -> str:
+    share = rung.reference_disagreement
+    if share is None:
+        return "how often it differs from a reference is not known"
+    return f"it differs from the reference for {100 * share:.2f} % of the certifying texts"

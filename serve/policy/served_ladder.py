@@ -12,6 +12,7 @@ from serve.policy.flag import AnyFlag, thresholds
 from serve.policy.ladder import Certificate, Ladder, Loss, Rung
 from serve.policy.limits import Limits
 from serve.policy.resolution import ServedRung
+from serve.policy.target import Target
 from serve.rules import CompiledRule, DecisionRule, ExitRule, LayerRule, NeverRule, compile_rule
 from serve.rules.traits import Traits
 
@@ -24,11 +25,12 @@ ExitTimes: TypeAlias = Callable[[CompiledRule], Sequence[float]]
 
 @dataclass(frozen=True)
 class _KnownRung:
-    """A rung without the policy's limits; `disagreement` is None where it was not measured."""
+    """A rung without the policy's limits; shares are None where they were not measured."""
 
     rule: ExitRule
     exit_shares: tuple[float, ...]
     disagreement: float | None = None
+    reference_disagreement: float | None = None
     certificates: tuple[Certificate, ...] = ()
 
 
@@ -97,6 +99,15 @@ class ServedLadder:
             f"`offramp calibrate BUNDLE --data FILE {options}`"
         )
 
+    def lacks(self, target: Target) -> str | None:
+        """Return why nothing is certified of what a target is about, and what helps."""
+        if target.of and self.certified and not self.certified.reference:
+            return (
+                "Nothing is certified from a reference: run `offramp calibrate` with --reference "
+                "and the folder of your own classifier"
+            )
+        return self.uncertified
+
     def rungs(self, limits: Limits) -> tuple[ServedRung, ...]:
         """Return the rungs that a policy's limits allow, from safe to fast.
 
@@ -125,13 +136,17 @@ class ServedLadder:
             speedup=self._full_depth_ms / expected_ms,
             noise=0.0 if full_depth else self._noise,
             disagreement=rung.disagreement if same else None,
+            reference_disagreement=rung.reference_disagreement if same else None,
             certificates=rung.certificates if same else (),
             certain=_certain(rule.rule) if rule.last == last else frozenset(),
         )
 
 
 def _of_rungs(rungs: Sequence[Rung]) -> list[_KnownRung]:
-    return [_KnownRung(r.rule, r.exit_shares, r.disagreement, r.certificates) for r in rungs]
+    return [
+        _KnownRung(r.rule, r.exit_shares, r.disagreement, r.reference_disagreement, r.certificates)
+        for r in rungs
+    ]
 
 
 def _certain(rule: ExitRule) -> frozenset[Loss]:

@@ -1,7 +1,7 @@
 """What a client or an operator wants of early exits, instead of a rule."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -39,9 +39,12 @@ class Target(BaseModel):
         max_layers: mean number of layers per text.
         max_ms: mean milliseconds per text, on this machine.
         certified: whether the rung must be certified. None: where something may be lost.
+        of: `from` in JSON: what max_disagreement is measured from; None for full depth.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, serialize_by_alias=True
+    )
 
     max_disagreement: SmallShare | None = Field(
         default=None,
@@ -77,12 +80,18 @@ class Target(BaseModel):
         description="Whether only certified rules will do. Default: no if speed alone is asked "
         "for, else yes.",
     )
+    of: Literal["reference"] | None = Field(
+        default=None,
+        alias="from",
+        description="What max_disagreement is measured from: `reference`, the classifier that "
+        "`offramp calibrate --reference` has named. Default: full depth of the model itself.",
+    )
 
     @property
     def losses(self) -> dict[Loss, float]:
         """What it bounds of what answers may lose, and the bounds."""
         wanted: tuple[tuple[Loss, float | None], ...] = (
-            ("disagreement", self.max_disagreement),
+            (self.of or "disagreement", self.max_disagreement),
             ("metric", self.max_loss),
             ("missed", self.max_missed),
             ("false_alarms", self.max_false_alarms),
@@ -102,7 +111,7 @@ class Target(BaseModel):
     @property
     def lossless(self) -> bool:
         """Whether a bound asks for just what full depth gives."""
-        return 0 in self.losses.values()
+        return self.of is None and 0 in self.losses.values()
 
     @property
     def needs_certificate(self) -> bool:
@@ -111,10 +120,15 @@ class Target(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Target":
-        if all(bound is None for name, bound in self if name != "certified"):
+        if all(bound is None for name, bound in self if name not in ("certified", "of")):
             raise ValueError(
                 "a target needs max_disagreement, max_loss, max_missed, max_false_alarms, speedup, "
                 "max_layers or max_ms"
+            )
+        if self.of and self.losses.keys() != {self.of}:
+            raise ValueError(
+                f"from {self.of} says what max_disagreement is measured from; it goes with "
+                "max_disagreement, and without max_loss, max_missed and max_false_alarms"
             )
         if self.decides and self.losses.keys() & {"disagreement", "metric"}:
             raise ValueError(

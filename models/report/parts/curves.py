@@ -13,6 +13,7 @@ from models.evaluation.costs import LAYERS, MFLOPS, MS
 from models.evaluation.model_card import title, unit
 from models.evaluation.points import LADDER, PROFILES, STATIC, Point
 from models.report.style import COLOURS, STATIC_COLOUR, legend_below, new_figure
+from serve.policy.ladder import OF_REFERENCE
 
 _AXES = {
     LAYERS: "mean layers per text",
@@ -122,10 +123,14 @@ def _line(axes: Axes, points: list[Point], cost: str, pen: _Pen) -> None:
 def _mark_rungs(axes: Axes, analysis: Analysis, cost: str) -> None:
     rungs = analysis.points.get(LADDER, [])
     for certified, face, label in ((True, "black", "certified rung"), (False, "white", "rung")):
-        chosen = [rung for rung in rungs if bool(rung.certificates) == certified]
+        chosen = [rung for rung in rungs if _certified(rung) == certified]
         if chosen:
             x, y = _places(chosen, cost)
             axes.plot(x, y, "D", color="black", markerfacecolor=face, markersize=5, label=label)
+
+
+def _certified(rung: Point) -> bool:
+    return any(each.loss not in OF_REFERENCE for each in rung.certificates)
 
 
 def _mark_profiles(axes: Axes, analysis: Analysis, cost: str) -> None:

@@ -94,6 +94,7 @@ def _ladder(ladder: ServedLadder) -> LadderInfo:
         certified=certified is not None,
         note=ladder.uncertified,
         metric=certified.metric if certified else None,
+        reference=certified.reference if certified else None,
         tolerance=certified.tolerance if certified else None,
         mean_tokens=ladder.mean_tokens,
         rungs=_rungs(ladder),

@@ -9,7 +9,7 @@ from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.bundle.calibration import VariantCalibration
 from serve.bundle.manifest import Precision
-from serve.policy.ladder import Certificate
+from serve.policy.ladder import Certificate, Reference
 from serve.rules.traits import Task
 from serve.runtime.placement import Device
 
@@ -49,9 +49,12 @@ class RungInfo(ResponseModel):
     disagreement: float | None = Field(
         description="Share of the certifying texts with another answer than at full depth."
     )
+    reference_disagreement: float | None = Field(
+        description="Share with another answer than the reference's; null without a reference."
+    )
     certificates: list[Certificate] = Field(
-        description="What the rule loses at most; none for the rule never, which loses nothing, "
-        "and for rules that are too fast."
+        description="What the rule loses at most; none for rules that are too fast. The rule never "
+        "loses nothing against full depth, and has those about a reference alone."
     )
 
 
@@ -71,6 +74,10 @@ class LadderInfo(ResponseModel):
     )
     note: str | None = Field(description="Why nothing is certified, and what helps.")
     metric: str | None = Field(description="What the loss `metric` is about, if it is certified.")
+    reference: Reference | None = Field(
+        description="The other classifier that the losses `reference` and `reference_score` are "
+        "about."
+    )
     tolerance: float | None = Field(
         description="For a regression: values further apart count as disagreement."
     )

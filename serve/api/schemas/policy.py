@@ -20,7 +20,8 @@ class ResolvedExit(SparseModel):
     )
     certificate: Certificate | None = Field(
         default=None,
-        description="Only of a target, and only if its rule is certified; never needs none.",
+        description="Only of a target, and only if its rule is certified; never has one only if "
+        "the target is from a reference.",
     )
     certificates: list[Certificate] | None = Field(
         default=None,

@@ -208,8 +208,8 @@ class ClassifyResponse(SparseModel):
         default=None,
         description=f"{_OF_TARGET}With probability 1 - delta, the mean loss on texts like the n "
         "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
-        "never, at which nothing can be lost. It is about single windows: null if a text had "
-        "several.",
+        "never unless the target is from a reference. It is about single windows: null if a text "
+        "had several.",
     )
     note: str | None = Field(
         default=None,

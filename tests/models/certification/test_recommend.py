@@ -16,7 +16,8 @@ from serve.bundle.manifest import Precision
 from serve.errors import TargetOutOfReach
 from serve.policy.served_ladder import ServedLadder
 from serve.rules import CompiledRule
-from tests.models.certification.conftest import MakeBundle
+from tests.models.certification.conftest import MakeBundle, MakeData
+from tests.models.certification.test_calibrate import run
 from tests.serve.support.bundles import Document, rewrite_manifest
 from tests.serve.support.ladders import ladder, without_labels
 
@@ -190,3 +191,25 @@ def test_exits_that_take_longer_to_ask_than_they_save_are_named(
     found = said(certified, "--max-disagreement", "1%")
     assert "ask fewer, by `offramp export --exits`" in found["note"]
     assert "note" not in said(certified, "--max-disagreement", "0")
+
+
+def test_a_reference_is_named_with_what_full_depth_and_the_rule_differ_from_it(
+    make_bundle: MakeBundle, make_data: MakeData, tmp_path: Path
+) -> None:
+    folder = make_bundle()
+    (ladder,), _ = run(folder, make_data(num_texts=600), reference=folder)
+    found = said(folder, "--max-disagreement", "5%", "--reference", str(folder))
+    assert found["may cost"].startswith(f"other answer than {folder.name}'s: at most ")
+    assert "texts certify it" in found["how sure"]
+    assert found[f"from {folder.name}"].startswith(
+        "full depth differs for 0.00 % of the certifying"
+    )
+    assert found["ask for it"] == (
+        '"exit": {"target": {"max_disagreement":0.05,"from":"reference"}}'
+    )
+    other = tmp_path / "answers.jsonl"
+    other.write_text('{"text": "the", "label": "neutral"}')
+    result = recommend(folder, "--max-disagreement", "5%", "--reference", str(other))
+    message = str(result.exception)
+    assert f"is not certified from {other.name}, but from {ladder.reference.name}" in message
+    assert f"calibrate {folder} --data FILE --reference {other}" in message

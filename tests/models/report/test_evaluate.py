@@ -99,6 +99,25 @@ def test_each_task_gets_its_report_and_nothing_is_written_into_the_bundle(
     assert "PyTorch's counter" in model["not_known"]["mflops"]
 
 
+@pytest.mark.parametrize("task", get_args(Task))
+def test_the_page_says_how_far_every_rule_is_from_the_reference(
+    task: Task, write_data: Write, tmp_path: Path
+) -> None:
+    bundle = write_task_bundle(tmp_path, Kind(task))
+    data, out = write_data("dev.tsv", lines_of(task, LABELS[task])), tmp_path / "out"
+    result = offramp("evaluate", bundle, data=data, out=out, reference=bundle)
+    assert result.exit_code == 0, result.output
+    (model,) = figures_of(out)
+    full, *others = model["reference"]["rules"]
+    assert (full["rule"], full["scores"]) == ("full depth", 0)
+    assert full["disagreement"] == (None if task == "regression" else 0)
+    assert (
+        task == "regression" or f"on {ROWS} texts full depth gives another answer" in result.stdout
+    )
+    agreement = {p["rule"]["rule"]: p for p in model["rules"]["families"].get("profiles", [])}
+    assert len(others) >= len(agreement)
+
+
 def test_the_page_opens_anywhere_and_its_pictures_are_whole(
     bundle_folder: Path, write_data: Write, tmp_path: Path
 ) -> None:

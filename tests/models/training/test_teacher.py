@@ -98,6 +98,22 @@ def test_teacher_with_its_own_tokenizer_answers_for_each_row_in_the_students_lab
     assert np.ptp(expected, axis=0).min() > 1e-3, "the rows have different answers"
 
 
+def test_a_run_ends_by_saying_how_far_full_depth_is_from_the_teacher(
+    train: Train, make_teacher: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = train(teacher=make_teacher("theirs", labels=LABELS[::-1]))
+    assert result.exit_code == 0, result.output
+    (dev,) = tmp_path.rglob("dev.tsv")
+    examples = read_dataset(dev, "single_label", LABELS).examples
+    theirs, own = (
+        said_of(MultiExitModel.load(folder), encode(folder, examples, 32)).logits[-1]
+        for folder in (tmp_path / "theirs", tmp_path / "out")
+    )
+    differing = 100 * np.mean(theirs[:, ::-1].argmax(axis=-1) != own.argmax(axis=-1))
+    said = f"on {len(examples)} texts full depth gives another answer than theirs for "
+    assert f"{said}{differing:.2f} % and has a score that is 0." in result.stderr
+
+
 def test_temperature_divides_both_sides_and_keeps_the_size_of_the_gradient() -> None:
     student, said = torch.tensor([[1.0, -1.0]]), torch.tensor([[4.0, 0.0]])
     from_teacher = LOSSES["single_label"].from_teacher
@@ -123,7 +139,13 @@ def test_resumed_run_reaches_the_same_weights_without_asking_the_teacher_again(
     left = {path.suffix for path in (tmp_path / "out").iterdir()}
     assert left == {".ckpt", ".npy"}
     monkeypatch.setattr(TrainingRun, "step", step)
-    monkeypatch.setattr(Teacher, "_compute", lambda *_: pytest.fail("the teacher was asked again"))
+    compute = Teacher._compute
+
+    def of_dev(teacher: Teacher, job: TrainJob, path: Path, console: Console) -> np.ndarray:
+        assert path == job.dev, "the teacher was asked again"
+        return compute(teacher, job, path, console)
+
+    monkeypatch.setattr(Teacher, "_compute", of_dev)
     result = train("--resume")
     assert result.exit_code == 0, result.output
     whole, resumed = (tmp_path / name for name in ("whole", "out"))

@@ -22,6 +22,7 @@ from tests.serve.support.ladders import (
     certificate,
     certify,
     decisions,
+    of_reference,
 )
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
 from tests.support.tiny import DEPTH
@@ -348,6 +349,32 @@ def test_a_target_about_decisions_names_both_certificates_in_every_form(
     assert json.loads(guarded.headers["x-offramp-exit-rule"]) == EITHER
     embed = server.http.post("/predict", json={"inputs": "w1 w2"})
     assert json.loads(embed.headers["x-offramp-certificate"]) == both
+
+
+def test_a_target_from_a_reference_is_answered_with_that_certificate_also_at_full_depth(
+    start_server: StartServer, bundle_copy: Callable[..., Path]
+) -> None:
+    server = start_server(certify(bundle_copy("tiny"), "fp32", **of_reference()))
+    wanted = {"target": {"max_disagreement": 0.04, "from": "reference"}}
+    put = server.put_policy({"default": "mine", "profiles": {"mine": wanted}})
+    assert put.status_code == 200, put.text
+    assert put.json()["policy"]["profiles"]["mine"] == wanted
+    known = certificate("reference", 0.04, 0.025)
+    assert put.json()["resolved"]["mine"]["certificate"] == known
+    for ask in ({}, {"exit": wanted}):
+        answer = server.answer("w1 w2", **ask)
+        assert (answer["exit_rule"], answer["certificate"]) == (SAFE, known)
+    predicted = server.http.post("/predict", json={"inputs": "w1 w2"})
+    assert json.loads(predicted.headers["x-offramp-certificate"]) == known
+    ladder = server.http.get("/v1/models/tiny").json()["ladder"]
+    assert ladder["reference"]["name"] == "my-topics"
+    assert ladder["rungs"][0]["reference_disagreement"] == 0.022
+    assert [c["loss"] for c in ladder["rungs"][0]["certificates"]] == ["reference"]
+    problem = server.refusal(
+        "w1 w2", exit={"target": {"max_disagreement": 0.02, "from": "reference"}}
+    )
+    assert problem.code == "target_out_of_reach"
+    assert "differs from the reference for 2.20 % of the certifying texts" in problem.message
 
 
 def test_confidence_is_read_at_the_certified_temperatures(
