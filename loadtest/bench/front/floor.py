@@ -59,6 +59,7 @@ class Floor:
         more = "".join([f',"{name}":{text}' for name, text in of_target])
         return (
             f'{{"model":{self._model},"policy_version":{classified.policy_version},'
+            f'"score_scale":"{self._classifier.scores.score_scale}",'
             f'"results":[{",".join(map(self._result, answers))}],'
             f'"timing":{{"queue_ms":{1e3 * max(a.queue_s for a in answers):.3f},'
             f'"compute_ms":{1e3 * max(a.compute_s for a in answers):.3f},'
@@ -66,7 +67,7 @@ class Floor:
         ).encode()
 
     def _result(self, answer: Answer) -> str:
-        logits = answer.logits.tolist()
+        logits = answer.score_logits.tolist()
         largest = max(logits)
         shares = [math.exp(logit - largest) for logit in logits]
         total = sum(shares)

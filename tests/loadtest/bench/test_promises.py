@@ -63,4 +63,4 @@ def test_the_command_prints_a_table_for_a_bundle(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = [line for line in result.output.splitlines() if line.startswith("|")]
     assert lines[0] == f"| {' | '.join(HEAD)} |"
-    assert len(lines) == 2 + 5 * 2
+    assert len(lines) == 2 + 2 * 5 * 2

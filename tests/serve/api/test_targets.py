@@ -202,6 +202,7 @@ def test_model_shows_its_rungs_with_the_times_of_this_machine(certified: LiveSer
     rungs = ladder.pop("rungs")
     assert ladder == {
         "certified": True,
+        "reference": None,
         "note": None,
         "metric": "accuracy",
         "tolerance": None,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -138,18 +138,18 @@ def test_stop_does_not_wait_for_texts_that_are_still_to_be_tokenized(
     read, begun, released = InputReader.read, threading.Semaphore(0), threading.Event()
 
     def held(
-        reader: InputReader, inputs: Sequence[Input], truncate: bool, first: int = 0
+        reader: InputReader, inputs: Sequence[Input], truncate: bool, *rest: Any, **more: Any
     ) -> list[Tokens]:
         begun.release()
         assert released.wait(60)
-        return read(reader, inputs, truncate, first)
+        return read(reader, inputs, truncate, *rest, **more)
 
     monkeypatch.setattr(InputReader, "read", held)
     pieces = ["w1 " * 20 + " " * 3000] * 80  # four of them
     with ExitStack() as serving, ThreadPoolExecutor(4) as pool:
         server = serving.enter_context(serving_bundles(bundle_folder, tokenizer_threads=1))
         asked = [pool.submit(server.classify, pieces) for _ in range(3)]
-        begun.acquire()
+        assert begun.acquire(timeout=60)
         pool.submit(serving.close).result(30)
         released.set()
         for future in asked:
