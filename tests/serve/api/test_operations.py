@@ -174,7 +174,8 @@ def test_examples_of_the_documentation_work(start_server: StartServer) -> None:
         assert server.http.put("/v1/models/tiny/policy", json=example).status_code == 200
     [answer] = schemas["ClassifyResponse"]["examples"]
     given = server.answer("w1")
-    assert set(answer) == set(given)
+    # Nothing of this bundle is certified, so that its answers have a note.
+    assert set(answer) == set(given) - {"note"}
     assert set(answer["results"][0]) == set(given["results"][0])
     assert set(answer["results"][0]["exit"]) == set(given["results"][0]["exit"])
     assert set(answer["timing"]) == set(given["timing"])
