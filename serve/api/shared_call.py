@@ -11,7 +11,7 @@ class SharedCall(Generic[_Result]):
     """Makes one call at a time, on the event loop that asks for it.
 
     Who asks while a call runs gets the result of the next one, with all others who ask meanwhile.
-    So nobody gets a result of before the question.
+    So every result was made after it was asked for.
     """
 
     def __init__(self, call: Callable[[], Awaitable[_Result]]) -> None:

@@ -149,6 +149,7 @@ def load_bundle(folder: str | Path) -> Bundle:
         content = _read(folder, CALIBRATION)
         _parse_json(content, folder / CALIBRATION)
         calibration = _validate(Calibration, content, folder / CALIBRATION)
+        _check_scores(folder, manifest, calibration)
     _check_graphs(folder, manifest)
     bundle = Bundle(folder.name, folder, sha256, manifest, calibration)
     _ = bundle.recording  # read once, so that a wrong one is no surprise later
@@ -242,6 +243,18 @@ def _read(folder: Path, name: str) -> bytes:
         return read_file(folder / name, _MOST_BYTES[name])
     except (UnfitFile, OSError) as error:
         raise InvalidBundle(f"{folder}/{name} {_reason(error)}") from None
+
+
+def _check_scores(folder: Path, manifest: Manifest, calibration: Calibration) -> None:
+    """Check that temperatures of scores fit the model: others would fail, or change labels."""
+    width = len(manifest.labels) if manifest.task == "multi_label" else 1
+    for place, ladder in enumerate(calibration.ladders):
+        widths = {len(row) for row in ladder.score_temperatures or ()}
+        if not widths <= {width}:
+            raise InvalidBundle(
+                f"{folder}/{CALIBRATION}: ladders.{place}.score_temperatures: must have {width} "
+                f"for each exit of a {manifest.task} model, not {max(widths)}"
+            )
 
 
 def _check_graphs(folder: Path, manifest: Manifest) -> None:

@@ -25,7 +25,7 @@ OF_REFERENCE: tuple[Loss, ...] = ("reference", "reference_score")
 SCORE_TOLERANCE = 0.1
 
 # (exits, labels), or (exits, 1) where an exit has one temperature for all labels.
-ScoreTemperatures: TypeAlias = tuple[tuple[PositiveFloat, ...], ...]
+ScoreTemperatures: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0.01, le=100)], ...], ...]
 
 
 class _Frozen(BaseModel):

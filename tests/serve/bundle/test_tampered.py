@@ -16,6 +16,7 @@ from serve.errors import InvalidBundle
 from serve.http.loading import assemble
 from serve.policy.live import MemoryStore
 from tests.serve.support.bundles import Document, rewrite_manifest
+from tests.serve.support.ladders import certify
 from tests.serve.support.server_process import run_offramp
 from tests.support.tiny import MAX_TOKENS
 
@@ -115,6 +116,15 @@ def deep(folder: Path) -> None:
     rewrite_manifest(folder, renumber)
 
 
+def scored(*row: float) -> Change:
+    """Give every exit these temperatures of scores."""
+
+    def change(folder: Path) -> None:
+        certify(folder, "fp32", score_temperatures=[row] * 4)
+
+    return change
+
+
 def two_labels(folder: Path) -> None:
     put(labels=["one", "two"])(folder)
     rewrite_manifest(folder, lambda manifest: manifest["files"].pop(RECORDING))
@@ -149,6 +159,11 @@ TAMPERED: list[tuple[Change, str]] = [
     (sparse(TOKENIZER, 1 << 40), "tokenizer.json has more than 67108864 bytes"),
     (sparse(CALIBRATION, 1 << 40), "calibration.json has more than 8388608 bytes"),
     (sparse(RECORDING, 1 << 40), "recording.npy has more than 1073741824 bytes"),
+    (scored(0.5, 2.0, 1.0), "score_temperatures: must have 1 for each exit of a single_label"),
+    (scored(0.5, 2.0), "score_temperatures: must have 1 for each exit of a single_label"),
+    (scored(), "score_temperatures: must have 1 for each exit of a single_label"),
+    (scored(1e-45), "score_temperatures[0][0]: must be greater than or equal to 0.01"),
+    (scored(1e45), "score_temperatures[0][0]: must be less than or equal to 100"),
     (put(labels=["one", "two"]), "recording.npy has shape (4, 40, 3); expected (4 exits, rows, 2"),
     (two_labels, "exit 1 gives logits of shape (1, 3); by manifest.json it is"),
     (put(width=33), "exit 1 gives hidden states of shape (1, 64, 32); by manifest.json it is"),
