@@ -1,4 +1,4 @@
-"""Ways to write a text otherwise, as somebody may who wants to get past a guard.
+"""Changes of a text by which its author might get past a guard.
 
 A change is a kind and a phrase that is put before or behind the text, so that one which has worked
 for a text can be tried on others; or it is about the text's own letters. Phrases are pieces of the
