@@ -1,11 +1,10 @@
 """How far rules can be evaded by the text: `python -m loadtest.evade BUNDLE --data FILE`.
 
-A certificate is about texts like those that certified. This command changes texts as their
-author might, to get past a guard: with prefixes, suffixes, repetitions, gaps in words and special tokens, drawn at
-random from a seed; what works for some texts is then tried on all. It shows by rule how many of
-the changed texts get another answer than at full depth. With a flag it shows how many of those that
-full depth flags are missed. A longer search finds more, so the figures are
-lower bounds.
+A certificate is about texts like those that certified. This command changes texts as their author
+might, to get past a guard: with prefixes, suffixes, repetitions, gaps in words and special tokens,
+drawn at random from a seed; what works for some texts is then tried on all. It shows by rule how
+many of the changed texts get another answer than at full depth. With a flag it shows how many of
+those that full depth flags are missed. A longer search finds more, so the figures are lower bounds.
 """
 
 import json
