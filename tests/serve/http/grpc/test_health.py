@@ -54,10 +54,11 @@ def test_streams_without_a_key_have_a_bound_and_make_room(server: LiveServer) ->
             for number in range(3)
         ]
         health = [health_pb2_grpc.HealthStub(channel) for channel in channels]
-        watches = [
-            health[number // 200].Watch(health_pb2.HealthCheckRequest()) for number in range(400)
-        ]
-        assert {_first(watch) for watch in watches} == {"SERVING"}
+        watches = []
+        for number in range(400):
+            # One after the other: of many at once, a message that takes 50 ms to come is too late.
+            watches.append(health[number // 200].Watch(health_pb2.HealthCheckRequest()))
+            assert _first(watches[-1]) == "SERVING"
         # One address has half of the 256; each further watch ends the longest one.
         for watch in watches[: 400 - 128]:
             with pytest.raises(grpc.RpcError) as caught:
