@@ -39,7 +39,12 @@ ENVIRONMENT: Final = {
 # takes for one of the cluster's may run code in it, so the token is required. Ray knows the second
 # name from systems on which it has no clusters; then all but one port of each replica is bound to
 # 127.0.0.1.
-ALONE: Final = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+ALONE: Final = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray's default of 30 s is too short for a start on a machine whose cores are all at work.
+    "RAY_gcs_server_port_wait_time_s": "120",
+}
 _TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
 # Ray keeps what it has read once, so this process has one token, for any number of nodes.
 _TOKEN: Final = secrets.token_hex(32)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.server_process import START_S, ServerProcess, run_offramp
-from tests.support.patience import until
+from tests.serve.support.server_process import ServerProcess, run_offramp
 
 POLICY = "/v1/models/tiny/policy"
 
@@ -69,7 +68,7 @@ def test_lines_of_all_replicas_outlive_a_clean_stop(
     options = ("--port", "0", "--log-format", "json", "--access-log", "--log-level", "error")
     with ServerProcess(bundle_folder, *mode, *options, *where) as process:
         lines = Lines(process, log if to_file else None)
-        [ready] = until(lambda: lines.named("serving on ")[:1], START_S)
+        [ready] = process.started(lambda: lines.named("serving on "))
         with LiveServer(int(ready["url"].rpartition(":")[2])).http as http:
             for number in range(8):
                 fresh = {"Connection": "close", "X-Request-Id": f"request {number}"}

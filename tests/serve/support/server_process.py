@@ -6,12 +6,14 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import httpx
 import psutil
@@ -24,6 +26,8 @@ from tests.support.tiny import WORDS
 
 START_S = 240.0  # Ray alone takes two minutes when the cores are very busy
 STOP_S = 120.0
+
+_Found = TypeVar("_Found")
 
 
 class ServerProcess(ChildProcess):
@@ -46,9 +50,15 @@ class ServerProcess(ChildProcess):
 
     def curl_line(self) -> str:
         """Wait until the server is ready and return the command that it prints."""
-        found = until(lambda: self._invitation() or self.status(0) is not None, START_S)
-        assert isinstance(found, re.Match), self.output
-        return found[2]
+        return self.started(self._invitation)[2]
+
+    def started(self, ready: Callable[[], _Found | None]) -> _Found:
+        """Wait until `ready` finds something; fail with what was printed if it never does."""
+        end_s = time.monotonic() + START_S
+        while not (found := ready()):
+            assert self.status(0.01) is None, f"ended before it was ready:\n{self.output}"
+            assert time.monotonic() < end_s, f"not ready after {START_S:g} s:\n{self.output}"
+        return found
 
     def client(self) -> LiveServer:
         """Wait until the server is ready and return a client for it."""
