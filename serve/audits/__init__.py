@@ -1,0 +1,1 @@
+"""What audits of answers say about promises, and what follows."""
