@@ -1,1 +1,1 @@
-"""What audits of answers say about promises, and what follows."""
+"""Audits: answers that have been sent, compared with what full depth says of the same texts."""
