@@ -9,13 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serve.audits.counts import Bound, Counts, Key, Tally
 from serve.audits.evidence import confidence_sequence, log10_evidence
+from serve.audits.promises import REQUEST
 from serve.policy.ladder import Loss
 
 State = Literal["kept", "watching", "broken", "not audited", "no promise"]
 Interval = tuple[float, float]
 
-# The profile of requests that bring a rule or a target of their own.
-REQUEST: Final = "request"
 _MAX_REQUESTED = 20
 # From the worst on. A profile is what the worst of its promises is.
 _ORDER: Final[tuple[State, ...]] = ("broken", "watching", "kept", "not audited")

@@ -1,0 +1,182 @@
+"""What follows when live answers break a promise: an alarm, and a safer rule if wanted.
+
+Every replica looks for itself. The store makes what follows happen once: a change of the policy is
+made from the version that was judged, and an alarm is told by the replica that first notes it.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from serve.audits.counts import Counts, Key
+from serve.audits.promises import live_keys
+from serve.audits.quality import ProfileQuality, PromiseQuality, profile_quality, requested
+from serve.audits.safer import safer_policy
+from serve.errors import VersionConflict
+from serve.logs import TRAIL, fields
+from serve.policy.entry import Change
+from serve.policy.live import Live, LivePolicy
+from serve.policy.served_ladder import ServedLadder
+from serve.policy.store import CountStore
+
+trail = logging.getLogger(TRAIL)
+
+
+class Judged(NamedTuple):
+    """What audits say of one version of a policy.
+
+    Attributes:
+        live: the policy.
+        profiles: of the policy.
+        requests: targets of requests themselves.
+    """
+
+    live: Live
+    profiles: Mapping[Key, ProfileQuality]
+    requests: Mapping[Key, ProfileQuality]
+
+
+class Alarm(NamedTuple):
+    """A promise that live answers break.
+
+    Attributes:
+        key: whose promise it is.
+        version: of the policy that was judged.
+        promise: what audits say of it.
+        new_version: of the policy with a safer rule; None where it stays as it is.
+    """
+
+    key: Key
+    version: int
+    promise: PromiseQuality
+    new_version: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The same for the same promise, in every replica."""
+        text = f"{self.key.profile} {self.promise.loss} {self.key.promise}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def sentence(self) -> str:
+        """What has happened, for people."""
+        kept = self.promise
+        low, high = kept.interval or (0.0, 1.0)
+        return (
+            f"{self.key.profile}: {kept.loss} of at most {100 * kept.epsilon:g} % is promised, and "
+            f"{kept.lost} of {kept.texts} audited texts show {100 * low:.2g} to {100 * high:.2g} %"
+        )
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """JSON data for logs and webhooks."""
+        return {
+            "profile": self.key.profile,
+            "version": self.version,
+            "new_version": self.new_version,
+            "why": self.sentence,
+            **self.promise.model_dump(mode="json", exclude={"state"}),
+        }
+
+
+class Guardrail:
+    """Watches the promises of one model, in one replica.
+
+    Attributes:
+        judged: what the last look has found; None before the first.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        policy: LivePolicy,
+        ladder: ServedLadder,
+        store: CountStore,
+        counted: Callable[[], Counts],
+    ) -> None:
+        """Take what is judged.
+
+        Args:
+            model: its name.
+            policy: its live policy.
+            ladder: its rungs.
+            store: that all replicas share.
+            counted: returns the sum of what they have counted; it may block.
+        """
+        self._model, self._policy, self._ladder = model, policy, ladder
+        self._store, self._counted = store, counted
+        self._noted: set[str] = set()
+        self.judged: Judged | None = None
+
+    def judge(self) -> Judged:
+        """Return what the audits of all replicas say of the live policy; the store may block."""
+        live, counts = self._policy.live, self._counted()
+        known, delta = dict(counts), live.entry.policy.guard.delta
+        profiles = {
+            key: profile_quality(key, known.get(key), delta, self._expected(live, key))
+            for key in live_keys(live)
+        }
+        own = {key: profile_quality(key, known[key], delta, {}) for key in requested(counts)}
+        self.judged = Judged(live, profiles, own)
+        return self.judged
+
+    def look(self) -> list[Alarm]:
+        """Judge, and do what the policy wants; return the alarms that this replica is to tell.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        self._policy.refresh()
+        judged = self.judge()
+        entry = judged.live.entry
+        found = list(_broken(entry.version, judged.profiles))
+        others = list(_broken(entry.version, judged.requests))
+        # One whose stored policy cannot be followed here has not judged what others follow.
+        if entry.policy.guard.on_broken_promise == "safer" and not self._policy.unfollowed:
+            told = [*self._made_safer(judged.live, found), *filter(self._first, others)]
+        else:
+            told = [*filter(self._first, (*found, *others))]
+        for alarm in told:
+            line = {"model": self._model, **alarm.data}
+            trail.warning("promise broken", extra=fields(**line))
+        return told
+
+    def _made_safer(self, live: Live, found: list[Alarm]) -> list[Alarm]:
+        policy = live.entry.policy
+        for alarm in found:
+            promise = alarm.promise
+            policy = safer_policy(
+                policy, alarm.key.profile, promise.loss, promise.epsilon, self._ladder
+            )
+        if not found:
+            return []
+        why = "; ".join(alarm.sentence for alarm in found)
+        change = Change("guardrail", why, "guardrail")
+        try:
+            made = self._policy.replace(policy, live.entry.version, change)
+        except VersionConflict:
+            return []  # another replica or a client came first, and the next look is at theirs
+        return [alarm._replace(new_version=made.new.version) for alarm in found]
+
+    def _first(self, alarm: Alarm) -> bool:
+        """Tell whether nobody has noted this alarm before."""
+        if alarm.name in self._noted:
+            return False
+        first = self._store.note_alarm(self._model, alarm.name)
+        self._noted.add(alarm.name)
+        return first
+
+    def _expected(self, live: Live, key: Key) -> dict[int, float]:
+        """Return how many of the certifying texts leave at each layer; empty if unknown."""
+        found = live.applied.named[key.profile]
+        if found.resolution is None or self._ladder.certified is None:
+            return {}
+        return dict(zip(self._ladder.traits.exits, found.resolution.rung.exit_shares, strict=True))
+
+
+def _broken(version: int, found: Mapping[Key, ProfileQuality]) -> Iterator[Alarm]:
+    for key, quality in found.items():
+        for promise in quality.promises:
+            if promise.state == "broken":
+                yield Alarm(key, version, promise)
