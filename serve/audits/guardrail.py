@@ -6,13 +6,14 @@ made from the version that was judged, and an alarm is told by the replica that 
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from serve.audits.counts import Counts, Key
+from serve.audits.counts import Key
 from serve.audits.promises import live_keys
 from serve.audits.quality import ProfileQuality, PromiseQuality, profile_quality, requested
 from serve.audits.safer import safer_policy
+from serve.audits.summed import SummedCounts
 from serve.errors import VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.entry import Change
@@ -93,19 +94,10 @@ class Guardrail:
         policy: LivePolicy,
         ladder: ServedLadder,
         store: CountStore,
-        counted: Callable[[], Counts],
     ) -> None:
-        """Take what is judged.
-
-        Args:
-            model: its name.
-            policy: its live policy.
-            ladder: its rungs.
-            store: that all replicas share.
-            counted: returns the sum of what they have counted; it may block.
-        """
-        self._model, self._policy, self._ladder = model, policy, ladder
-        self._store, self._counted = store, counted
+        """Take the model's policy and rungs, and the store that all replicas share."""
+        self._model, self._policy, self._ladder, self._store = model, policy, ladder, store
+        self._counted = SummedCounts(model, store)
         self._noted: set[str] = set()
         self.judged: Judged | None = None
 

@@ -22,15 +22,13 @@ SAFER = {"on_broken_promise": "safer"}
 
 
 class Replica:
-    """A replica as far as the guardrail knows it, with counts that all replicas share."""
+    """A replica as far as the guardrail knows it."""
 
-    def __init__(self, store: MemoryStore, counts: Counts) -> None:
+    def __init__(self, store: MemoryStore, name: str) -> None:
         self.policy = LivePolicy("tiny", served(), store)
         self.policy.refresh()
-        self._counts = counts
-        self.guardrail = Guardrail(
-            "tiny", self.policy, served(), store, lambda: self._counts + Counts()
-        )
+        self._store, self._name, self._counts = store, name, Counts()
+        self.guardrail = Guardrail("tiny", self.policy, served(), store)
 
     def put(self, policy: dict[str, Any]) -> None:
         self.policy.replace(Policy.model_validate(policy), None)
@@ -40,6 +38,7 @@ class Replica:
         tally = self._counts.tally(key_of(live, profile, live.applied.named[profile]))
         for differs in (*[True] * differ, *[False] * agree):
             tally.add(Compared(differs), 1, early=True)
+        self._store.put_counts("tiny", self._name, self._counts.to_json())
 
     def exit(self, profile: str = "fast") -> dict[str, Any]:
         self.policy.refresh()
@@ -58,8 +57,8 @@ MakeReplicas = Callable[[int], list[Replica]]
 @pytest.fixture
 def make_replicas() -> MakeReplicas:
     def make(number: int) -> list[Replica]:
-        store, counts = MemoryStore(), Counts()
-        replicas = [Replica(store, counts) for _ in range(number)]
+        store = MemoryStore()
+        replicas = [Replica(store, str(place)) for place in range(number)]
         replicas[0].policy.set_baseline(
             Policy.model_validate({"default": NEVER, "profiles": {"fast": FAST}, "guard": SAFER}),
             "bundle",
@@ -133,7 +132,8 @@ def test_change_of_another_profile_keeps_the_evidence(replica: Replica) -> None:
 
 def test_replicas_that_judge_at_once_act_once(make_replicas: MakeReplicas) -> None:
     replicas = make_replicas(8)
-    replicas[0].audit(differ=40, agree=160)
+    for each in replicas:
+        each.audit(differ=5, agree=20)
     start = Barrier(len(replicas))
 
     def look(each: Replica) -> int:
