@@ -71,12 +71,6 @@ class ProfileQuality(_Shown):
         "would; some of it is chance."
     )
 
-    @property
-    def worst(self) -> PromiseQuality | None:
-        """The promise with the most evidence against it, of those that audits tell of."""
-        seen = [each for each in self.promises if each.evidence_log10 is not None]
-        return max(seen, key=lambda each: each.evidence_log10 or 0.0, default=None)
-
 
 def profile_quality(
     key: Key, tally: Tally | None, delta: float, expected: Mapping[int, float]
