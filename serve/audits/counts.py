@@ -3,12 +3,14 @@
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
 
 from serve.policy.ladder import Loss
 
+# What a request's own rule or target is counted as: no profile can have this name.
+REQUEST: Final = "(request)"
 # Of a profile there is one key for each promise that it has had, and one without a promise.
 MAX_KEYS = 256
 MAX_BYTES = 64 * 1024
@@ -32,8 +34,8 @@ class Promise(_Frozen):
     Attributes:
         bounds: one per loss that was asked for.
         rule: the certified rule, as JSON.
-        since: version of the policy since which the profile says what it says. After a change,
-            and a change back, evidence starts anew.
+        since: version of the policy since which the profile says what it says: after a change,
+            and a change back, evidence starts anew. 0 of a request's own target.
     """
 
     bounds: tuple[Bound, ...]
@@ -45,8 +47,8 @@ class Key(NamedTuple):
     """Which answers are counted together.
 
     Attributes:
-        profile: of the policy; `default` where the default names none, and `request` for a
-            request's own rule or target.
+        profile: of the policy; of requests without `exit` the one that the default names, or
+            `default`; `REQUEST` where the request has chosen a rule or a target itself.
         promise: None where nothing is promised, such as of texts in several windows.
     """
 

@@ -121,7 +121,7 @@ class AuditRows:
 
     def _begin(self) -> "_Run | None":
         text = self._pop(float("inf"))
-        return text and _Run(text)
+        return _Run(text) if text else None
 
     def _pop(self, come_before_s: float) -> AuditText | None:
         with self._lock:
