@@ -6,22 +6,28 @@ made from the version that was judged, and an alarm is told by the replica that 
 
 import hashlib
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from serve.audits.counts import Key
 from serve.audits.promises import live_keys
 from serve.audits.quality import ProfileQuality, PromiseQuality, profile_quality, requested
 from serve.audits.safer import safer_policy
 from serve.audits.summed import SummedCounts
+from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.logs import TRAIL, fields
-from serve.policy.entry import Change
+from serve.policy.audit import Guard
+from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.live import Live, LivePolicy
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.store import CountStore
 
 trail = logging.getLogger(TRAIL)
+
+_LOOK_EVERY_S: Final = 5.0
 
 
 class Judged(NamedTuple):
@@ -44,12 +50,14 @@ class Alarm(NamedTuple):
     Attributes:
         key: whose promise it is.
         version: of the policy that was judged.
+        guard: of that policy.
         promise: what audits say of it.
         new_version: of the policy with a safer rule; None where it stays as it is.
     """
 
     key: Key
     version: int
+    guard: Guard
     promise: PromiseQuality
     new_version: int | None = None
 
@@ -99,7 +107,19 @@ class Guardrail:
         self._model, self._policy, self._ladder, self._store = model, policy, ladder, store
         self._counted = SummedCounts(model, store)
         self._noted: set[str] = set()
+        self._webhook = Webhook()
+        self._looked_s = -math.inf
         self.judged: Judged | None = None
+
+    def watch(self) -> None:
+        """Look, if the last time is long enough ago, and tell the policy's webhook."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < _LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        for alarm in self.look():
+            if url := alarm.guard.webhook:
+                self._webhook.tell(url, {"model": self._model, **alarm.data})
 
     def judge(self) -> Judged:
         """Return what the audits of all replicas say of the live policy; the store may block."""
@@ -122,8 +142,8 @@ class Guardrail:
         self._policy.refresh()
         judged = self.judge()
         entry = judged.live.entry
-        found = list(_broken(entry.version, judged.profiles))
-        others = list(_broken(entry.version, judged.requests))
+        found = list(_broken(entry, judged.profiles))
+        others = list(_broken(entry, judged.requests))
         # One whose stored policy cannot be followed here has not judged what others follow.
         if entry.policy.guard.on_broken_promise == "safer" and not self._policy.unfollowed:
             told = [*self._made_safer(judged.live, found), *filter(self._first, others)]
@@ -167,8 +187,8 @@ class Guardrail:
         return dict(zip(self._ladder.traits.exits, found.resolution.rung.exit_shares, strict=True))
 
 
-def _broken(version: int, found: Mapping[Key, ProfileQuality]) -> Iterator[Alarm]:
+def _broken(entry: VersionedPolicy, found: Mapping[Key, ProfileQuality]) -> Iterator[Alarm]:
     for key, quality in found.items():
         for promise in quality.promises:
             if promise.state == "broken":
-                yield Alarm(key, version, promise)
+                yield Alarm(key, entry.version, entry.policy.guard, promise)

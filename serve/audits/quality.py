@@ -7,9 +7,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import Bound, Counts, Key, Tally
+from serve.audits.counts import REQUEST, Bound, Counts, Key, Tally
 from serve.audits.evidence import confidence_sequence, log10_evidence
-from serve.audits.promises import REQUEST
 from serve.policy.ladder import Loss
 
 State = Literal["kept", "watching", "broken", "not audited", "no promise"]

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class SummedCounts:
-    """Sums what replicas have stored. Counts that have not changed are not read anew."""
+    """Sums what replicas have stored. Counts that have not changed are not parsed again."""
 
     def __init__(self, model: str, store: CountStore) -> None:
         """Read nothing yet."""
@@ -22,12 +22,10 @@ class SummedCounts:
         Raises:
             Unavailable: the store does not answer.
         """
-        stored = self._store.counts(self._model)
-        before = self._read
-        self._read = {
-            data: before.get(data) or self._parsed(name, data) for name, data in stored.items()
-        }
-        return sum((self._read[data] for data in stored.values()), Counts())
+        stored, before = self._store.counts(self._model), self._read
+        read = {data: before.get(data) or self._parsed(name, data) for name, data in stored.items()}
+        self._read = read
+        return sum((read[data] for data in stored.values()), Counts())
 
     def _parsed(self, replica: str, data: bytes) -> Counts:
         try:

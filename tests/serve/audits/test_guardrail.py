@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from serve.audits.counts import Compared, Counts
+from serve.audits.counts import Counts, Key, Tally
 from serve.audits.guardrail import Guardrail
-from serve.audits.promises import key_of
+from serve.audits.promises import promise_of
 from serve.logs import TRAIL
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.entry import Change
@@ -35,9 +35,8 @@ class Replica:
 
     def audit(self, differ: int, agree: int, profile: str = "fast") -> None:
         live = self.policy.live
-        tally = self._counts.tally(key_of(live, profile, live.applied.named[profile]))
-        for differs in (*[True] * differ, *[False] * agree):
-            tally.add(Compared(differs), 1, early=True)
+        promise = promise_of(live, profile, live.applied.named[profile])
+        self._counts.add(Key(profile, promise), Tally(audited=differ + agree, differ=differ))
         self._store.put_counts("tiny", self._name, self._counts.to_json())
 
     def exit(self, profile: str = "fast") -> dict[str, Any]:
