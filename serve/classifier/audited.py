@@ -114,7 +114,7 @@ class Comparing:
         found = self.entities.read(
             answered.answer.logits, tokens.counted, tokens.word_spans, aggregation
         )
-        return [(entity.label, entity.tokens) for entity in found]
+        return [(entity.label, entity.span or entity.tokens) for entity in found]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

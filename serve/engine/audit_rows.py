@@ -6,6 +6,7 @@ waits for one segment of one text at most.
 """
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -90,22 +91,19 @@ class AuditRows:
 
         A failure ends the text that it is of. The error of a device that is lost is raised.
         """
-        run = self._running or self._begin()
+        run = self._running = self._running or self._begin()
         if run is None:
             return
-        self._running = None
         try:
             run.advance(self._runner)
         except Exception as error:
-            run.text.done(None)
+            self._end(run, None)
             if device_lost(error):
                 raise
             log.warning("an audit failed", exc_info=True)
             return
         if len(run.found) == len(run.text.rows):
-            run.text.done(run.found)
-        else:
-            self._running = run
+            self._end(run, run.found)
 
     def drop(self, come_before_s: float) -> None:
         """Give up the texts that wait since before a time. Any thread."""
@@ -114,14 +112,17 @@ class AuditRows:
 
     def drop_all(self) -> None:
         """Give up all texts. The thread of `advance`."""
-        run, self._running = self._running, None
-        if run:
-            run.text.done(None)
-        self.drop(float("inf"))
+        if self._running:
+            self._end(self._running, None)
+        self.drop(math.inf)
 
     def _begin(self) -> "_Run | None":
-        text = self._pop(float("inf"))
+        text = self._pop(math.inf)
         return _Run(text) if text else None
+
+    def _end(self, run: "_Run", found: Sequence[EveryExit] | None) -> None:
+        self._running = None
+        run.text.done(found)
 
     def _pop(self, come_before_s: float) -> AuditText | None:
         with self._lock:
