@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from serve.audits.counts import Key
+from serve.audits.counts import Counts, Key
 from serve.audits.promises import live_keys
 from serve.audits.quality import ProfileQuality, PromiseQuality, profile_quality, requested
 from serve.audits.safer import safer_policy
@@ -90,11 +90,7 @@ class Alarm(NamedTuple):
 
 
 class Guardrail:
-    """Watches the promises of one model, in one replica.
-
-    Attributes:
-        judged: what the last look has found; None before the first.
-    """
+    """Watches the promises of one model, in one replica."""
 
     def __init__(
         self,
@@ -105,11 +101,10 @@ class Guardrail:
     ) -> None:
         """Take the model's policy and rungs, and the store that all replicas share."""
         self._model, self._policy, self._ladder, self._store = model, policy, ladder, store
-        self._counted = SummedCounts(model, store)
+        self._summed, self._counts = SummedCounts(model, store), Counts()
         self._noted: set[str] = set()
         self._webhook = Webhook()
         self._looked_s = -math.inf
-        self.judged: Judged | None = None
 
     def watch(self) -> None:
         """Look, if the last time is long enough ago, and tell the policy's webhook."""
@@ -122,16 +117,24 @@ class Guardrail:
                 self._webhook.tell(url, {"model": self._model, **alarm.data})
 
     def judge(self) -> Judged:
-        """Return what the audits of all replicas say of the live policy; the store may block."""
-        live, counts = self._policy.live, self._counted()
+        """Return what the audits of all replicas say of the live policy; the store may block.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        self._counts = self._summed()
+        return self.latest()
+
+    def latest(self) -> Judged:
+        """Return the same by the counts that were read last."""
+        live, counts = self._policy.live, self._counts
         known, delta = dict(counts), live.entry.policy.guard.delta
         profiles = {
             key: profile_quality(key, known.get(key), delta, self._expected(live, key))
             for key in live_keys(live)
         }
         own = {key: profile_quality(key, known[key], delta, {}) for key in requested(counts)}
-        self.judged = Judged(live, profiles, own)
-        return self.judged
+        return Judged(live, profiles, own)
 
     def look(self) -> list[Alarm]:
         """Judge, and do what the policy wants; return the alarms that this replica is to tell.

@@ -32,7 +32,7 @@ _GAUGES: Final = {
 
 
 class AuditCollector(Collector):
-    """Reads what was found last at every scrape; no scrape waits for a store."""
+    """Reads the counts of this replica, and the last ones of all; no scrape waits for a store."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -53,7 +53,7 @@ class AuditCollector(Collector):
                 audits.add_metric([classifier.name, profile, outcome], number)
             made = float(classifier.policy.current.action == "guardrail")
             gauges["policy_by_guardrail"].add_metric([classifier.name], made)
-            for name, labels, value in _judged(classifier.guardrail.judged):
+            for name, labels, value in _judged(classifier.guardrail.latest()):
                 gauges[name].add_metric([classifier.name, *labels], value)
         yield audits
         yield from gauges.values()
@@ -70,10 +70,8 @@ def _outcomes(classifier: Classifier) -> Mapping[tuple[str, str], int]:
     return found
 
 
-def _judged(judged: Judged | None) -> Iterator[tuple[str, list[str], float]]:
+def _judged(judged: Judged) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
-    if judged is None:
-        return
     for key, quality in judged.profiles.items():
         yield from _disagreement(key.profile, quality)
         for promise in quality.promises:
