@@ -84,7 +84,9 @@ class OnlyReplica:
         return 1
 
     async def refresh_policy(self, model: str) -> Refreshed:
-        return Refreshed([Ack.of("local", self._catalog.find(model).policy)])
+        policy = self._catalog.find(model).policy
+        # No other process changes it, so the store, which may block, need not be asked.
+        return Refreshed([Ack("local", policy.current.version, policy.problem)])
 
     async def metrics_text(self) -> bytes:
         return await self._page()

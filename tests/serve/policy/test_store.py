@@ -1,22 +1,27 @@
 """What every store does, of one process; that of Ray is in `tests/serve/cluster`."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
+from serve.policy.file_store import FileStore
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, MemoryStore, Store
 
 MakeStore = Callable[[], Store]
+PUT = Change()
 
 
-@pytest.fixture
-def make_store() -> MakeStore:
-    return MemoryStore
+@pytest.fixture(params=["memory", "file"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    if request.param == "memory":
+        return MemoryStore
+    return lambda: FileStore(tmp_path, {"m": "1", "other": "2"})
 
 
-def entry(version: int, change: Change = Change()) -> VersionedPolicy:
+def entry(version: int, change: Change = PUT) -> VersionedPolicy:
     policy = Policy.model_validate({"default": {"rule": "layer", "layer": version}})
     return VersionedPolicy.of(version, policy, change.source, "", change)
 
@@ -39,7 +44,7 @@ def test_store_has_each_entry_as_it_was_put(make_store: MakeStore) -> None:
 def test_store_keeps_the_last_versions_and_the_newest_baseline(make_store: MakeStore) -> None:
     store, baseline = make_store(), Change("bundle", None, "baseline")
     for version in range(1, KEPT_VERSIONS + 9):
-        store.append("m", entry(version, baseline if version in (1, 3) else Change()))
+        store.append("m", entry(version, baseline if version in (1, 3) else PUT))
     newest = list(range(KEPT_VERSIONS + 8, 8, -1))
     assert versions(store) == [*newest, 3]
     assert store.entry("m", 3) == store.history("m", 999)[-1]
