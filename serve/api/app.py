@@ -20,11 +20,8 @@ from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
-<<<<<<< HEAD
-from serve.api.routes.quality import add_quality_route
-=======
 from serve.api.routes.policy_history import add_history_routes
->>>>>>> w44-audit
+from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
