@@ -21,6 +21,7 @@ from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.routes.policy_history import add_history_routes
+from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
@@ -74,6 +75,7 @@ def build_http_app(
         add_model_routes,
         add_policy_routes,
         add_history_routes,
+        add_quality_route,
         add_operation_routes,
     ):
         add_routes(app, context)
