@@ -1,6 +1,7 @@
 """The engine's thread: takes rows from any thread, delivers outcomes as soon as they exist."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -130,7 +131,7 @@ class Engine:
             return taken
 
     def drop_audits(self, come_before_s: float) -> None:
-        """Give up the audits that wait since before a time on the clock. Any thread."""
+        """Give up the audits that came before a time on the clock. Any thread."""
         self._core.audits.drop(come_before_s)
 
     def check_room(
@@ -181,7 +182,7 @@ class Engine:
             self._failure = failure
         finally:
             self._fail_all(failure)
-            self._core.audits.drop_all()
+            self._core.audits.drop(math.inf)
 
     def _receive(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
