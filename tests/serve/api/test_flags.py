@@ -1,12 +1,15 @@
 """From scores to a yes or no: thresholds by label, of a request or of its profile."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serve.bundle.loader import MANIFEST
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.task_bundles import LABELS
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import WORDS
 
 TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 40, 4)]
@@ -81,6 +84,27 @@ def test_tokens_flag_if_any_entity_of_the_label_reaches_it(
         assert result["flags"] == [kind for kind in flag if kind in reached]
         assert result["flagged"] == bool(reached)
     assert len({tuple(result["flags"]) for result in results}) > 1
+
+
+@pytest.mark.parametrize("aggregation", ["none", "simple", "first"])
+def test_every_label_that_may_flag_tokens_does_however_labels_are_written(
+    start_server: StartServer, tmp_path: Path, aggregation: str
+) -> None:
+    folder = write_task_bundle(tmp_path, Kind("token"))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["labels"] = ["O", "B-DATE-TIME", "S-DATE-TIME", "phone-number", "name"]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    server = start_server(folder)
+    refused = server.refusal(TEXTS, flag={"phone-number": 0.5}).message
+    assert refused == "flag: no label 'phone-number'; the model has DATE-TIME, number, name"
+    flag = {"DATE-TIME": 0.0, "number": 0.0, "name": 0.0}
+    results = server.answer(TEXTS, flag=flag, aggregation=aggregation)["results"]
+    for result in results:
+        shown = {e["entity"] for e in result["entities"]}
+        if aggregation == "none":
+            shown = {label.split("-", 1)[-1] for label in shown}
+        assert set(result["flags"]) == shown
+    assert {label for result in results for label in result["flags"]} == set(flag)
 
 
 def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
