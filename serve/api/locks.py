@@ -5,8 +5,9 @@ from typing import Final
 
 from serve.access.gate import Client
 from serve.api.schemas.request import ClassifyRequest
+from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
-from serve.errors import Forbidden, OfframpError, OverrideForbidden
+from serve.errors import Forbidden, OfframpError, OverrideForbidden, UnknownModel
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
 
@@ -14,17 +15,34 @@ from serve.policy.profile import Settings, SpecialTokens
 _AGGREGATIONS: Final = (None, "simple")
 
 
-def check_model(client: Client, model: str) -> None:
-    """Refuse a model that the client's key is not bound to.
+def models_for(catalog: Catalog, client: Client) -> list[Classifier]:
+    """Return the models that a client may ask."""
+    key = client.key
+    return [each for each in catalog if key is None or not key.models or each.name in key.models]
+
+
+def model_for(catalog: Catalog, client: Client, name: str | None) -> Classifier:
+    """Return the model that a request names, or the only one that its client may ask.
+
+    A client whose key is bound to models learns of no others.
 
     Raises:
         Forbidden: the key is bound to others.
+        OfframpError: there is no such model, or none is named of several.
     """
     key = client.key
-    if key is not None and key.models and model not in key.models:
+    if key is None or not key.models:
+        return catalog.pick(name)
+    served = models_for(catalog, client)
+    if name is None and len(served) == 1:
+        return served[0]
+    if name is None or name not in key.models:
         raise Forbidden(
             f"model: the key {key.name} is bound to {_listed(key.models)}; ask for one of these"
         )
+    if found := next((each for each in served if each.name == name), None):
+        return found
+    raise UnknownModel(f"no model {name!r} is served, though the key {key.name} is bound to it")
 
 
 def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
@@ -71,7 +89,8 @@ class Locks:
             OfframpError: of the choice.
         """
         entry, applied = classifier.policy.live
-        self._limits, self._guarding = entry.policy.limits, guardrail and applied.has_flag
+        self._limits, self._guardrail = entry.policy.limits, guardrail
+        self._guarding = guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
         self.settings: Settings = applied.exit_for(
             request.exit_choice, assigned or self._key is not None, request.flag
@@ -92,13 +111,15 @@ class Locks:
             OverrideForbidden: the policy says so.
         """
         kept, ids = self.settings, request.special_tokens == "ids"
-        own_exit = self._guarding and not isinstance(request.exit_choice, str | None)
+        own_exit = self._guardrail and not isinstance(request.exit_choice, str | None)
+        # Of a text that is truncated the rest is let pass unread.
+        reads_all = kept.windows is not None or bool(kept.flag)
         chosen: tuple[tuple[str, Lockable, bool], ...] = (
             ("flag", "flag", request.flag is not None),
             ("exit", "flag", own_exit),
             ("aggregation", "flag", bool(kept.flag) and request.aggregation not in _AGGREGATIONS),
             ("windows", "windows", request.windows is not None),
-            ("truncate", "windows", kept.windows is not None and request.truncate),
+            ("truncate", "windows", reads_all and request.truncate),
             ("special_tokens", "special_tokens", ids and self.special_tokens == "text"),
         )
         for field, setting, is_chosen in chosen:
