@@ -5,44 +5,14 @@ from typing import Final
 
 from serve.access.gate import Client
 from serve.api.schemas.request import ClassifyRequest
-from serve.classifier.catalog import Catalog
-from serve.classifier.classifier import Classifier
-from serve.errors import Forbidden, OfframpError, OverrideForbidden, UnknownModel
+from serve.classifier.classifier import Classified, Classifier
+from serve.errors import DeadlineExceeded, Forbidden, OfframpError, OverrideForbidden
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
+from serve.rules.reason import Reason
 
 # How tokens become the entities that a profile's flag looks at.
 _AGGREGATIONS: Final = (None, "simple")
-
-
-def models_for(catalog: Catalog, client: Client) -> list[Classifier]:
-    """Return the models that a client may ask."""
-    key = client.key
-    return [each for each in catalog if key is None or not key.models or each.name in key.models]
-
-
-def model_for(catalog: Catalog, client: Client, name: str | None) -> Classifier:
-    """Return the model that a request names, or the only one that its client may ask.
-
-    A client whose key is bound to models learns of no others.
-
-    Raises:
-        Forbidden: the key is bound to others.
-        OfframpError: there is no such model, or none is named of several.
-    """
-    key = client.key
-    if key is None or not key.models:
-        return catalog.pick(name)
-    served = models_for(catalog, client)
-    if name is None and len(served) == 1:
-        return served[0]
-    if name is None or name not in key.models:
-        raise Forbidden(
-            f"model: the key {key.name} is bound to {_listed(key.models)}; ask for one of these"
-        )
-    if found := next((each for each in served if each.name == name), None):
-        return found
-    raise UnknownModel(f"no model {name!r} is served, though the key {key.name} is bound to it")
 
 
 def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
@@ -166,6 +136,33 @@ def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest
         or request.special_tokens is not None
     ):
         Locks(client, classifier, request, guardrail=False).check(request)
+
+
+def check_complete(
+    client: Client, classifier: Classifier, request: ClassifyRequest, classified: Classified
+) -> None:
+    """Refuse to call a text unflagged that a deadline has cut short, where the flag is kept.
+
+    Else a request could choose by its deadline at which layer the text leaves.
+
+    Raises:
+        DeadlineExceeded: there is such a text.
+    """
+    flagger = classified.flagger
+    if flagger is None or all(each.reason is not Reason.DEADLINE for each in classified.answers):
+        return
+    if Locks(client, classifier, request, guardrail=False).keeps("flag"):
+        for answer, tokens in zip(classified.answers, classified.tokens, strict=True):
+            if answer.reason is Reason.DEADLINE and not flagger.flags(answer, tokens):
+                raise undecided()
+
+
+def undecided() -> DeadlineExceeded:
+    """Return the error of a text of which it is not known whether anything flags it."""
+    return DeadlineExceeded(
+        "timeout_ms passed before the exit rule was content with every text, so that none flags it "
+        "is not known; allow more time"
+    )
 
 
 def _listed(names: Collection[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from serve.access.gate import Client
 from serve.api.context import AppContext
 from serve.api.dial import EXIT
-from serve.api.locks import models_for
+from serve.api.model_choice import models_for
 from serve.api.record import RequestRecord
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters

@@ -8,14 +8,15 @@ from serve.api.classification import Asked, Classification, Reply, read_fields
 from serve.api.context import AppContext
 from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
 from serve.api.json_encoding import to_json
-from serve.api.locks import Locks, bound, model_for
+from serve.api.locks import Locks, bound, undecided
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
-from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.errors import InvalidRequest
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
 from serve.policy.windows import Windows
 from serve.rules.label_kinds import flaggable
@@ -73,10 +74,7 @@ class Flagged(NamedTuple):
             if blank or answer.reason is not Reason.DEADLINE:
                 continue
             if all(each.score < self.least for each in flags):
-                raise DeadlineExceeded(
-                    "timeout_ms passed before the exit rule was content with every text, so that "
-                    "none flags it is not known; allow more time"
-                )
+                raise undecided()
 
 
 # From what flags each text to JSON.

@@ -15,7 +15,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import entities, function_of_transformers, label_scores

@@ -14,7 +14,7 @@ from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import to_json
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
 from serve.dialects.oip.answer import write

@@ -18,7 +18,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY

@@ -13,7 +13,7 @@ from serve.api.context import AppContext
 from serve.api.documented import body_errors, classify_errors
 from serve.api.endpoint import Endpoint
 from serve.api.json_encoding import to_json
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.dialects.tei.schemas import (
     TeiError,

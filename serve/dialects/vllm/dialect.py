@@ -13,7 +13,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import check_labels_texts, function_of_transformers, label_scores

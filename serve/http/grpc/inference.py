@@ -16,7 +16,7 @@ from serve.api.classification import (
     read_fields,
 )
 from serve.api.context import AppContext
-from serve.api.locks import model_for
+from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
 from serve.bundle.manifest import ATTENTION_MASK
 from serve.dialects.oip.inputs import inputs_of

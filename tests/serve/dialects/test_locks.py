@@ -11,6 +11,9 @@ import grpc
 import pytest
 
 from serve.access.keys import Key, new_key
+from serve.classifier.classifier import Classified, Classifier
+from serve.classifier.request import ModelRequest
+from serve.rules.reason import Reason
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc
 
@@ -129,6 +132,7 @@ STATUSES = {
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.INVALID_ARGUMENT: 422,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
 
 
@@ -142,6 +146,7 @@ def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "bound": {"models": ["tiny", "other"], "profiles": ["guard", "bare"]},
         "elsewhere": {"models": ["other"]},
         "unwindowed": {"profiles": ["unwindowed"]},
+        "lax": {"profiles": ["lax"]},
         "old": {"expires": past},
     }
     keys = {}
@@ -232,6 +237,29 @@ def test_the_end_of_a_text_is_not_cut_off_unread_where_a_flag_is_kept(
         said = server.ask(way, key, dial, text=LONG)
         assert said.status == status, (default, key, limits, said)
         assert server.ask(way, key, text=LONG).status in (400, 422)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_deadline_is_no_way_to_an_early_exit_where_a_flag_is_kept(
+    server: Locked, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_time = Classifier.classify
+
+    async def late(self: Classifier, request: ModelRequest) -> Classified:
+        found = await in_time(self, request)
+        answers = [each._replace(reason=Reason.DEADLINE) for each in found.answers]
+        return found._replace(answers=answers)
+
+    monkeypatch.setattr(Classifier, "classify", late)
+    for default, key, limits, status in (
+        ("lax", "free", {}, 504 if way in GUARDS else 200),
+        ("lax", "free", {"flag": "none"}, 504),
+        ("lax", "lax", {"flag": "any"}, 504),
+        ("unwindowed", "unwindowed", {}, 200),  # whose text is flagged
+    ):
+        server.set(default, **limits)
+        said = server.ask(way, key, X_Offramp_Timeout_Ms="60000")
+        assert said.status == status, (default, key, limits, said)
 
 
 @pytest.mark.parametrize(
