@@ -107,6 +107,38 @@ def test_every_label_that_may_flag_tokens_does_however_labels_are_written(
     assert {label for result in results for label in result["flags"]} == set(flag)
 
 
+@pytest.mark.parametrize(
+    ("model", "label", "high", "low"),
+    [
+        ("single_label", "negative", 0.7, 0.2),
+        ("multi_label", "angry", 0.9, 0.2),
+        ("token", "PER", 0.9, 0.7),
+    ],
+)
+def test_a_rule_about_decisions_decides_alike_alone_in_a_batch_and_for_detectors(
+    servers: LiveServer, model: str, label: str, high: float, low: float
+) -> None:
+    rule = {"rule": "decision", "leave_above": {label: high}, "leave_below": {label: low / 4}}
+    ask = {"model": model, "exit": rule, "flag": {label: {"flag": high, "defer": low}}}
+
+    def decided(texts: Any, **more: Any) -> list[Any]:
+        results = servers.answer(texts, **ask, **more)["results"]
+        return [(r["flags"], r["defers"], r["exit"]["layer"]) for r in results]
+
+    alone = [found for text in TEXTS for found in decided(text)]
+    assert decided(TEXTS) == decided(TEXTS, **{"return": ["exits"]}) == alone
+    assert decided(TEXTS, windows={"combine": "any"}) == alone
+    assert len({layer for *_, layer in alone}) > 1
+    assert len({(bool(flags), bool(defers)) for flags, defers, _ in alone}) > 1
+    body = {"contents": TEXTS, "detector_params": ask}
+    answer = servers.http.post("/api/v1/text/contents", json=body)
+    assert [[*{each["detection_type"] for each in found}] for found in answer.json()] == [
+        flags for flags, *_ in alone
+    ]
+    deferred = answer.headers["x-offramp-deferred"].split(",")
+    assert deferred == [str(bool(defers)).lower() for _, defers, _ in alone]
+
+
 def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(
     start_server: StartServer,
 ) -> None:
