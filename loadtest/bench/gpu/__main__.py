@@ -11,7 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from loadtest.bench.gpu.attention import measure_attention
 from loadtest.bench.gpu.baselines import measure_baselines
 from loadtest.bench.gpu.correctness import measure_correctness
 from loadtest.bench.gpu.device_variant import Place, load, reference, variants
@@ -41,7 +40,6 @@ PLAN: tuple[tuple[str, float, Measure], ...] = (
     ("shapes", 60, measure_shapes),
     ("baselines", 80, measure_baselines),
     ("subsets", 60, measure_subsets),
-    ("attention", 40, measure_attention),
     ("throughput", 120, measure_throughput),
     ("open_loop", 90, measure_open_loop),
     ("memory", 20, measure_memory),
