@@ -11,8 +11,10 @@ from models.report.markdown import Block, Page, Picture, table
 from models.report.parts.agreement import agreement_part
 from models.report.parts.calibration import calibration_part
 from models.report.parts.curves import draw_models
+from models.report.parts.difficulty import difficulty_part
 from models.report.parts.examples import examples_part
 from models.report.parts.exits import exits_part
+from models.report.parts.overthinking import overthinking_part
 from models.report.parts.part import Part
 from models.report.parts.reference import from_reference, reference_part
 from models.report.parts.rules import rules_part
@@ -86,8 +88,10 @@ def _parts(analysis: Analysis, stem: str, examples: int) -> dict[str, Part]:
         "exits": exits_part(analysis),
         "exit_shares": shares_part(analysis, stem),
         "agreement": agreement_part(analysis, stem),
+        "overthinking": overthinking_part(analysis, stem),
         "calibration": calibration_part(analysis, stem),
         "scores": scores_part(analysis, stem),
+        "first_exit": difficulty_part(analysis),
         "examples": examples_part(analysis, stem, examples),
     }
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
 from models.evaluation.analysis import Analysis
 from models.evaluation.costs import LAYERS
 from models.evaluation.points import LADDER, PROFILES, Point
 from models.report.markdown import Picture
+from models.report.parts.overthinking import overthinking
 from models.report.parts.part import Part, missing
 from models.report.style import as_svg, by_depth, new_figure, spread
 
@@ -32,19 +32,10 @@ def shares_part(analysis: Analysis, slug: str) -> Part:
     caption = "Share of texts that leave at each exit, in percent."
     if right is not None:
         caption += _ORACLE
-        named["oracle (knows the answers)"] = oracle_shares(right)
+        oracle = overthinking(right, exits).oracle_shares
+        named["oracle (knows the answers)"] = list(oracle)
     picture = Picture(f"{slug}-exits.svg", caption, as_svg(_drawn(named, exits)))
     return Part(TITLE, [picture], named)
-
-
-def oracle_shares(right: NDArray[np.bool_]) -> list[float]:
-    """Return (exits,) the shares of a rule that knows which exits are right, (exits, rows).
-
-    The oracle is that of Kaya et al. 2019 (Shallow-Deep Networks).
-    """
-    first = np.where(right.any(axis=0), right.argmax(axis=0), len(right) - 1)
-    shares: list[float] = np.bincount(first, minlength=len(right)).tolist()
-    return [share / right.shape[1] for share in shares]
 
 
 def _points(analysis: Analysis, family: str) -> list[Point]:

@@ -1,4 +1,4 @@
-"""Agreement, the oracle and calibration, on rows made by hand."""
+"""Agreement, overthinking, calibration and difficulty, on rows made by hand."""
 
 from dataclasses import replace
 
@@ -8,9 +8,10 @@ import pytest
 from models.evaluation.scores import exit_figures
 from models.report.parts.agreement import agreement
 from models.report.parts.calibration import binned, decisions_of, reliability
-from models.report.parts.shares import oracle_shares
+from models.report.parts.difficulty import difficulty
+from models.report.parts.overthinking import overthinking
 from serve.rules.traits import Task
-from tests.support.recordings import margins, noisy
+from tests.support.recordings import analysed, margins, noisy
 
 # Right at once; wrong, then right; right, then wrong; wrong throughout.
 FOUR = margins([[9, 9, 9], [-1, -2, 3], [2, -1, -1], [-3, -3, -3]], [1, 1, 1, 1])
@@ -25,9 +26,16 @@ def test_values_of_a_regression_are_compared_by_their_correlation() -> None:
     assert agreement(valued) == pytest.approx(np.corrcoef(valued.logits[..., 0]))
 
 
-def test_the_oracle_leaves_at_the_first_right_exit_or_at_the_last() -> None:
+def test_overthinking_and_the_oracle() -> None:
     assert FOUR.right is not None
-    assert oracle_shares(FOUR.right) == [0.5, 0, 0.5]
+    found = overthinking(FOUR.right, (2, 4, 6))
+    assert (found.overthought, found.rescued) == (0.25, 0.25)
+    assert found.right_now_wrong_later == (0.25, 0, 0)
+    assert found.wrong_now_right_later == (0.25, 0.25, 0)
+    assert (found.oracle_accuracy, found.full_accuracy) == (0.75, 0.5)
+    # The rows leave at layers 2, 6, 2 and, as no exit has it right, 6.
+    assert found.oracle_depth == 4
+    assert found.oracle_shares == (0.5, 0, 0.5)
 
 
 def test_calibration_error_weighs_each_bins_gap_by_its_decisions() -> None:
@@ -54,6 +62,16 @@ def test_the_temperature_changes_the_second_error_only() -> None:
     for one, other in zip(reliability(plain), reliability(hot), strict=True):
         assert one.bins.ece == other.bins.ece
         assert one.scaled_ece == one.bins.ece != other.scaled_ece
+
+
+def test_the_first_exits_confidence_goes_with_length_and_consistency() -> None:
+    # The longer the text, the less sure; the surer, the more later exits say the same.
+    rows = [[4, 1, 1], [3, 1, 1], [2, -1, 1], [1, -1, -1]]
+    seen = analysed(margins(rows, [1, 1, 1, 1])).recorded
+    assert seen.answers is not None
+    found = difficulty(seen, seen.answers)
+    assert found["with_length"] == pytest.approx(-1)
+    assert found["with_consistency"] == pytest.approx(0.948683)
 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label"])
