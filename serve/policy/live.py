@@ -169,8 +169,9 @@ class LivePolicy:
             if based_on is not None and based_on != old.version:
                 raise VersionConflict(_conflict(based_on, old.version))
             wanted = policy(old.policy) if callable(policy) else policy
-            check_policy(wanted, self._ladder)
+            self._check(wanted, change)
             new = VersionedPolicy.of(newest + 1, wanted, change.source, old.baseline, change)
+            new = new.after(old)
             if self._store.append(self._model, new):
                 if change.action == "guardrail":
                     self._note(new, old)
@@ -179,6 +180,13 @@ class LivePolicy:
         if based_on is None:
             raise VersionConflict("other changes of the policy came first each time; try again")
         raise VersionConflict(_conflict(based_on, self.refresh().version))
+
+    def _check(self, policy: Policy, change: Change) -> None:
+        """Check a change. The guardrail is not kept from its own by another profile's target."""
+        if change.action == "guardrail":
+            policy.check(self._ladder.traits)
+        else:
+            check_policy(policy, self._ladder)
 
     def _note(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
         """Write the line of a change that no request has made."""
