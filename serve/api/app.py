@@ -20,6 +20,7 @@ from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
+from serve.api.routes.policy_events import add_event_routes
 from serve.api.routes.policy_history import add_history_routes
 from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
@@ -75,6 +76,7 @@ def build_http_app(
         add_model_routes,
         add_policy_routes,
         add_history_routes,
+        add_event_routes,
         add_quality_route,
         add_operation_routes,
     ):
