@@ -1,0 +1,159 @@
+"""How the answers of a server look in a terminal."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from serve.policy_cli.yaml_text import write_yaml
+
+Fields = dict[str, Any]
+# Makes the lines that an answer is shown as.
+Show = Callable[[Fields], Iterator[Text]]
+
+
+def print_lines(lines: Iterator[Text], to_stderr: bool = False) -> None:
+    """Print lines; the terminal wraps the long ones, and a pipe gets them whole."""
+    console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line)
+
+
+def policy(fields: Fields) -> Iterator[Text]:
+    """Show a version of the policy and what its targets have become, or a document alone."""
+    if "version" not in fields:
+        yield from _document(fields)
+        return
+    yield _heading(fields)
+    yield from _why(fields)
+    yield from _document(fields["policy"])
+    resolved = fields.get("resolved", {})
+    width = max(map(len, resolved), default=0)
+    for name, chosen in resolved.items():
+        yield Text(f"{_plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
+        yield from _problem(name, chosen.get("problem"))
+    yield from _problem("the deployment's config is refused", fields.get("config_problem"))
+
+
+def history(fields: Fields) -> Iterator[Text]:
+    """Show versions, newest first, with what each has changed."""
+    for each in fields["entries"]:
+        yield from entry(each)
+
+
+def entry(fields: Fields) -> Iterator[Text]:
+    """Show who has made a version, why, and what has changed."""
+    yield _heading(fields)
+    yield from _why(fields)
+    yield from changes(fields)
+
+
+def changes(fields: Fields) -> Iterator[Text]:
+    """Show old and new value of each place."""
+    for place, (old, new) in fields["changes"].items():
+        line = Text(f"  {_plain(place)}: ")
+        if old is not None:
+            line.append(_value(old), "red")
+        line.append("" if old is None or new is None else " -> ")
+        if new is not None:
+            line.append(_value(new), "green")
+        line.append(" (new)" if old is None else " (removed)" if new is None else "")
+        yield line
+
+
+def change(fields: Fields) -> Iterator[Text]:
+    """Show the new version that a change has made, and the replicas that do not apply it."""
+    yield _heading(fields)
+    for name, chosen in fields.get("resolved", {}).items():
+        yield from _problem(name, chosen.get("problem"))
+    for ack in (*fields.get("replicas", ()), *fields.get("refused", ())):
+        yield from _problem(f"replica {ack['replica']}", ack.get("problem"))
+    if unconfirmed := fields.get("unconfirmed"):
+        yield Text(f"  {unconfirmed} replicas have not confirmed it yet", "yellow")
+
+
+def dry_run(fields: Fields) -> Iterator[Text]:
+    """Show what a change would do: problem, changes, each profile before and after."""
+    yield from _problem("would be refused", fields.get("problem"))
+    yield from changes(fields)
+    for name, sides in fields.get("profiles", {}).items():
+        before, after = (dict(_flat(sides.get(side) or {})) for side in ("before", "after"))
+        rows = [(_plain(name), "before", "after")]
+        rows += [(f"  {key}", before.get(key, "-"), after.get(key, "-")) for key in before | after]
+        widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+        for i, (what, old, new) in enumerate(rows):
+            style = "bold" if i == 0 else "" if old == new else "green"
+            yield Text(f"{what:{widths[0]}}  {old:{widths[1]}}  {new}", style)
+
+
+def event(fields: Fields) -> Iterator[Text]:
+    """Show an event of the stream."""
+    if fields["event"] == "policy":
+        yield from entry(fields["data"])
+        return
+    yield Text(_plain(fields["event"]), "bold")
+    for place, value in _flat(fields["data"]):
+        yield Text(f"  {place}: {value}")
+
+
+def _document(policy: Fields) -> Iterator[Text]:
+    for line in write_yaml(policy).splitlines():
+        yield Text(_plain(line))
+
+
+def _resolved(chosen: Fields) -> Iterator[str]:
+    """Yield the rule that a wish has become, what it costs, and what it is certified for."""
+    yield _inline(chosen["rule"])
+    if "expected_layers" in chosen:
+        yield f"{chosen['expected_layers']:.4g} layers"
+    certificate = chosen.get("certificate")
+    for each in [certificate] if certificate else chosen.get("certificates", ()):
+        yield f"{_plain(each['loss'])} at most {_inline(each['epsilon'])}"
+
+
+def _heading(fields: Fields) -> Text:
+    known = (fields.get(name) for name in ("model", "at", "by"))
+    words = [f"version {fields['version']}", *known, fields.get("action", fields.get("source"))]
+    return Text("  ".join(_plain(word) for word in words if word), "bold")
+
+
+def _why(fields: Fields) -> Iterator[Text]:
+    if fields.get("why"):
+        yield Text(f"  {_plain(fields['why'])}", "italic")
+
+
+def _problem(where: str, problem: str | None) -> Iterator[Text]:
+    if problem:
+        yield Text(f"  {_plain(where)}: {_plain(problem)}", "yellow")
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield place and text of everything in a document that is not null."""
+    if isinstance(value, dict) and value and "rule" not in value:
+        for name, inner in value.items():
+            yield from _flat(inner, f"{place}.{name}" if place else name)
+    elif value is not None:
+        yield _plain(place), _inline(value)
+
+
+def _inline(value: Any) -> str:
+    """Return a value of JSON as a few words."""
+    if isinstance(value, dict):
+        words = ((f"{_plain(name)}=", _inline(inner)) for name, inner in value.items())
+        return " ".join(f"{name}{word}".removeprefix("rule=") for name, word in words)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return _value(value)
+
+
+def _value(value: Any) -> str:
+    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _plain(text: str) -> str:
+    """Return a text without what would move a terminal's cursor."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
