@@ -14,7 +14,7 @@ from serve.policy_cli import shown
 from serve.policy_cli.editing import edit_policy
 from serve.policy_cli.events import events
 from serve.policy_cli.remote import RemotePolicy
-from serve.policy_cli.server import Address, Answer, CallFailed, Server, read_key
+from serve.policy_cli.server import Answer, CallFailed, Server, read_key, read_tls
 from serve.policy_cli.yaml_text import read_document, read_patch
 
 policy = typer.Typer(
@@ -58,10 +58,10 @@ def subcommand(show: shown.Show) -> Callable[[Callable[..., Any]], Callable[...,
                 Path | None, typer.Option(help="File with the API key. Default: OFFRAMP_KEY.")
             ] = None,
             tls_ca: Annotated[
-                Path | None, typer.Option(help="PEM file of the authority to trust.")
+                Path | None, typer.Option(exists=True, help="PEM file of authorities to trust.")
             ] = None,
             tls_cert: Annotated[
-                Path | None, typer.Option(help="PEM file: certificate and key to show.")
+                Path | None, typer.Option(exists=True, help="PEM file: certificate and its key.")
             ] = None,
             as_json: Annotated[
                 bool, typer.Option("--json", help="Print what the server answers, for scripts.")
@@ -69,7 +69,7 @@ def subcommand(show: shown.Show) -> Callable[[Callable[..., Any]], Callable[...,
             **own: Any,
         ) -> None:
             key = read_key(key_file, os.environ.get("OFFRAMP_KEY", ""))
-            server = Server(Address(url, key, tls_ca, tls_cert))
+            server = Server(url, key, read_tls(tls_ca, tls_cert))
             answers = ask(RemotePolicy(server, model), **own)
             for answer in [answers] if isinstance(answers, Answer) else answers:
                 if as_json:

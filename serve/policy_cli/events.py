@@ -17,17 +17,17 @@ def events(server: Server, path: str, say: Callable[[str], None]) -> Iterator[An
     Raises:
         CallFailed: the first connection fails, or a later one is refused.
     """
-    last_id, wait_s, begun = "", 1.0, False
+    last_id, wait_s = "", 0.0
     while True:
         try:
             with server.stream(path, last_id) as stream:
-                begun, wait_s = True, 1.0
+                wait_s = 1.0
                 for event_id, answer in _read(stream):
                     last_id = event_id or last_id
                     yield answer
             message = "the server has ended the stream"
         except CallFailed as failed:
-            if not begun or failed.exit_status != 4:
+            if not wait_s or failed.exit_status != 4:
                 raise
             message = str(failed)
         say(f"{message}; trying again in {wait_s:g} s")
@@ -40,10 +40,10 @@ def _read(stream: HTTPResponse) -> Iterator[tuple[str, Answer]]:
     fields: dict[str, str] = {}
     while line := stream.readline(_MOST_LINE_BYTES):
         name, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(":")
-        if name:
+        if name or value:
             fields[name] = value.removeprefix(" ")
             continue
         if "data" in fields:
-            text = {"event": fields.get("event", "message"), "data": json.loads(fields["data"])}
-            yield fields.get("id", ""), Answer(json.dumps(text))
+            event = {"event": fields.get("event", ""), "data": json.loads(fields["data"])}
+            yield fields.get("id", ""), Answer(json.dumps(event))
         fields = {}

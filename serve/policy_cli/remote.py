@@ -51,7 +51,7 @@ class RemotePolicy:
 
     def _policy(self, named: str) -> Policy:
         if named and not named.isdecimal():
-            where, document = named, read_document(Path(named))
+            where, document = f"file {named}", read_document(Path(named))
         else:
             where = f"version {named}" if named else "the live policy"
             answer = self.call("GET", f"/history/{named}" if named else "")

@@ -52,7 +52,7 @@ def entry(fields: Fields) -> Iterator[Text]:
 
 def changes(fields: Fields) -> Iterator[Text]:
     """Show old and new value of each place."""
-    for place, (old, new) in fields["changes"].items():
+    for place, (old, new) in fields.get("changes", {}).items():
         line = Text(f"  {_plain(place)}: ")
         if old is not None:
             line.append(_value(old), "red")
@@ -64,14 +64,13 @@ def changes(fields: Fields) -> Iterator[Text]:
 
 
 def change(fields: Fields) -> Iterator[Text]:
-    """Show the new version that a change has made, and the replicas that do not apply it."""
+    """Show the new version that a change has made, and what to know of it."""
     yield _heading(fields)
+    yield from changes(fields)
     for name, chosen in fields.get("resolved", {}).items():
         yield from _problem(name, chosen.get("problem"))
-    for ack in (*fields.get("replicas", ()), *fields.get("refused", ())):
-        yield from _problem(f"replica {ack['replica']}", ack.get("problem"))
-    if unconfirmed := fields.get("unconfirmed"):
-        yield Text(f"  {unconfirmed} replicas have not confirmed it yet", "yellow")
+    for name in ("dropped_profiles", "dropped_limits", "refused", "unconfirmed", "missing"):
+        yield from _problem(name, _inline(fields[name]) if fields.get(name) else None)
 
 
 def dry_run(fields: Fields) -> Iterator[Text]:

@@ -79,20 +79,19 @@ def read_document(path: Path) -> dict[str, Any]:
 def read_patch(changes: list[str]) -> dict[str, Any]:
     """Return the merge patch of changes such as `profiles.fast.target.max_disagreement=0.02`.
 
-    A change is also a patch itself, as JSON or YAML in braces.
+    A change may also be a patch itself, in braces. Where two speak of a place, the last one counts.
     """
     patch: dict[str, Any] = {}
     for change in changes:
+        place, _, value = change.partition("=")
         if change.lstrip().startswith("{"):
-            _merge(patch, read_yaml(change, change), change)
-            continue
-        place, sign, value = change.partition("=")
-        if not sign or not value.strip() or not all(names := place.split(".")):
+            place, value = "", change
+        elif not value.strip() or not all(place.split(".")):
             raise InvalidRequest(f"{change}: must be PLACE=VALUE, or PLACE=null to remove it")
         inner = read_yaml(value, change)
-        for name in reversed(names):
+        for name in reversed(place.split(".") if place else []):
             inner = {name: inner}
-        _merge(patch, inner, change)
+        patch = _merged(patch, inner)
     return patch
 
 
@@ -101,11 +100,7 @@ def write_yaml(document: Any) -> str:
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 
-def _merge(patch: dict[str, Any], further: dict[str, Any], change: str) -> None:
-    for name, value in further.items():
-        known = patch.setdefault(name, value)
-        if known is value:
-            continue
-        if not (isinstance(known, dict) and isinstance(value, dict)):
-            raise InvalidRequest(f"{change}: another change of `{name}` came before it")
-        _merge(known, value, change)
+def _merged(one: Any, other: Any) -> Any:
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    return one | {name: _merged(one.get(name), value) for name, value in other.items()}
