@@ -10,8 +10,8 @@ from serve.api.schemas.policy import PolicyUpdate
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
-from serve.policy.difference import changes
-from serve.policy.live import VersionedPolicy
+from serve.policy.difference import change_line, changes
+from serve.policy.entry import VersionedPolicy
 
 trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
@@ -29,14 +29,7 @@ _QUOTING: Final = ("method_not_allowed", "not_found", "unknown_model", "wrong_ho
 def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
     """Write the line of a change that was made."""
     record.changed = True
-    line = {
-        **who(record),
-        "model": record.model,
-        "source": new.source,
-        "from_version": old.version,
-        "to_version": new.version,
-        "changes": changes(old.policy, new.policy),
-    }
+    line = {**who(record), **change_line(record.model, old, new)}
     trail.info("policy changed", extra=fields(**line))
 
 

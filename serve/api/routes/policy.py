@@ -40,8 +40,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         response.headers["ETag"] = tag_of(entry.version)
         return PolicyReport(
             model=classifier.name,
-            version=entry.version,
-            source=entry.source,
+            **PolicyReport.fields_of(entry),
             policy=entry.policy,
             resolved=_resolved(applied),
             config_problem=context.catalog.config_problem,
@@ -107,8 +106,7 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
     refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
     change = PolicyChange(
         model=classifier.name,
-        version=new.version,
-        source=new.source,
+        **PolicyChange.fields_of(new),
         policy=new.policy,
         resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
         config_problem=context.catalog.config_problem,

@@ -1,6 +1,6 @@
 """The JSON of live policies."""
 
-from typing import Literal, Self
+from typing import Any, Self
 
 from pydantic import ConfigDict, Field
 
@@ -8,6 +8,7 @@ from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.policy.applied import ChosenExit
 from serve.policy.document import Policy, WholePolicy
+from serve.policy.entry import Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
 
 
@@ -48,14 +49,34 @@ class ResolvedExit(SparseModel):
         )
 
 
-class PolicyReport(SparseModel):
+class ShownEntry(SparseModel):
+    """A version of a policy: where it comes from, who has put it there, when and why."""
+
+    version: int
+    source: Source = Field(
+        description="Where the policy comes from: the bundle, the deployment's config, a request, "
+        "or the guardrail."
+    )
+    at: str = Field(
+        description="When it was stored, in UTC; empty if an earlier release has stored it."
+    )
+    by: str = Field(
+        description="Name of the key that has asked for it, `anonymous` on a server without keys; "
+        "`bundle`, `config` or `guardrail` if nobody has asked."
+    )
+    why: str | None = Field(default=None, description="The reason that came with the change.")
+    action: Action = Field(description="What was asked for.")
+
+    @classmethod
+    def fields_of(cls, entry: VersionedPolicy) -> dict[str, Any]:
+        """Return what an entry has of these fields."""
+        return {name: getattr(entry, name) for name in ShownEntry.model_fields}
+
+
+class PolicyReport(ShownEntry):
     """The live policy."""
 
     model: str
-    version: int
-    source: Literal["bundle", "config", "api"] = Field(
-        description="Where the policy comes from: the bundle, the deployment's config, or a PUT."
-    )
     policy: Policy
     resolved: dict[str, ResolvedExit] = Field(
         description="What the default and each profile mean on this replica now."
