@@ -84,7 +84,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         source = BundleSource(bundle, placement)
         found = certify_variant(source, sample, terms, job.tolerance, console)
         found = found.deciding(job.flag)
-        whole = store(whole, manifest, found.ladder)
+        whole = store(whole, manifest, found.ladder, found.sides.certifying)
         manifest = whole.manifest
         now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
         notes += dropped(bundle.ladder(placement.precision), now or found.ladder)

@@ -1,32 +1,62 @@
-"""Writing ladders: into the bundle they hold for, and into a folder of its model."""
+"""Writing ladders: into the bundle they hold for, and into a folder of its model.
 
+Beside a ladder in a bundle is what the exits said of the texts that certify it.
+"""
+
+import io
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models.certification.bundle_files import README, replace_files
 from models.certification.card import with_certificates
 from models.model_folder import as_file, read_calibration
+from models.recorded import Recorded
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle
 from serve.bundle.manifest import Manifest
+from serve.bundle.recording import MOST_CERTIFYING_BYTES, certifying_files
 from serve.policy.ladder import OF_REFERENCE, Ladder
 
 
-def store(bundle: Bundle, manifest: Manifest, ladder: Ladder) -> Bundle:
+def store(bundle: Bundle, manifest: Manifest, ladder: Ladder, certifying: Recorded) -> Bundle:
     """Write a ladder and a manifest into a bundle; return the bundle as it now is.
 
     Args:
         bundle: as it is on disk, with all its exits.
         manifest: its own, with another policy perhaps.
         ladder: takes the place of an older one of just this variant.
+        certifying: the texts that certify it.
     """
     calibration = with_ladder(bundle.calibration, ladder)
     contents = _contents(bundle.folder, calibration, README in manifest.files)
+    contents |= recording_of(ladder, certifying)
     hashes = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    manifest = manifest.model_copy(update={"files": manifest.files | hashes})
+    older = certifying_files(ladder).values()
+    kept = {name: digest for name, digest in manifest.files.items() if name not in older}
+    manifest = manifest.model_copy(update={"files": kept | hashes})
     replace_files(bundle.folder, {**contents, MANIFEST: as_file(manifest).encode()})
     return replace(bundle, manifest=manifest, calibration=calibration)
+
+
+def recording_of(ladder: Ladder, certifying: Recorded) -> dict[str, bytes]:
+    """Return the files of a ladder's recording, by name; none where they would be too large."""
+    fields = (certifying.logits, certifying.counted, certifying.uncertainty)
+    named = zip(certifying_files(ladder).values(), fields, strict=True)
+    found = {name: array for name, array in named if array is not None}
+    if sum(array.nbytes for array in found.values()) > MOST_CERTIFYING_BYTES:
+        return {}
+    return {name: _as_npy(array) for name, array in found.items()}
+
+
+def _as_npy(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def store_in_model(folder: Path, ladder: Ladder) -> None:

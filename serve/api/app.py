@@ -17,6 +17,7 @@ from serve.api.exit_report import ANSWERED
 from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
+from serve.api.routes.dry_run import add_dry_run_route
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -69,7 +70,12 @@ def build_http_app(
         for endpoint in dialect.endpoints:
             endpoint.add_to(app, context)
         dialect.add_routes(app, context)
-    for add_routes in (add_model_routes, add_policy_routes, add_operation_routes):
+    for add_routes in (
+        add_model_routes,
+        add_policy_routes,
+        add_dry_run_route,
+        add_operation_routes,
+    ):
         add_routes(app, context)
     add_error_handlers(app)
     describe_access(app, context.dialects)
