@@ -48,44 +48,41 @@ def edit_policy(remote: RemotePolicy, why: str | None, sure: bool) -> Answer:
 def _edit(remote: RemotePolicy, file: Path, live: Answer, why: str | None, sure: bool) -> Answer:
     while True:
         _run_editor(file)
-        written, problem = _tried(remote, file, live.fields["policy"])
+        written, fit = _tried(remote, file, live.fields["policy"])
         if written == live.fields["policy"]:
             typer.echo("Nothing was changed.", err=True)
             return live
-        reply = _reply(problem, sure)
+        reply = _reply(fit, sure)
         if reply == "y":
             return remote.call("PUT", policy=written, version=live.fields["version"], why=why)
         if reply != "e":
-            raise CallFailed(problem or "nothing was changed", 1)
+            raise CallFailed("nothing was changed", 1)
 
 
-def _tried(remote: RemotePolicy, file: Path, live: Any) -> tuple[Any, str]:
-    """Return what was written, and what is wrong with it; print what it would do."""
+def _tried(remote: RemotePolicy, file: Path, live: Any) -> tuple[Any, bool]:
+    """Print what would become of what was written; return it, and whether it can be put."""
     written = None
     try:
         written = read_document(file)
         if written == live:
-            return written, ""
+            return written, True
         answer = remote.call("POST", "/dry-run", policy=written).fields
-    except InvalidRequest as error:
-        return written, str(error)
-    except CallFailed as failed:
-        if failed.exit_status != 1:
+    except (CallFailed, InvalidRequest) as error:
+        if isinstance(error, CallFailed) and error.exit_status != 1:
             raise
-        return written, str(failed)
+        typer.echo(f"offramp: {error}", err=True)
+        return written, False
     shown.print_lines(shown.dry_run(answer), to_stderr=True)
-    return written, answer.get("problem") or ""
+    return written, not answer.get("problem")
 
 
-def _reply(problem: str, sure: bool) -> str:
+def _reply(fit: bool, sure: bool) -> str:
     if sure:
-        return "n" if problem else "y"
-    if problem:
-        typer.echo(f"offramp: {problem}", err=True)
-    question = "[e]dit again or [n]o change?" if problem else "[y]es, [e]dit again or [n]o change?"
-    given = typer.prompt(question, default="n", show_default=False, err=True)
-    reply = str(given).strip().lower()[:1]
-    return "n" if problem and reply == "y" else reply
+        return "y" if fit else "n"
+    choices = f"{'[y]es, ' * fit}[e]dit again or [n]o change?"
+    reply = str(typer.prompt(choices, default="n", show_default=False, err=True))
+    reply = reply.strip().lower()[:1]
+    return reply if fit or reply == "e" else "n"
 
 
 def _run_editor(file: Path) -> None:

@@ -74,11 +74,14 @@ def change(fields: Fields) -> Iterator[Text]:
 
 
 def dry_run(fields: Fields) -> Iterator[Text]:
-    """Show what a change would do: problem, changes, each profile before and after."""
-    yield from _problem("would be refused", fields.get("problem"))
+    """Show what a change would do: to the document, and to the profiles that it concerns."""
+    refused = fields.get("problem")
+    yield from _problem("would be refused", refused)
     yield from changes(fields)
-    for name, sides in fields.get("profiles", {}).items():
-        before, after = (dict(_flat(sides.get(side) or {})) for side in ("before", "after"))
+    for name, sides in fields["profiles"].items():
+        before, after = (dict(_side(sides.get(side))) for side in ("before", "after"))
+        if before == after or (refused and not after):
+            continue
         rows = [(_plain(name), "before", "after")]
         rows += [(f"  {key}", before.get(key, "-"), after.get(key, "-")) for key in before | after]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
@@ -87,13 +90,20 @@ def dry_run(fields: Fields) -> Iterator[Text]:
             yield Text(f"{what:{widths[0]}}  {old:{widths[1]}}  {new}", style)
 
 
+def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
+    """Yield what a profile becomes, and what that would do to recorded and to live texts."""
+    if side is not None:
+        yield "rule", _inline(side["resolved"]["rule"])
+        yield from _figures({"recorded": side.get("expected"), "live": side.get("live")})
+
+
 def event(fields: Fields) -> Iterator[Text]:
     """Show an event of the stream."""
     if fields["event"] == "policy":
         yield from entry(fields["data"])
         return
     yield Text(_plain(fields["event"]), "bold")
-    for place, value in _flat(fields["data"]):
+    for place, value in _figures(fields["data"]):
         yield Text(f"  {place}: {value}")
 
 
@@ -128,13 +138,16 @@ def _problem(where: str, problem: str | None) -> Iterator[Text]:
         yield Text(f"  {_plain(where)}: {_plain(problem)}", "yellow")
 
 
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield place and text of everything in a document that is not null."""
-    if isinstance(value, dict) and value and "rule" not in value:
-        for name, inner in value.items():
-            yield from _flat(inner, f"{place}.{name}" if place else name)
-    elif value is not None:
-        yield _plain(place), _inline(value)
+def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield place and text of everything that is not null; an interval stands behind its value."""
+    bounds = {"disagreement": values.get("interval")}
+    bounds |= {name: values.get(f"{name}_interval") for name in values.keys() - bounds.keys()}
+    for name, value in values.items():
+        if isinstance(value, dict) and "rule" not in value:
+            yield from _figures(value, f"{place}{name}.")
+        elif value is not None and not name.endswith("interval"):
+            interval = f" {_inline(bounds[name])}" if bounds[name] else ""
+            yield _plain(f"{place}{name}"), _inline(value) + interval
 
 
 def _inline(value: Any) -> str:
