@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,8 @@ def _tried(remote: RemotePolicy, file: Path, live: Any) -> tuple[Any, bool]:
 def _reply(fit: bool, sure: bool) -> str:
     if sure:
         return "y" if fit else "n"
-    choices = f"{'[y]es, ' * fit}[e]dit again or [n]o change?"
-    reply = str(typer.prompt(choices, default="n", show_default=False, err=True))
-    reply = reply.strip().lower()[:1]
+    typer.echo(f"{'[y]es, ' * fit}[e]dit again or [n]o change? ", nl=False, err=True)
+    reply = sys.stdin.readline().strip().lower()[:1]
     return reply if fit or reply == "e" else "n"
 
 
