@@ -69,7 +69,7 @@ def change(fields: Fields) -> Iterator[Text]:
     yield from changes(fields)
     for name, chosen in fields.get("resolved", {}).items():
         yield from _problem(name, chosen.get("problem"))
-    for name in ("dropped_profiles", "dropped_limits", "refused", "unconfirmed", "missing"):
+    for name in ("refused", "unconfirmed", "missing"):
         yield from _problem(name, _inline(fields[name]) if fields.get(name) else None)
 
 
