@@ -21,6 +21,7 @@ from serve.api.routes.dry_run import add_dry_run_route
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
+from serve.api.routes.policy_history import add_history_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
@@ -73,6 +74,7 @@ def build_http_app(
     for add_routes in (
         add_model_routes,
         add_policy_routes,
+        add_history_routes,
         add_dry_run_route,
         add_operation_routes,
     ):
@@ -98,7 +100,7 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
     return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
         front,
         allow_origins=context.cors_origins,
-        allow_methods=["GET", "POST", "PUT"],
+        allow_methods=["GET", "PATCH", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
             *("traceparent", "tracestate"),

@@ -6,18 +6,19 @@ from itertools import islice
 from typing import Any, Final
 
 from serve.api.record import RequestRecord, who
-from serve.api.schemas.policy import PolicyUpdate
+from serve.api.schemas.policy import ChangeRequest, PolicyPatch, PolicyRollback, PolicyUpdate
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
-from serve.policy.difference import change_line, changes
+from serve.policy.difference import change_line, difference
+from serve.policy.document import Policy
 from serve.policy.entry import VersionedPolicy
 
 trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
 refusals = logging.getLogger(f"{TRAIL}.refused")
 
-_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy")
+_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy(?:/rollback)?")
 # Of what was refused.
 _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
@@ -62,10 +63,23 @@ def _asked(record: RequestRecord, name: str, catalog: Catalog) -> dict[str, Any]
     except UnknownModel:
         return {}
     asked: dict[str, Any] = {"model": classifier.name}
-    if isinstance(record.asked, PolicyUpdate):
+    if isinstance(record.asked, ChangeRequest):
         live = classifier.policy.current
-        wanted = changes(live.policy, record.asked.policy)
         asked["live_version"], asked["from_version"] = live.version, record.asked.version
         asked["if_match"] = record.headers.get("if-match", "")[:_MAX_TAG_CHARS]
-        asked["changes"] = dict(islice(wanted.items(), _MAX_CHANGES))
+        asked |= _wanted(record.asked, live.policy)
     return asked
+
+
+def _wanted(asked: ChangeRequest, live: Policy) -> dict[str, Any]:
+    """Return what would have become of the live policy."""
+    if isinstance(asked, PolicyRollback):
+        return {"to": asked.to}
+    shown = live.model_dump(mode="json", exclude_none=True)
+    if isinstance(asked, PolicyPatch):
+        wanted = asked.merged(live)
+    elif isinstance(asked, PolicyUpdate):
+        wanted = asked.policy.model_dump(mode="json", exclude_none=True)
+    else:
+        return {}
+    return {"changes": dict(islice(difference(shown, wanted).items(), _MAX_CHANGES))}

@@ -88,13 +88,17 @@ class LivePolicy:
         """Return so many stored entries, newest first."""
         return self._store.history(self._model, limit)
 
+    def find(self, version: int) -> VersionedPolicy | None:
+        """Return a stored entry; None if it is not kept."""
+        return self._store.entry(self._model, version)
+
     def entry(self, version: int) -> VersionedPolicy:
         """Return a stored entry.
 
         Raises:
             UnknownVersion: it is not kept.
         """
-        entry = self._store.entry(self._model, version)
+        entry = self.find(version)
         if entry is None:
             kept = [each.version for each in reversed(self.history(KEPT_VERSIONS + 1))]
             raise UnknownVersion(

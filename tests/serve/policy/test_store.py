@@ -9,6 +9,7 @@ from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, MemoryStore, Store
 
 MakeStore = Callable[[], Store]
+PUT = Change()
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def make_store() -> MakeStore:
     return MemoryStore
 
 
-def entry(version: int, change: Change = Change()) -> VersionedPolicy:
+def entry(version: int, change: Change = PUT) -> VersionedPolicy:
     policy = Policy.model_validate({"default": {"rule": "layer", "layer": version}})
     return VersionedPolicy.of(version, policy, change.source, "", change)
 
@@ -39,7 +40,7 @@ def test_store_has_each_entry_as_it_was_put(make_store: MakeStore) -> None:
 def test_store_keeps_the_last_versions_and_the_newest_baseline(make_store: MakeStore) -> None:
     store, baseline = make_store(), Change("bundle", None, "baseline")
     for version in range(1, KEPT_VERSIONS + 9):
-        store.append("m", entry(version, baseline if version in (1, 3) else Change()))
+        store.append("m", entry(version, baseline if version in (1, 3) else PUT))
     newest = list(range(KEPT_VERSIONS + 8, 8, -1))
     assert versions(store) == [*newest, 3]
     assert store.entry("m", 3) == store.history("m", 999)[-1]
