@@ -74,8 +74,8 @@ def build_http_app(
     for add_routes in (
         add_model_routes,
         add_policy_routes,
-        add_dry_run_route,
         add_history_routes,
+        add_dry_run_route,
         add_operation_routes,
     ):
         add_routes(app, context)

@@ -12,6 +12,7 @@ from serve.classifier.score_map import ScoreMap
 from serve.dry_run.texts import Part
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, deferrals, thresholds
+from serve.rules.label_kinds import OUTSIDE
 from serve.rules.multipart import decisions, probabilities
 from serve.rules.reason import Reason
 from serve.rules.replay import Taken
@@ -40,6 +41,7 @@ class AnswerReader:
         """Take the model's traits; `tolerance` is that of a regression, None if it has none."""
         self._traits, self._scores, self._tolerance = traits, scores, tolerance
         self._entities = EntityReader(traits.labels, NoWords()) if traits.task == "token" else None
+        self._inside = np.array([label != OUTSIDE for label in traits.labels])
 
     def differs(self, part: Part, taken: Taken, mean: bool) -> Texts | None:
         """Return which texts are answered otherwise than at full depth.
@@ -117,13 +119,14 @@ class AnswerReader:
         counted = part.recording.counted
         assert counted is not None
         found = np.zeros((2, len(counted)), np.bool_)
-        for row, logits in enumerate(taken.logits):
+        tags = decisions("token", taken.logits)
+        for row in np.flatnonzero((self._inside[tags] & counted).any(axis=1)):
             head = int(taken.heads[row])
-            bare = Answer(logits, head, Reason.CONFIDENT, math.nan, 0.0, 0.0, head)
+            bare = Answer(taken.logits[row], head, Reason.CONFIDENT, math.nan, 0.0, 0.0, head)
             answer = self._scores.answer(bare)
             tokens = Tokens(_NO_IDS, _NO_IDS, counted[row], _no_words(counted[row]))
             found[0, row] = bool(flagger.flags(answer, tokens))
-            found[1, row] = bool(flagger.defers(answer, tokens))
+            found[1, row] = bool(flagger.defer and flagger.defers(answer, tokens))
         flagged, deferred = (_any(part, each) for each in found)
         return flagged, deferred & ~flagged
 

@@ -1,10 +1,9 @@
 """What a policy would do to recorded texts, and to those that were audited."""
 
 import json
-import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +12,13 @@ from serve.audits.record import AuditRecord
 from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
-from serve.dry_run.replayed import Replay
+from serve.dry_run.replayed import Replay, TooLong
 from serve.dry_run.tally import Tally
 from serve.dry_run.texts import Texts
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy, ChosenExit
 from serve.policy.document import DEFAULT, Policy
 from serve.rules.replay import Recording
-
-# After so long no more exits are tried on the same texts.
-MOST_S: Final = 10.0
-UNFINISHED: Final = f"not tried: trying the exits before it took {MOST_S:g} s"
 
 # `certifying`: the texts that certify the variant. `training`: those that the model was measured
 # on after its training, in the precision that it was trained in.
@@ -152,12 +147,11 @@ def live(
 def _tried(
     replay: Replay, exits: Exits, chosen: Callable[[str], NDArray[np.bool_]]
 ) -> dict[Place, Found]:
-    end_s, found = time.monotonic() + MOST_S, dict[Place, Found]()
+    found: dict[Place, Found] = {}
     for place, exit_ in exits.items():
         try:
-            late = time.monotonic() > end_s
-            found[place] = UNFINISHED if late else Tally.of(replay.of(exit_), chosen(place.name))
-        except InvalidRule as error:
+            found[place] = Tally.of(replay.of(exit_), chosen(place.name))
+        except (InvalidRule, TooLong) as error:
             found[place] = str(error)
     return found
 

@@ -1,15 +1,20 @@
 """The exits of a policy, tried on texts."""
 
-from typing import NamedTuple, TypeAlias
+import time
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve.dry_run.answers import AnswerReader, full_depth
 from serve.dry_run.texts import Part, Texts
+from serve.errors import OfframpError
 from serve.policy.applied import ChosenExit
 from serve.policy.flag import AnyFlag
 from serve.policy.served_ladder import ServedLadder
+
+# After so long no more exits are tried on the same texts.
+MOST_S: Final = 10.0
 
 Layers: TypeAlias = NDArray[np.float64]  # (texts,)
 Which: TypeAlias = NDArray[np.bool_]  # (texts,)
@@ -32,12 +37,22 @@ class Replayed(NamedTuple):
     flags: tuple[Which, Which, Which] | None
 
 
+class TooLong(OfframpError):
+    """Trying exits has taken as long as it may."""
+
+
 class Replay:
-    """Tries exits on texts, each distinct one once. Belongs to one thread."""
+    """Tries exits on texts, each distinct one once. Belongs to one thread.
+
+    Attributes:
+        texts: on which exits are tried.
+    """
 
     def __init__(self, texts: Texts, ladder: ServedLadder, reader: AnswerReader) -> None:
+        """Take the texts, and what tells times and answers of their model."""
         self.texts = texts
         self._ladder, self._reader = ladder, reader
+        self._end_s = time.monotonic() + MOST_S
         self._known: dict[str, Replayed] = {}
 
     def of(self, chosen: ChosenExit) -> Replayed:
@@ -45,6 +60,7 @@ class Replay:
 
         Raises:
             InvalidRule: the texts lack what the rule looks at.
+            TooLong: it was not tried, as `MOST_S` are over.
         """
         settings = chosen.settings
         mean = settings.windows is not None and settings.windows.combine == "mean"
@@ -57,6 +73,8 @@ class Replay:
     def _of_part(
         self, part: Part, chosen: ChosenExit, flag: AnyFlag | None, mean: bool
     ) -> Replayed:
+        if time.monotonic() > self._end_s:
+            raise TooLong(f"not tried: the exits before it took {MOST_S:g} s")
         taken = part.recording.taken(chosen.rule.rule)
         layers = np.array(part.recording.traits.exits)[taken.exits]
         ms = np.array(self._ladder.exit_times_ms(chosen.rule))[taken.exits]

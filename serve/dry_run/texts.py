@@ -10,8 +10,9 @@ from serve.audits.record import AuditRecord, RowLogits
 from serve.rules.replay import Recording
 from serve.rules.traits import Traits
 
-# Texts of taggers that are padded to one length; of other tasks nothing is padded.
-_MOST_PADDED = 256
+# Taggers have logits for every token, so that fewer texts are tried: the newest. So many at once
+# are padded to one length; of other tasks nothing is padded.
+MOST_TAGGED, _MOST_PADDED = 1000, 256
 
 
 class Part(NamedTuple):
@@ -52,10 +53,10 @@ class Texts(NamedTuple):
     def audited(
         cls, records: Sequence[AuditRecord], traits: Traits, temperatures: tuple[float, ...]
     ) -> Self:
-        """Return the texts of audits of one model."""
+        """Return the texts of audits of one model, the oldest first."""
         most = len(records)
         if traits.task == "token":
-            records, most = sorted(records, key=_width), _MOST_PADDED
+            records, most = sorted(records[-MOST_TAGGED:], key=_width), _MOST_PADDED
         starts = range(0, len(records), max(1, most))
         parts = [_part(records[i : i + most], traits, temperatures) for i in starts]
         return cls(tuple(parts), np.array([record.profile for record in records], np.str_))

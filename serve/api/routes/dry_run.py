@@ -4,24 +4,22 @@ from functools import partial
 from typing import Any, Final
 
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.dry_run_report import Proposed, report
 from serve.api.endpoint import Endpoint
+from serve.api.precondition import Precondition, read_precondition
 from serve.api.record import RequestRecord
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.dry_run import DryRunReport, DryRunRequest
 from serve.api.schemas.error import ErrorBody
-from serve.api.schemas.policy import PolicyUpdate
 from serve.dry_run.predicted import exits_of, expected, live_here
-from serve.errors import InvalidRule, VersionConflict
+from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
 from serve.policy.applied import AppliedPolicy, check_policy
-from serve.policy.live import VersionedPolicy
+from serve.policy.document import Policy
 from serve.policy.served_ladder import ServedLadder
-from serve.validation import explain
 
 PATH: Final = "/v1/models/{model}/policy/dry-run"
 
@@ -32,6 +30,7 @@ def add_dry_run_route(app: FastAPI, context: AppContext) -> None:
         **body_errors(),
         **UNKNOWN_MODEL,
         409: {"model": ErrorBody, "description": "Another version is current."},
+        412: {"model": ErrorBody, "description": "No version of If-Match is current."},
         429: {"model": ErrorBody, "description": "Another dry run is under way."},
     }
     documented = {"tags": ["policy"], "response_model": DryRunReport, "responses": responses}
@@ -47,14 +46,10 @@ async def dry_run(context: AppContext, record: RequestRecord, body: DryRunReques
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
     entry, applied = classifier.policy.live
-    if body.version is not None and body.version != entry.version:
-        raise VersionConflict(
-            f"the policy is at version {entry.version}, this change was made from version "
-            f"{body.version}; read it again and repeat the change"
-        )
+    _check_version(read_precondition(record.headers, body), entry.version)
     with context.dry_runs.only_one():
         run = context.dry_runs.run
-        proposed = await run(_propose, _document(body, entry), classifier.ladder)
+        proposed = await run(_propose, body, entry.policy, classifier.ladder)
         exits = exits_of(applied, proposed.applied)
         on_recording = await run(expected, classifier, exits)
         policy = proposed.policy.model_dump_json() if proposed.applied and proposed.policy else None
@@ -64,16 +59,11 @@ async def dry_run(context: AppContext, record: RequestRecord, body: DryRunReques
     return Reply(made)
 
 
-def _document(body: DryRunRequest, entry: VersionedPolicy) -> Any:
-    """Return the JSON of the policy that is tried."""
-    return body.policy
-
-
-def _propose(document: Any, ladder: ServedLadder) -> Proposed:
+def _propose(body: DryRunRequest, live: Policy, ladder: ServedLadder) -> Proposed:
     try:
-        policy = PolicyUpdate.model_validate({"policy": document}).policy
-    except ValidationError as error:
-        return Proposed(problem=explain(error))
+        policy = body.made_of(live)
+    except InvalidRequest as error:
+        return Proposed(problem=str(error))
     problem = None
     try:
         check_policy(policy, ladder)
@@ -83,3 +73,12 @@ def _propose(document: Any, ladder: ServedLadder) -> Proposed:
         return Proposed(policy, AppliedPolicy(policy, ladder), problem)
     except InvalidRule as error:
         return Proposed(policy, None, problem or str(error))
+
+
+def _check_version(condition: Precondition, current: int) -> None:
+    if condition.versions is not None and current not in condition.versions:
+        refused = PreconditionFailed if condition.by_header else VersionConflict
+        raise refused(
+            f"the policy is at version {current}, and this change was made from another one; read "
+            "it again and repeat the change"
+        )

@@ -1,12 +1,21 @@
 """The JSON of dry runs of policies."""
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from serve.api.schemas.base import RequestModel, SparseModel
-from serve.api.schemas.policy import ResolvedExit
+from serve.api.schemas.base import SparseModel
+from serve.api.schemas.policy import (
+    MAX_VERSION,
+    ChangeRequest,
+    PolicyPatch,
+    PolicyUpdate,
+    ResolvedExit,
+)
 from serve.dry_run.tally import Tally, share
+from serve.errors import InvalidRequest
+from serve.policy.document import Policy
+from serve.validation import explain
 
 Interval = tuple[float, float]
 
@@ -14,23 +23,24 @@ Interval = tuple[float, float]
 FEW_TEXTS = 100
 
 
-class DryRunRequest(RequestModel):
+class DryRunRequest(ChangeRequest):
     """A change of a policy that is only tried."""
 
+    needs_version: ClassVar[bool] = False
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"patch": {"default": {"target": {"max_disagreement": 0.03}}}}]
         }
     )
 
-    policy: JsonValue = Field(default=None, description="A whole policy, as for a PUT.")
-    patch: JsonValue = Field(
-        default=None, description="A JSON merge patch of the live policy (RFC 7396)."
+    policy: Any = Field(default=None, description="A whole policy, as for a PUT.")
+    patch: Any = Field(
+        default=None, description="JSON merge patch (RFC 7396) on the policy, as for a PATCH."
     )
     version: int | None = Field(
         default=None,
         ge=1,
-        le=10**18 - 1,
+        le=MAX_VERSION,
         description="The version that the change was made from; 409 if another one is current. "
         "Left out, or null: it does not matter.",
     )
@@ -40,6 +50,19 @@ class DryRunRequest(RequestModel):
         if len(self.model_fields_set & {"policy", "patch"}) != 1:
             raise ValueError("send a policy, or else a patch of the live one")
         return self
+
+    def made_of(self, live: Policy) -> Policy:
+        """Return the policy that the change makes of another one.
+
+        Raises:
+            InvalidRequest: it makes none.
+        """
+        try:
+            if "patch" in self.model_fields_set:
+                return PolicyPatch.model_validate({"patch": self.patch}).applied_to(live)
+            return PolicyUpdate.model_validate({"policy": self.policy}).policy
+        except ValidationError as error:
+            raise InvalidRequest(explain(error)) from None
 
 
 class FlagFigures(SparseModel):
