@@ -31,7 +31,7 @@ Based = Annotated[
 Changes = Annotated[
     list[str],
     typer.Argument(
-        metavar="CHANGE...",
+        metavar="CHANGE",
         help="PLACE=VALUE, such as profiles.fast.target.max_disagreement=0.02; null removes. Or a "
         "merge patch in braces.",
     ),

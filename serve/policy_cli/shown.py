@@ -99,7 +99,7 @@ def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
 
 def event(fields: Fields) -> Iterator[Text]:
     """Show an event of the stream."""
-    if fields["event"] == "policy":
+    if fields["event"] in ("policy", "guardrail"):
         yield from entry(fields["data"])
         return
     yield Text(_plain(fields["event"]), "bold")

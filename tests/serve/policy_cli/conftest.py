@@ -1,6 +1,9 @@
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -26,6 +29,13 @@ def live(bundle_folder: Path) -> Iterator[LiveServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def still(bundle_folder: Path) -> Iterator[str]:
+    """Return the URL of a server that tests share; none may change its policy."""
+    with serving_bundles(bundle_folder) as server:
+        yield str(server.http.base_url)
+
+
 @pytest.fixture
 def offramp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offramp:
     """Run a subcommand of `offramp policy` in this process."""
@@ -47,3 +57,24 @@ def here(offramp: Offramp, live: LiveServer, monkeypatch: pytest.MonkeyPatch) ->
     """Run subcommands on a server of the test's own."""
     monkeypatch.setenv("OFFRAMP_URL", str(live.http.base_url))
     return offramp
+
+
+@contextmanager
+def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """Answer GET as a server might that is none of ours; yield its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,14 +1,13 @@
 import json
 import shutil
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from loadtest.http.server_process import free_port
 from serve.access.keys import Key, new_key
-from tests.serve.policy_cli.conftest import Offramp
+from tests.serve.policy_cli.conftest import Offramp, answering
 from tests.serve.support.live_server import serving_bundles
 
 
@@ -74,12 +73,12 @@ def test_a_file_of_show_is_the_live_policy_until_it_is_edited(
     ],
 )
 def test_what_was_wrong_is_said(
-    here: Offramp, words: tuple[str, ...], status: int, message: str
+    still: str, offramp: Offramp, words: tuple[str, ...], status: int, message: str
 ) -> None:
-    ran = here(*words)
+    ran = offramp(words[0], "--url", still, *words[1:])
     assert ran.status == status
     assert message in ran.said + ran.error
-    assert versions(here) == [1]
+    assert '"version":1,' in offramp("show", "--url", still, "--json").said
 
 
 def test_a_server_that_is_not_reached_is_status_4(offramp: Offramp) -> None:
@@ -114,23 +113,15 @@ def test_keys_and_models_are_chosen(
 def test_no_key_follows_a_redirect(offramp: Offramp, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    class Moved(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(307)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
+    def moved(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        request.send_response(307)
+        request.send_header("Location", "/elsewhere")
+        request.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Moved) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("OFFRAMP_KEY", "secret")
-        ran = offramp("show", "--model", "m", "--url", f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-        thread.join()
+    monkeypatch.setenv("OFFRAMP_KEY", "secret")
+    with answering(moved) as url:
+        ran = offramp("show", "--model", "m", "--url", url)
     assert ran.status == 1
     assert "answers 307, see /elsewhere" in ran.error
     assert asked == ["/v1/models/m/policy"]
