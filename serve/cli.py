@@ -149,6 +149,13 @@ def serve(
             "10.0.0.0/8,::1; several times or comma separated. Default: none."
         ),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that policies, their history and counts of audits are kept in, for the "
+            "next start. None are kept if absent."
+        ),
+    ] = None,
     log_file: Annotated[
         Path | None,
         typer.Option(help="File that log lines of all replicas are added to. Default: stderr."),
@@ -208,6 +215,7 @@ def serve(
         allowed_hosts=allowed_host or [],
         cors_origins=cors_origin or [],
         trusted_proxies=[part for given in trusted_proxies or [] for part in given.split(",")],
+        state=state,
         log_file=log_file,
         log_format=log_format,
         log_level=log_level,

@@ -105,7 +105,9 @@ class OnlyReplica:
         return 1
 
     async def refresh_policy(self, model: str) -> Refreshed:
-        return Refreshed([Ack.of("local", self._catalog.find(model).policy)])
+        policy = self._catalog.find(model).policy
+        # No other process changes it, so the store, which may block, need not be asked.
+        return Refreshed([Ack("local", policy.current.version, policy.problem)])
 
     async def try_on_audits(
         self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]

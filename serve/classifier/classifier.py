@@ -116,7 +116,7 @@ class Classifier:
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", for_operators(self.ladder.uncertified, bundle))
-        self.policy = LivePolicy(bundle.name, self.ladder, store)
+        self.policy = LivePolicy(bundle.name, self.ladder, store, bundle.sha256)
         self.engine = Engine(
             chain,
             replace(shape, costs=self.costs),

@@ -29,6 +29,7 @@ from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
+from serve.policy.file_store import FileStore
 from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
 
@@ -59,8 +60,8 @@ class Classifiers:
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
         self._logs = _configure_logs(config, self._replica, lines)
-        store = RayStore(context.app_name)
         pins, active = config.bundle_sha256, config.active_exits
+        store = FileStore(config.state, pins) if config.state else RayStore(context.app_name)
         assembly = assemble(config.bundles, config, store, active, pins)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         self._metrics.node = own_address()

@@ -47,8 +47,8 @@ class VersionedPolicy(BaseModel):
         version: counts up from 1 (0 before a baseline is set); every answer names it.
         policy: the document.
         source: `bundle` (the manifest's), `config` (the deployment's), `api` or `guardrail`.
-        baseline: hash of the last policy that came from bundle or config. When the baseline
-            changes, it replaces what a change has put on top of the old one.
+        baseline: hash of the last policy that came from bundle or config, and of the bundle. When
+            it changes, the new baseline replaces what a change has put on top of the old one.
         at: when it was stored, in UTC.
         by: see `Change`.
         why: see `Change`.

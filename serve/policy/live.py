@@ -52,9 +52,14 @@ class LivePolicy:
         unfollowed: why the newest stored policy is not the live one; empty if it is.
     """
 
-    def __init__(self, model: str, ladder: ServedLadder, store: PolicyStore) -> None:
-        """Start without a baseline; `set_baseline` must follow before any request."""
-        self._model = model
+    def __init__(
+        self, model: str, ladder: ServedLadder, store: PolicyStore, bundle: str = ""
+    ) -> None:
+        """Start without a baseline; `set_baseline` must follow before any request.
+
+        A model with another `bundle`, the sha256 of its own, starts from its baseline.
+        """
+        self._model, self._bundle = model, bundle
         self._ladder = ladder
         self._store = store
         self._adopting = threading.Lock()
@@ -111,7 +116,7 @@ class LivePolicy:
         """Raise what `set_baseline` would raise now, and change nothing."""
         policy.check(self._ladder.traits)
         stored = self._stored()
-        if stored is None or stored.baseline != _hash(policy):
+        if stored is None or stored.baseline != self._hash(policy):
             check_policy(policy, self._ladder)
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
@@ -124,7 +129,7 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
         policy.check(self._ladder.traits)
-        baseline = _hash(policy)
+        baseline = self._hash(policy)
         while True:
             newest = self._store.newest_version(self._model)
             stored = self._stored()
@@ -187,6 +192,9 @@ class LivePolicy:
                 for name, problem in self.live.applied.problems.items():
                     log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
 
+    def _hash(self, policy: Policy) -> str:
+        return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
+
     def _applied(self, entry: VersionedPolicy) -> Live:
         return Live(entry, AppliedPolicy(entry.policy, self._ladder))
 
@@ -203,10 +211,6 @@ class LivePolicy:
             return None
         self.unfollowed = ""
         return stored
-
-
-def _hash(policy: Policy) -> str:
-    return hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
 
 
 def _conflict(based_on: int, current: int) -> str:

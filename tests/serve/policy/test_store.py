@@ -1,20 +1,24 @@
 """What every store does, of one process; that of Ray is in `tests/serve/cluster`."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
+from serve.policy.file_store import FileStore
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, MemoryStore, Store
 
 MakeStore = Callable[[], Store]
 PUT = Change()
 
 
-@pytest.fixture
-def make_store() -> MakeStore:
-    return MemoryStore
+@pytest.fixture(params=["memory", "file"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    if request.param == "memory":
+        return MemoryStore
+    return lambda: FileStore(tmp_path, {"m": "1", "other": "2"})
 
 
 def entry(version: int, change: Change = PUT) -> VersionedPolicy:
