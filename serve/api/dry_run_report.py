@@ -13,7 +13,7 @@ from serve.api.schemas.dry_run import (
 )
 from serve.api.schemas.policy import ResolvedExit
 from serve.dry_run.predicted import Exits, Expected, Live, Place
-from serve.dry_run.tally import Tally
+from serve.dry_run.totals import Totals
 from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
 from serve.policy.document import Policy
@@ -56,7 +56,7 @@ def report(
     sides = {
         place: DryRunSide(
             resolved=ResolvedExit.of(chosen),
-            expected=Figures.of_tally(
+            expected=Figures.of_totals(
                 on_recording.found.get(place), chosen.settings.flag is not None
             ),
             live=_live(live, place, chosen.settings.flag is not None),
@@ -85,6 +85,6 @@ def report(
 def _live(live: Live, place: Place, flagging: bool) -> Figures | None:
     """Return the figures of the profile's own audits if they are enough, else those of all."""
     own, every = live.own.get(place), live.every.get(place)
-    if isinstance(own, Tally) and own.texts >= FEW_TEXTS:
-        return Figures.of_tally(own, flagging, of="profile")
-    return Figures.of_tally(every, flagging, of="all", too_few=live.texts < FEW_TEXTS or None)
+    if isinstance(own, Totals) and own.texts >= FEW_TEXTS:
+        return Figures.of_totals(own, flagging, of="profile")
+    return Figures.of_totals(every, flagging, of="all", too_few=live.texts < FEW_TEXTS or None)

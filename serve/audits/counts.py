@@ -3,12 +3,14 @@
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
 
 from serve.policy.ladder import Loss
 
+# What a request's own rule or target is counted as: no profile can have this name.
+REQUEST: Final = "(request)"
 # Of a profile there is one key for each promise that it has had, and one without a promise.
 MAX_KEYS = 256
 MAX_BYTES = 64 * 1024
@@ -32,8 +34,8 @@ class Promise(_Frozen):
     Attributes:
         bounds: one per loss that was asked for.
         rule: the certified rule, as JSON.
-        since: version of the policy since which the profile says what it says. After a change,
-            and a change back, evidence starts anew.
+        since: version of the policy since which the profile says what it says: after a change,
+            and a change back, evidence starts anew. 0 of a request's own target.
     """
 
     bounds: tuple[Bound, ...]
@@ -45,8 +47,8 @@ class Key(NamedTuple):
     """Which answers are counted together.
 
     Attributes:
-        profile: of the policy; `default` where the default names none, and `request` for a
-            request's own rule or target.
+        profile: of the policy; of requests without `exit` the one that the default names, or
+            `default`; `REQUEST` where the request has chosen a rule or a target itself.
         promise: None where nothing is promised, such as of texts in several windows.
     """
 
@@ -73,7 +75,11 @@ class Compared(NamedTuple):
     false_alarm: bool = False
 
 
-class Tally(BaseModel):
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+class Tally(_Frozen):
     """Counts of one key.
 
     Attributes:
@@ -85,9 +91,7 @@ class Tally(BaseModel):
         skipped: drawn texts that were not compared, because the server had other work.
     """
 
-    model_config = ConfigDict(extra="ignore")
-
-    since: str
+    since: str = Field(default_factory=_now)
     audited: NonNegativeInt = 0
     early: NonNegativeInt = 0
     differ: NonNegativeInt = 0
@@ -98,17 +102,19 @@ class Tally(BaseModel):
     by_exit: dict[int, tuple[NonNegativeInt, NonNegativeInt]] = {}
     skipped: NonNegativeInt = 0
 
-    def add(self, found: Compared, layer: int, early: bool) -> None:
-        """Count a text that was compared."""
-        self.audited += 1
-        self.early += early
-        self.differ += found.differs
-        self.score_differ += found.score_differs
-        self.flagged += found.flagged
-        self.missed += found.missed
-        self.false_alarms += found.false_alarm
-        there, differ = self.by_exit.get(layer, (0, 0))
-        self.by_exit = {**self.by_exit, layer: (there + 1, differ + found.differs)}
+    @classmethod
+    def of(cls, compared: Compared, layer: int, early: bool) -> Self:
+        """Return the counts of one text that was compared."""
+        return cls(
+            audited=1,
+            early=early,
+            differ=compared.differs,
+            score_differ=compared.score_differs,
+            flagged=compared.flagged,
+            missed=compared.missed,
+            false_alarms=compared.false_alarm,
+            by_exit={layer: (1, int(compared.differs))},
+        )
 
     def observed(self, loss: Loss) -> tuple[int, int] | None:
         """Return how many texts have lost something, and of how many; None if that is not seen."""
@@ -123,17 +129,11 @@ class Tally(BaseModel):
     def __add__(self, other: "Tally") -> "Tally":
         numbers = self.model_dump(exclude={"since", "by_exit"})
         total = {name: number + getattr(other, name) for name, number in numbers.items()}
-        layers = sorted(self.by_exit.keys() | other.by_exit.keys())
-        both = {layer: _both(self.by_exit, other.by_exit, layer) for layer in layers}
-        return Tally(since=min(self.since, other.since), by_exit=both, **total)
-
-
-def _both(
-    one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]], layer: int
-) -> tuple[int, int]:
-    there, differ = one.get(layer, (0, 0))
-    more, differing = other.get(layer, (0, 0))
-    return there + more, differ + differing
+        by_exit = dict(self.by_exit)
+        for layer, (there, differ) in other.by_exit.items():
+            mine = by_exit.get(layer, (0, 0))
+            by_exit[layer] = (mine[0] + there, mine[1] + differ)
+        return Tally(since=min(self.since, other.since), by_exit=by_exit, **total)
 
 
 class _Entry(_Frozen):
@@ -146,7 +146,7 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 
 class Counts:
-    """Tallies by key, the one that was changed last at the end. Not for several threads."""
+    """Tallies by key, the one that was changed last at the end. One thread at a time."""
 
     def __init__(self) -> None:
         """Start with nothing."""
@@ -161,17 +161,12 @@ class Counts:
     def __getitem__(self, key: Key) -> Tally:
         return self._tallies[key]
 
-    def tally(self, key: Key) -> Tally:
-        """Return a key's tally to count in; where there are too many keys, the oldest is dropped.
-
-        The oldest is the one that has not been counted in for the longest time.
-        """
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        tally = self._tallies.pop(key, None) or Tally(since=now)
-        self._tallies[key] = tally
+    def add(self, key: Key, tally: Tally) -> None:
+        """Count more of a key. Of too many keys, the one is dropped that was changed first."""
+        mine = self._tallies.pop(key, None)
+        self._tallies[key] = mine + tally if mine else tally
         if len(self._tallies) > MAX_KEYS:
             del self._tallies[next(iter(self._tallies))]
-        return tally
 
     def __add__(self, other: "Counts") -> "Counts":
         total = Counts()

@@ -1,14 +1,21 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
+import asyncio
 import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Protocol, cast
+from uuid import uuid4
 
+from serve.audits.draw import Draw
+from serve.audits.lane import AuditLane
 from serve.bundle.loader import Bundle
+from serve.classifier.audited import Comparing
+from serve.classifier.audited_request import AuditedRequest
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
@@ -21,7 +28,8 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
-from serve.policy.live import LivePolicy, PolicyStore
+from serve.policy.live import LivePolicy
+from serve.policy.store import Store
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
@@ -75,13 +83,14 @@ class Classifier:
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
         tokenizer: tokenizes the inputs of requests.
+        audits: compares answers with full depth's after they have been sent.
     """
 
     def __init__(
         self,
         bundle: Bundle,
         options: EngineOptions,
-        store: PolicyStore,
+        store: Store,
         observer: Observer,
         tokenizer_pool: Executor,
     ) -> None:
@@ -90,7 +99,7 @@ class Classifier:
         Args:
             bundle: what to load.
             options: how to run it.
-            store: of its live policy.
+            store: of its live policy and of what its audits have counted.
             observer: counts what it does.
             tokenizer_pool: tokenizes long texts. All models of a process share it.
         """
@@ -128,11 +137,16 @@ class Classifier:
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
+        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
+        self.audits = AuditLane(self.engine, put_counts)
+        self._comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
+        self._draw = Draw()
 
     def start(self) -> None:
         """Start the engine."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
+        self.audits.start()
 
     async def classify(self, request: ModelRequest) -> Classified:
         """Classify inputs; a cancelled call drops its rows before their next segment.
@@ -140,8 +154,8 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
-        entry, applied = self.policy.live
-        chosen = applied.exit_for(request.exit_choice, request.assigned, request.flag)
+        live = self.policy.live
+        chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
@@ -153,6 +167,11 @@ class Classifier:
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed)
+        share = live.entry.policy.audit.share
+        if self._comparing and (places := self._draw.places(len(texts), share)):
+            done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
+            # Once the event loop has come to it again, which is when the answer has been sent.
+            asyncio.get_running_loop().call_soon(self._audit, done, places, self._comparing)
         resolution = chosen.resolution
         if resolution and answered.reports:
             resolution = resolution.uncertified()
@@ -162,7 +181,7 @@ class Classifier:
             answered.answers,
             answered.tokens,
             lengths,
-            entry.version,
+            live.entry.version,
             resolution,
             answered.reports,
             flagger,
@@ -184,6 +203,10 @@ class Classifier:
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})
+
+    def _audit(self, done: AuditedRequest, places: Sequence[int], comparing: Comparing) -> None:
+        for drawn in places:
+            self.audits.offer(done.served(drawn, comparing), done.live.entry.policy.audit)
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         if self.scores.score_scale == "full_depth":

@@ -134,9 +134,9 @@ class RayReplicas:
 
         return await self._on_thread(merged)
 
-    async def _ask_all(self, method: str, *args: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
+    async def _ask_all(self, method: str, *args: Any, timeout_s: float | None = None) -> list[Any]:
         try:
-            replies = await ask_all(self._handle, method, *args, timeout_s=timeout_s)
+            replies = await ask_all(self._handle, method, *args, timeout_s=timeout_s or TIMEOUT_S)
         except (RayError, RayServeException, TimeoutError) as error:
             own = getattr(self._own, method)(*args)
             replies = [*await asyncio.gather(own, return_exceptions=True), error]

@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from serve.bundle.recording import RECORDING
 from serve.classifier.classifier import Classifier
 from serve.dry_run.answers import AnswerReader
 from serve.dry_run.replayed import Replay, TooLong
-from serve.dry_run.tally import Tally
 from serve.dry_run.texts import Texts
+from serve.dry_run.totals import Totals
 from serve.errors import InvalidBundle, InvalidRule
 from serve.policy.applied import AppliedPolicy, ChosenExit
 from serve.policy.document import DEFAULT, Policy
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 Exits: TypeAlias = Mapping[Place, ChosenExit]
 # What an exit would do; or why that is not known.
-Found: TypeAlias = Tally | str
+Found: TypeAlias = Totals | str
 
 
 class Expected(NamedTuple):
@@ -110,9 +110,7 @@ def live_here(classifier: Classifier, policy: str | None) -> bytes:
     entry, applied = classifier.policy.live
     after = policy and AppliedPolicy(Policy.model_validate_json(policy), classifier.ladder)
     exits = exits_of(applied, after or None)
-    audits: Any = getattr(classifier, "audits", None)
-    records = audits.log.records() if audits else []
-    return live(classifier, records, entry.policy, exits).to_bytes()
+    return live(classifier, classifier.audits.log.records(), entry.policy, exits).to_bytes()
 
 
 def expected(classifier: Classifier, exits: Exits) -> Expected:
@@ -130,7 +128,7 @@ def live(
 ) -> Live:
     """Try exits on audited texts; `policy` is the one that is live."""
     if not records:
-        return Live(0, dict.fromkeys(exits, Tally()), dict.fromkeys(exits, Tally()))
+        return Live(0, dict.fromkeys(exits, Totals()), dict.fromkeys(exits, Totals()))
     texts = Texts.audited(records, classifier.traits, classifier.temperatures)
     replay = Replay(texts, classifier.ladder, _reader(classifier))
     every = np.ones(len(texts), np.bool_)
@@ -150,7 +148,7 @@ def _tried(
     found: dict[Place, Found] = {}
     for place, exit_ in exits.items():
         try:
-            found[place] = Tally.of(replay.of(exit_), chosen(place.name))
+            found[place] = Totals.of(replay.of(exit_), chosen(place.name))
         except (InvalidRule, TooLong) as error:
             found[place] = str(error)
     return found
@@ -176,15 +174,15 @@ def _reader(classifier: Classifier) -> AnswerReader:
 
 
 def _read(found: str | list[float]) -> Found:
-    return found if isinstance(found, str) else Tally._make(found)
+    return found if isinstance(found, str) else Totals._make(found)
 
 
 def _sums(one: Mapping[Place, Found], other: Mapping[Place, Found]) -> dict[Place, Found]:
     places = [*one, *(place for place in other if place not in one)]
-    return {place: _sum(one.get(place, Tally()), other.get(place, Tally())) for place in places}
+    return {place: _sum(one.get(place, Totals()), other.get(place, Totals())) for place in places}
 
 
 def _sum(one: Found, other: Found) -> Found:
     if isinstance(other, str):
-        return one if isinstance(one, Tally) and one.texts else other
+        return one if isinstance(one, Totals) and one.texts else other
     return other if isinstance(one, str) else one.plus(other)

@@ -8,16 +8,17 @@ entry, so a change never mixes rules inside one request.
 import hashlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from serve.errors import InvalidRule, UnknownVersion, VersionConflict
+from serve.errors import InvalidRule, OfframpError, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.difference import change_line
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.served_ladder import ServedLadder
+from serve.policy.since import unchanged_since
 from serve.policy.store import KEPT_VERSIONS, MemoryStore, PolicyStore
 
 __all__ = ["Change", "LivePolicy", "MemoryStore", "PolicyStore", "Replacement", "VersionedPolicy"]
@@ -196,7 +197,17 @@ class LivePolicy:
         return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
 
     def _applied(self, entry: VersionedPolicy) -> Live:
-        return Live(entry, AppliedPolicy(entry.policy, self._ladder))
+        since = self._since(entry) if entry.version else {}
+        return Live(entry, AppliedPolicy(entry.policy, self._ladder, since))
+
+    def _since(self, entry: VersionedPolicy) -> Mapping[str, int]:
+        """Return since when each profile says what it says; the same in all replicas."""
+        try:
+            kept = self.history(KEPT_VERSIONS)
+        except OfframpError as error:  # the policy itself is there
+            log.warning("%s: the policy's history could not be read: %s", self._model, error)
+            kept = [self.current]
+        return unchanged_since([entry, *(each for each in kept if each.version < entry.version)])
 
     def _stored(self) -> VersionedPolicy | None:
         """Return the newest stored policy; None, with a log line, if the model cannot follow it."""

@@ -12,7 +12,7 @@ from serve.api.schemas.policy import (
     PolicyUpdate,
     ResolvedExit,
 )
-from serve.dry_run.tally import Tally, share
+from serve.dry_run.totals import Totals, share
 from serve.errors import InvalidRequest
 from serve.policy.document import Policy
 from serve.validation import explain
@@ -80,13 +80,13 @@ class FlagFigures(SparseModel):
     false_alarms_interval: Interval
 
     @classmethod
-    def of(cls, tally: Tally) -> Self:
+    def of(cls, totals: Totals) -> Self:
         """Return the shares of texts, of which there must be some."""
-        missed, missed_interval = share(tally.missed, tally.due)
-        alarms, alarms_interval = share(tally.false_alarms, tally.texts - tally.due)
+        missed, missed_interval = share(totals.missed, totals.due)
+        alarms, alarms_interval = share(totals.false_alarms, totals.texts - totals.due)
         return cls(
-            flagged=tally.flagged / tally.texts,
-            deferred=tally.deferred / tally.texts,
+            flagged=totals.flagged / totals.texts,
+            deferred=totals.deferred / totals.texts,
             missed=missed,
             missed_interval=missed_interval,
             false_alarms=alarms,
@@ -128,7 +128,7 @@ class Figures(SparseModel):
     problem: str | None = Field(default=None, description="Only if there is nothing else: why.")
 
     @classmethod
-    def of_tally(cls, found: Tally | str | None, flagging: bool, **more: Any) -> Self | None:
+    def of_totals(cls, found: Totals | str | None, flagging: bool, **more: Any) -> Self | None:
         """Return the figures of sums; None where there are none."""
         if found is None:
             return None

@@ -9,8 +9,8 @@ from serve.bundle.recording import CERTIFYING
 from serve.classifier.score_map import ScoreMap
 from serve.dry_run.answers import AnswerReader
 from serve.dry_run.replayed import Replay
-from serve.dry_run.tally import Tally
 from serve.dry_run.texts import Texts
+from serve.dry_run.totals import Totals
 from serve.policy.applied import ChosenExit
 from serve.policy.ladder import Ladder
 from serve.policy.profile import Settings
@@ -36,10 +36,10 @@ class Tried:
         reader = AnswerReader(recording.traits, scores, self.ladder.tolerance)
         self._replay = Replay(Texts.recorded(recording), self._served, reader)
 
-    def tally(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Tally:
+    def totals(self, rule: ExitRule, flag: dict[str, float] | None = None) -> Totals:
         chosen = ChosenExit(self._served.compile(rule), settings=Settings(flag=flag))
         every = np.ones(len(self._replay.texts), np.bool_)
-        return Tally.of(self._replay.of(chosen), every)
+        return Totals.of(self._replay.of(chosen), every)
 
 
 def ladder_of(bundle: Bundle) -> Ladder:
@@ -63,7 +63,7 @@ def test_every_rung_tried_on_it_has_the_figures_of_its_certificate(
     run(folder, make_data(task))
     tried = Tried(load_bundle(folder))
     for rung in tried.ladder.rungs:
-        found = tried.tally(rung.rule)
+        found = tried.totals(rung.rule)
         assert found.texts == tried.ladder.num_certifying
         assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
         assert found.differ / found.texts == rung.disagreement
@@ -83,7 +83,7 @@ def test_every_rung_of_a_flag_misses_what_its_certificate_says(
     (decided,) = tried.ladder.decisions
     assert len(decided.rungs) > 1
     for rung in decided.rungs:
-        found = tried.tally(rung.rule, flag)
+        found = tried.totals(rung.rule, flag)
         assert found.due == decided.num_flagged
         assert found.layers / found.texts == pytest.approx(tried.ladder.mean_layers(rung), 1e-12)
         assert found.differ / found.texts == pytest.approx(rung.disagreement, 1e-12)

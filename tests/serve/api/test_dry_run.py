@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ class Tried:
 
     def audit(self, rows: range, profile: str = "default") -> None:
         for row in rows:
-            self.classifier.audits.log.add(audit([self.row(row)], profile))  # type: ignore[attr-defined]
+            self.classifier.audits.log.add(audit([self.row(row)], profile))
 
     def row(self, row: int) -> RowLogits:
         width = int(self.stream.num_tokens[row])
@@ -94,7 +93,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tried]]:
             config = ServerConfig(bundles=[str(folder)], precision="fp32", num_threads=1)
             context = standalone_context(config)
             (classifier,) = context.catalog
-            classifier.audits = SimpleNamespace(log=AuditLog())  # type: ignore[attr-defined]
             tried = Tried(stack.enter_context(serving(context)), classifier, stream)
             tried.texts = texts
             return tried
@@ -288,7 +286,7 @@ def test_replicas_together_find_what_one_would_find_on_all_texts(
     policy = '{"default": {"rule": "entropy", "threshold": 0.6}}'
     parts = []
     for rows in (range(130), range(130, 150), range(150, 150)):
-        tried.classifier.audits = SimpleNamespace(log=AuditLog())  # type: ignore[attr-defined]
+        tried.classifier.audits.log = AuditLog()
         tried.audit(rows)
         parts.append(predicted.live_here(tried.classifier, policy))
     tried.audit(range(150))

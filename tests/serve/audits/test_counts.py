@@ -24,8 +24,8 @@ DIFFERS, AGREES = Compared(True, True), Compared(False)
 def counted(*found: Compared, key: Key = BALANCED, layer: int = 3, skipped: int = 0) -> Counts:
     counts = Counts()
     for each in found:
-        counts.tally(key).add(each, layer, early=layer < 6)
-    counts.tally(key).skipped += skipped
+        counts.add(key, Tally.of(each, layer, early=layer < 6))
+    counts.add(key, Tally(skipped=skipped))
     return counts
 
 
@@ -40,9 +40,11 @@ def test_counts_of_replicas_add_up() -> None:
 
 def test_the_sum_leaves_its_parts_alone_and_is_as_old_as_the_older_one() -> None:
     one, other = counted(DIFFERS), counted(DIFFERS)
-    one[BALANCED].since, other[BALANCED].since = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
-    assert (one + other)[BALANCED].since == "2026-01-01T00:00:00Z"
-    assert one[BALANCED].audited == other[BALANCED].audited == 1
+    old = Tally(since="2026-01-01T00:00:00Z", audited=1)
+    other.add(BALANCED, old)
+    assert (one + other)[BALANCED].since == old.since
+    assert (one + other)[BALANCED].audited == 3
+    assert (one[BALANCED].audited, other[BALANCED].audited) == (1, 2)
 
 
 def test_another_promise_is_counted_anew() -> None:
@@ -80,8 +82,8 @@ def test_damaged_counts_are_refused(data: bytes) -> None:
 def test_keys_and_bytes_are_bounded_and_those_counted_in_last_stay() -> None:
     counts = counted(DIFFERS)
     for since in range(MAX_KEYS + 50):
-        counts.tally(Key("balanced", promise(since=100 + since))).add(AGREES, 3, True)
-        counts.tally(BALANCED).add(AGREES, 3, True)
+        counts.add(Key("balanced", promise(since=100 + since)), Tally(audited=1))
+        counts.add(BALANCED, Tally(audited=1))
     assert len(counts) == MAX_KEYS
     written = counts.to_json()
     assert len(written) <= MAX_BYTES

@@ -13,7 +13,7 @@ from serve.dry_run.replayed import Replayed
 _WIDTH = 1.96
 
 
-class Tally(NamedTuple):
+class Totals(NamedTuple):
     """Sums over texts; those of a flag are 0 without one.
 
     Attributes:
@@ -41,7 +41,7 @@ class Tally(NamedTuple):
     false_alarms: int = 0
 
     @classmethod
-    def of(cls, found: Replayed, chosen: NDArray[np.bool_]) -> "Tally":
+    def of(cls, found: Replayed, chosen: NDArray[np.bool_]) -> "Totals":
         """Count some of the texts; `chosen` is (texts,)."""
         layers = found.layers[chosen]
         differ = -len(layers) if found.differs is None else int(found.differs[chosen].sum())
@@ -63,9 +63,9 @@ class Tally(NamedTuple):
             false_alarms=int((flagged & ~due).sum()),
         )
 
-    def plus(self, other: "Tally") -> "Tally":
+    def plus(self, other: "Totals") -> "Totals":
         """Return the sums over both."""
-        return Tally._make(a + b for a, b in zip(self, other, strict=True))
+        return Totals._make(a + b for a, b in zip(self, other, strict=True))
 
     @property
     def layers_interval(self) -> tuple[float, float]:
