@@ -81,7 +81,7 @@ class Server:
             raise self._refusal(error) from None
         except (OSError, HTTPException) as error:
             # What the server had to read is wrapped; what it had to answer is not.
-            sent = request.method != "GET" and not isinstance(error, URLError)
+            sent = request.get_method() != "GET" and not isinstance(error, URLError)
             doubt = "; the change may have been made, see `history`" if sent else ""
             reason = getattr(error, "reason", None) or error
             raise CallFailed(f"{self._url}: {_described(reason)}{doubt}", 4) from None

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from loadtest.http.server_process import free_port
 from serve.policy_cli import events as events_module
 from serve.policy_cli import shown
 from serve.policy_cli.cli import watch
@@ -25,6 +26,12 @@ def test_watch_shows_each_change(here: Offramp, live: LiveServer) -> None:
     lines = [line.plain for line in shown.event(next(stream).fields)]
     assert lines[0].startswith("version 2  tiny  ")
     assert lines[1:] == ["  peak", '  default: {"rule": "never"} -> fast']
+
+
+def test_watch_of_a_server_that_is_not_there_ends() -> None:
+    with pytest.raises(CallFailed, match="Connection refused") as failed:
+        next(events(server_at(f"http://127.0.0.1:{free_port()}"), "/", lambda _: None))
+    assert failed.value.exit_status == 4
 
 
 def test_watch_goes_on_after_what_it_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
