@@ -102,7 +102,6 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
 	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
 	$(BIN)/python -m loadtest.simulator --json build/bench/simulator.json
-	$(BIN)/python -m loadtest.bench.dialects $(BUNDLE) --json build/bench/dialects.json
 	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))
 	$(if $(wildcard $(LABELLED)),$(BIN)/python -m loadtest.bench.promised_times $(BUNDLE) \

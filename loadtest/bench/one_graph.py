@@ -22,54 +22,34 @@ FILE_NAME = "one_graph.onnx"
 
 def write_one_graph(bundle: Bundle, precision: Precision, folder: Path) -> Path:
     """Write the graph with its weights in a file beside it, and return the graph's path."""
-    segments = range(len(bundle.segment_paths(precision)))
-    return write_group(bundle, precision, segments, (LOGITS,), folder / FILE_NAME)
-
-
-def write_group(
-    bundle: Bundle, precision: Precision, segments: range, outputs: Sequence[str], path: Path
-) -> Path:
-    """Write consecutive segments as one graph with the head of the last, and return `path`.
-
-    Args:
-        bundle: where the graphs are.
-        precision: the variant; one for GPUs if the first of the segments reads hidden states.
-        segments: their indices.
-        outputs: of the graph, `logits` or `hidden_out` or both.
-        path: of the graph; the file of its weights lies beside it.
-    """
-    bodies, heads = bundle.segment_paths(precision), bundle.head_paths(precision)
-    parts = [bodies[index] for index in segments]
-    parts += [heads[segments[-1]]] if heads else []
-    joined = join([onnx.load(part) for part in parts], outputs)
+    parts = [*bundle.segment_paths(precision), *bundle.head_paths(precision)[-1:]]
+    joined = join([onnx.load(part) for part in parts])
+    path = folder / FILE_NAME
     weights = f"{path.stem}.weights"
     onnx.save_model(joined, path, save_as_external_data=True, location=weights)
     return path
 
 
-def join(parts: Sequence[ModelProto], outputs: Sequence[str] = (LOGITS,)) -> ModelProto:
+def join(parts: Sequence[ModelProto]) -> ModelProto:
     """Return graphs as one: each reads the hidden states of the one before.
 
-    Args:
-        parts: segments in order. A variant for GPUs has a head of its own, which comes last.
-        outputs: of the last graphs that have them.
+    A variant for GPUs has a head of its own, which comes last.
     """
     joined = ModelProto()
     joined.CopyFrom(parts[-1])
     joined.graph.CopyFrom(GraphProto(name="one_graph"))
     declared = [value for part in parts for value in part.graph.input]
     inputs = {value.name: value for value in declared}
-    if HIDDEN not in [value.name for value in parts[0].graph.input]:
-        inputs.pop(HIDDEN, None)
-    inputs.pop(KEEP, None)
+    for name in (HIDDEN, KEEP):
+        inputs.pop(name, None)
     joined.graph.input.extend(inputs.values())
     names = {name: name for name in (HIDDEN, *inputs)}
     for index, part in enumerate(parts):
         names |= _append(joined.graph, part.graph, f"{index}.", names)
         names[HIDDEN] = names[HIDDEN_OUT]
-    values = {value.name: value for part in parts for value in part.graph.output}
-    joined.graph.output.extend(values[name] for name in outputs)
-    _rename(joined.graph, {names[name]: name for name in outputs})
+    values = {value.name: value for value in parts[-1].graph.output}
+    joined.graph.output.append(values[LOGITS])
+    _rename(joined.graph, {names[LOGITS]: LOGITS})
     _drop_unused(joined.graph)
     _merge_equal(joined.graph)
     return joined

@@ -4,9 +4,7 @@ import random
 from collections.abc import Iterator
 from itertools import chain, islice
 
-import numpy as np
-
-from loadtest.simulator.lengths import LogNormal
+from loadtest.simulator.lengths import sst2_lengths
 
 # Tokens of the longest sentence in SST-2 dev, [CLS] and [SEP] included.
 _LONGEST = 55
@@ -31,7 +29,7 @@ _JOINS = (", and", ", but", ", while", ", because", "; still ,")
 def make_sentences(num: int, seed: int) -> tuple[str, ...]:
     """Return sentences with as many tokens as those of SST-2; always the same for a seed."""
     draw = random.Random(seed)
-    lengths = LogNormal(longest=_LONGEST).draw(num, np.random.default_rng(seed))
+    lengths = sst2_lengths(num, seed, _LONGEST)
     return tuple(_sentence(draw, int(length) - _SPECIAL_TOKENS) for length in lengths)
 
 

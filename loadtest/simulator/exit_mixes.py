@@ -19,13 +19,6 @@ class ExitMix:
     name: str  # as the command line spells it
     weights: tuple[float, ...]  # one per layer, from layer 1; they need not add up to 1
 
-    def __post_init__(self) -> None:
-        weights = np.array(self.weights)
-        if not (
-            len(weights) and np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
-        ):
-            raise InvalidSimulation(f"exits {self.name}: weights must be 0 or more, one positive")
-
     @property
     def shares(self) -> NDArray[np.float64]:
         """The share of requests that leave at each layer."""
@@ -94,7 +87,7 @@ def _geometric(ratio: float, num_layers: int, name: str) -> ExitMix:
 
 
 def read_mix(text: str, num_layers: int) -> ExitMix:
-    """Read `uniform:2-12`, `deebert:5`, `fixed:4`, `never` or `weights:0,1,2,...`.
+    """Read `uniform:2-12`, `deebert:5`, `fixed:4` or `never`.
 
     Raises:
         InvalidSimulation: none of these, or not for so many layers.
@@ -111,19 +104,8 @@ def read_mix(text: str, num_layers: int) -> ExitMix:
                 return uniform(int(first), int(last), num_layers)
             case "deebert":
                 return deebert_like(float(value), num_layers)
-            case "weights":
-                return _weighted(text, [float(part) for part in value.split(",")], num_layers)
     except ValueError:
         pass
     raise InvalidSimulation(
-        f"exits {text!r}: expected uniform:2-{num_layers}, deebert:5, fixed:4, never, or "
-        f"weights: followed by {num_layers} numbers separated by commas"
+        f"exits {text!r}: expected uniform:2-{num_layers}, deebert:5, fixed:4 or never"
     )
-
-
-def _weighted(name: str, weights: list[float], num_layers: int) -> ExitMix:
-    if len(weights) != num_layers:
-        raise InvalidSimulation(
-            f"exits: {len(weights)} weights for {num_layers} layers; one per layer is needed"
-        )
-    return ExitMix(name, tuple(weights))

@@ -1,13 +1,10 @@
-"""Simulated devices by name, from a check on a real one, or from what a server has learned."""
+"""Simulated devices by name, or from a check on a real one."""
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from loadtest.simulator.device import Device
 from loadtest.simulator.device_times import DeviceTimes
@@ -16,8 +13,6 @@ from loadtest.simulator.timing import Curve
 from serve.classifier.options import BATCH_LIMITS
 from serve.engine.cost_model import SegmentCost
 
-# The server's names for a segment's costs, in the order of SegmentCost, and their units.
-_SERVED = {"fixed_ms": 1e-3, "per_token_us": 1e-6, "per_token_pair_ns": 1e-9}
 _MEASURED = "measured:"
 _US = 1e-6
 
@@ -59,30 +54,23 @@ PRESETS: Mapping[str, Callable[[int], Device]] = {
 
 
 def read_device(text: str, num_segments: int) -> Device:
-    """Read a preset's name, `measured:` and a path, or the path of a `GET /v1/models/{m}`.
+    """Read a preset's name, or `measured:` and the path of what the GPU check has written.
 
     Raises:
         InvalidSimulation: neither of these.
     """
     if text in PRESETS:
         return PRESETS[text](num_segments)
-    path, read = Path(text.removeprefix(_MEASURED)), _learned
-    if text.startswith(_MEASURED):
-        read = _measured
+    if not text.startswith(_MEASURED):
+        raise InvalidSimulation(f"cost {text!r}: expected {', '.join(PRESETS)} or measured:FILE")
+    path = Path(text.removeprefix(_MEASURED))
     try:
-        device = read(path.stem, json.loads(path.read_text(encoding="utf-8")))
+        device = _measured(path.stem, json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise InvalidSimulation(
-            f"cost {text!r}: expected {', '.join(PRESETS)} or a readable file: {error}"
-        ) from error
-    except ValidationError as error:
+        raise InvalidSimulation(f"cost {text!r}: expected a readable file: {error}") from error
+    except ValueError as error:
         raise InvalidSimulation(
             f"cost: {path} is not what loadtest/simulator/device_times.py describes: {error}"
-        ) from error
-    except (TypeError, KeyError, ValueError) as error:
-        raise InvalidSimulation(
-            f"cost: {path} is no JSON that has `costs` with {', '.join(_SERVED)} per segment; "
-            f"save what GET /v1/models/{{m}} answers: {error}"
         ) from error
     if len(device) != num_segments:
         raise InvalidSimulation(
@@ -110,18 +98,3 @@ def _measured(name: str, document: Any) -> Device:
         host_s=max(0.0, host.times_s[0] - per_row_s * few),
         host_per_row_s=max(0.0, per_row_s),
     )
-
-
-def _learned(name: str, document: Any) -> Device:
-    """Return a device with a server's costs, which have no part for joining and for the host.
-
-    Those of the nearer preset stand in.
-    """
-    segments = tuple(
-        SegmentCost(*(float(cost[field]) * unit_s for field, unit_s in _SERVED.items()))
-        for cost in document["costs"]
-    )
-    if not segments or any(not 0 <= value < math.inf for cost in segments for value in cost):
-        raise ValueError("every cost must be a number from 0")
-    near = h100 if segments[0].per_token_s < 5e-6 else cpu_like
-    return replace(near(len(segments)), name=name, segments=segments, whole=None)

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+
+from loadtest.simulator.arrivals import Times
 from loadtest.simulator.batches import Progress, run_to_completion, run_whole
 from loadtest.simulator.device import Device
 from loadtest.simulator.engine import run_engine
-from loadtest.simulator.record import Figures, Record, figures
+from loadtest.simulator.record import Record
 from loadtest.simulator.workload import Traffic, Workload
 from serve.engine.scheduler import BatchLimits
 
@@ -33,18 +36,20 @@ class Scenario:
     # Told how many requests have been simulated.
     progress: Progress = field(default=lambda num: None)
 
-    def bound_s(self, work: Workload) -> float:
+    def bound_s(self, traffic: Traffic) -> float:
         """Return the latency bound, from a request of mean length, rounded to a token."""
-        return self.bound_times * self.device.lone_s(round(float(work.tokens.mean())))
+        tokens = traffic.draw(1.0, self.num_requests, self.seed).tokens
+        return self.bound_times * self.device.lone_s(round(float(tokens.mean())))
 
-    def simulate(self, contender: str, traffic: Traffic, rate: float) -> Figures:
-        """Run one contender at a rate of arrivals per second."""
-        return self._run(contender, traffic.draw(rate, self.num_requests, self.seed))
+    def latencies_s(self, contender: str, traffic: Traffic, rate: float) -> Times:
+        """Return what each request waited for its answer, at a rate of arrivals per second."""
+        work = traffic.draw(rate, self.num_requests, self.seed)
+        return self._run(contender, work).answered(work) - work.arrival_s
 
     def capacity(self, contender: str, traffic: Traffic) -> float:
         """Return answers per second when all requests wait from the start."""
         work = traffic.draw(1.0, self.num_requests, self.seed).all_at_once()
-        return self._run(contender, work).answered_per_s
+        return len(work) / float(self._run(contender, work).answered(work).max())
 
     def sustainable(self, contender: str, traffic: Traffic, capacity: float) -> float:
         """Return the highest rate whose p99 latency keeps the bound, by bisection.
@@ -62,10 +67,9 @@ class Scenario:
                 high = middle
         return low
 
-    def _run(self, contender: str, work: Workload) -> Figures:
-        record = CONTENDERS[contender](work, self.device, self.limits, self.progress)
-        return figures(contender, work, record, self.bound_s(work))
+    def _run(self, contender: str, work: Workload) -> Record:
+        return CONTENDERS[contender](work, self.device, self.limits, self.progress)
 
     def _keeps_bound(self, contender: str, traffic: Traffic, rate: float) -> bool:
-        work = traffic.draw(rate, self.num_requests, self.seed)
-        return self._run(contender, work).p99_ms <= self.bound_s(work) * 1000
+        latency_s = self.latencies_s(contender, traffic, rate)
+        return float(np.percentile(latency_s, 99, method="higher")) <= self.bound_s(traffic)

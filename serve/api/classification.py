@@ -11,7 +11,8 @@ from starlette.types import Send
 
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
-from serve.api.locks import bound, check_locks, check_model
+from serve.api.locks import bound, check_complete, check_locks
+from serve.api.model_choice import model_for
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
 from serve.classifier.classifier import Classified, Classifier
@@ -121,9 +122,8 @@ async def classify(
         OfframpError: of the request, the policy, the queue or the model.
         CancelledError: the client has left; HTTP server, gRPC and Ray Serve cancel the call then.
     """
-    classifier = context.catalog.pick(request.model)
+    classifier = model_for(context.catalog, record.client, request.model)
     record.model, record.bundle = classifier.name, classifier.bundle.version
-    check_model(record.client, classifier.name)
     request = bound(record.client, request)
     if flag is None:
         check_locks(record.client, classifier, request)
@@ -143,6 +143,8 @@ async def classify(
             record.client.take_unqueued(model_request.num_tokens)
         if context.tracing:
             context.tracing.record(model_request, classifier.traits.exits)
+    if flag is None and request.timeout_ms is not None:
+        check_complete(record.client, classifier, request, classified)
     exits = classified.exit_indices
     layers = classifier.traits.exits
     record.rows, record.layers = len(exits), sum([layers[index] for index in exits])

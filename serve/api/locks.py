@@ -5,26 +5,14 @@ from typing import Final
 
 from serve.access.gate import Client
 from serve.api.schemas.request import ClassifyRequest
-from serve.classifier.classifier import Classifier
-from serve.errors import Forbidden, OfframpError, OverrideForbidden
+from serve.classifier.classifier import Classified, Classifier
+from serve.errors import DeadlineExceeded, Forbidden, OfframpError, OverrideForbidden
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
+from serve.rules.reason import Reason
 
 # How tokens become the entities that a profile's flag looks at.
 _AGGREGATIONS: Final = (None, "simple")
-
-
-def check_model(client: Client, model: str) -> None:
-    """Refuse a model that the client's key is not bound to.
-
-    Raises:
-        Forbidden: the key is bound to others.
-    """
-    key = client.key
-    if key is not None and key.models and model not in key.models:
-        raise Forbidden(
-            f"model: the key {key.name} is bound to {_listed(key.models)}; ask for one of these"
-        )
 
 
 def bound(client: Client, request: ClassifyRequest) -> ClassifyRequest:
@@ -71,7 +59,8 @@ class Locks:
             OfframpError: of the choice.
         """
         entry, applied = classifier.policy.live
-        self._limits, self._guarding = entry.policy.limits, guardrail and applied.has_flag
+        self._limits, self._guardrail = entry.policy.limits, guardrail
+        self._guarding = guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
         self.settings: Settings = applied.exit_for(
             request.exit_choice, assigned or self._key is not None, request.flag
@@ -92,13 +81,15 @@ class Locks:
             OverrideForbidden: the policy says so.
         """
         kept, ids = self.settings, request.special_tokens == "ids"
-        own_exit = self._guarding and not isinstance(request.exit_choice, str | None)
+        own_exit = self._guardrail and not isinstance(request.exit_choice, str | None)
+        # Of a text that is truncated the rest is let pass unread.
+        reads_all = kept.windows is not None or bool(kept.flag)
         chosen: tuple[tuple[str, Lockable, bool], ...] = (
             ("flag", "flag", request.flag is not None),
             ("exit", "flag", own_exit),
             ("aggregation", "flag", bool(kept.flag) and request.aggregation not in _AGGREGATIONS),
             ("windows", "windows", request.windows is not None),
-            ("truncate", "windows", kept.windows is not None and request.truncate),
+            ("truncate", "windows", reads_all and request.truncate),
             ("special_tokens", "special_tokens", ids and self.special_tokens == "text"),
         )
         for field, setting, is_chosen in chosen:
@@ -145,6 +136,33 @@ def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest
         or request.special_tokens is not None
     ):
         Locks(client, classifier, request, guardrail=False).check(request)
+
+
+def check_complete(
+    client: Client, classifier: Classifier, request: ClassifyRequest, classified: Classified
+) -> None:
+    """Refuse to call a text unflagged that a deadline has cut short, where the flag is kept.
+
+    Else a request could choose by its deadline at which layer the text leaves.
+
+    Raises:
+        DeadlineExceeded: there is such a text.
+    """
+    flagger = classified.flagger
+    if flagger is None or all(each.reason is not Reason.DEADLINE for each in classified.answers):
+        return
+    if Locks(client, classifier, request, guardrail=False).keeps("flag"):
+        for answer, tokens in zip(classified.answers, classified.tokens, strict=True):
+            if answer.reason is Reason.DEADLINE and not flagger.flags(answer, tokens):
+                raise undecided()
+
+
+def undecided() -> DeadlineExceeded:
+    """Return the error of a text of which it is not known whether anything flags it."""
+    return DeadlineExceeded(
+        "timeout_ms passed before the exit rule was content with every text, so that none flags it "
+        "is not known; allow more time"
+    )
 
 
 def _listed(names: Collection[str]) -> str:

@@ -10,7 +10,7 @@ from serve.classifier.request import ModelRequest
 from serve.engine.row import Answer
 from serve.policy.flag import AnyFlag, check_flag, deferrals, thresholds
 from serve.policy.profile import Settings
-from serve.rules.label_kinds import kind_of
+from serve.rules.label_kinds import name_of
 from serve.rules.signals import sigmoid, softmax
 from serve.rules.traits import Traits
 from serve.tokenization.entities import Aggregation, EntityReader
@@ -21,7 +21,7 @@ class Found(NamedTuple):
     """A label that reaches its threshold, or an entity of such a label.
 
     Attributes:
-        label: of entities without B- or I-.
+        label: of entities their name.
         score: its probability.
         span: of an entity: its first character, and the one after its last.
     """
@@ -88,11 +88,11 @@ class Flagger:
             self._aggregation,
             answer.score_logits,
         )
-        return [
-            Found(kind, entity.score, entity.span)
-            for entity in entities
-            if (kind := kind_of(entity.label)) in bounds and _shown(entity.score) >= bounds[kind]
+        named = [
+            Found(name_of(e.label) if self._aggregation == "none" else e.label, e.score, e.span)
+            for e in entities
         ]
+        return [e for e in named if e.label in bounds and _shown(e.score) >= bounds[e.label]]
 
 
 def flagger_for(

@@ -50,13 +50,21 @@ def tags_of(names: tuple[str, ...]) -> Tags:
 
 
 def kind_of(label: str) -> str:
-    """Return a token's label without its B- or I-."""
+    """Return a token's label without its B- or I-: equal ones make one entity."""
     return label[2:] if label[:2] in ("B-", "I-") else label
 
 
+def name_of(label: str) -> str:
+    """Return what an entity of a token's label is called: what follows the first hyphen, if any.
+
+    So does transformers. Labels of several kinds may share a name: B-PER, S-PER and E-PER.
+    """
+    return label.split("-", 1)[-1]
+
+
 def flaggable(traits: Traits) -> tuple[str, ...]:
-    """Return the labels that can flag: of tokens, the kinds of entities, without B- and I-."""
+    """Return the labels that can flag: of tokens, the names of entities."""
     if traits.task != "token":
         return traits.labels
-    kinds = dict.fromkeys(kind_of(label) for label in traits.labels)
-    return tuple(kind for kind in kinds if kind != OUTSIDE)
+    names = dict.fromkeys(name_of(label) for label in traits.labels)
+    return tuple(name for name in names if name != OUTSIDE)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.rules.label_kinds import OUTSIDE, tags_of
+from serve.rules.label_kinds import OUTSIDE, name_of, tags_of
 from serve.tokenization.word_spans import WordSpanFinder, WordSpans
 
 Aggregation: TypeAlias = Literal["none", "simple", "first", "average", "max"]
@@ -142,7 +142,7 @@ class EntityReader:
         scores = np.add.reduceat(parts.scores, firsts) / (lasts - firsts + 1)
         entities = []
         for first, last, score in zip(firsts.tolist(), lasts.tolist(), scores, strict=True):
-            name = tags.names[parts.labels[first]].split("-", 1)[-1]
+            name = name_of(tags.names[parts.labels[first]])
             if name != OUTSIDE:
                 word = self._finder.join(parts.words[first : last + 1])
                 entities.append(_entity(name, score, word, (first, last), parts, word_spans))

@@ -14,12 +14,18 @@ import onnx
 import pytest
 
 from export import bundle as bundles
-from models.encoders.families import FAMILIES
 from models.multi_exit import ExitConfig, MultiExitModel
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import Precision
 from tests.export.support.chains import Chain
-from tests.support.families import CONFIGS, MAX_TOKENS, VOCABULARY, tiny_encoder, with_depth
+from tests.support.families import (
+    CONFIGS,
+    DISTINCT,
+    MAX_TOKENS,
+    VOCABULARY,
+    tiny_encoder,
+    with_depth,
+)
 from tests.support.tiny import tiny_tokenizer
 from tests.support.wordpiece import save_tokenizer
 
@@ -33,7 +39,6 @@ FUSED = {
     "modernbert": {"MultiHeadAttention": 1, "Gelu": 1, "LayerNormalization": 3},
     "mpnet": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
     "roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
-    "xlm-roberta": {"Attention": 1, "BiasGelu": 1, "LayerNormalization": 2},
 }
 # How many products with weights a later segment has: layer and pooler.
 PRODUCTS = {"mobilebert": 12, "modernbert": 5}
@@ -73,7 +78,7 @@ def ops(bundle: Bundle, precision: Precision, index: int) -> Counter[str]:
 
 
 def test_every_family_has_a_row() -> None:
-    assert FUSED.keys() == FAMILIES.keys() - {"albert", "bert"}
+    assert FUSED.keys() == DISTINCT.keys() - {"albert", "bert"}
 
 
 @pytest.mark.parametrize("family", FUSED)

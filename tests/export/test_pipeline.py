@@ -1,4 +1,8 @@
-"""With rules off, every family answers through HTTP as transformers' own pipelines do."""
+"""With rules off, plain classifiers answer through HTTP as transformers' own pipelines do.
+
+Of four families: `tests/models/checkpoints/test_plain_classifier.py` has the heads of all,
+`test_families.py` beside this file their graphs.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +29,8 @@ TEXTS = ["w1", "w7 w3 w100 w3", "w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15", "unhea
 PAIRS = [("w1 w2", "w3"), ("w4", "w5 w6 w7 w8 w9"), ("w10 w11 w12", "w10 w11 w12")]
 LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"}
 TOLERANCE = 1e-4
+# With token types, with another padding id, without token types, and with relative positions.
+FAMILIES = ("bert", "mpnet", "modernbert", "deberta-v2")
 # Texts of several labels have the graph of texts of one; only the server reads it otherwise.
 SEVERAL_OF = "bert"
 
@@ -45,7 +51,7 @@ class Served(NamedTuple):
         return results
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=FAMILIES)
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
@@ -78,10 +84,7 @@ def _save(model: PreTrainedModel, folder: Path) -> Path:
         if weights.ndim == 1:
             weights.data.add_(torch.randn_like(weights), alpha=0.1)
     model.eval().save_pretrained(folder)
-    types = getattr(model.config, "type_vocab_size", 0) > 1 and model.config.model_type not in (
-        "distilbert",
-        "modernbert",
-    )
+    types = getattr(model.config, "type_vocab_size", 0) > 1
     ids = ["input_ids", "token_type_ids", "attention_mask"]
     # Tokens of id 1 are padding to MPNet, whatever its config says.
     mpnet = model.config.model_type == "mpnet"

@@ -1,3 +1,4 @@
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from loadtest.demo import TEXTS, DemoFailed, demonstrate, main, rule_text, run
 from loadtest.http import interruption
 from loadtest.http.client import Client, Json
 from tests.loadtest.conftest import MakeChild, StartFake
-from tests.support.tiny import tiny_model, write_tiny_bundle
+from tests.support.tiny import tiny_model
 
 RUN = """
 import sys
@@ -105,17 +106,16 @@ def test_failure_after_an_interrupt_that_got_lost_is_still_an_interrupt(
     assert "interrupted" in printed(console)
 
 
-def test_a_bundle_is_compared_with_the_model_it_was_made_from(tmp_path: Path) -> None:
-    bundle = write_tiny_bundle(tmp_path, precisions=("fp32",))
-    said = compare(bundle, tmp_path / "tiny-model")
+def test_a_bundle_is_compared_with_the_model_it_was_made_from(bundle_folder: Path) -> None:
+    said = compare(bundle_folder, bundle_folder.with_name("tiny-model"))
     assert said.startswith("compared with transformers 5")
     assert "logits of BertModel through the last exit's head to " in said
 
 
 def test_a_bundle_of_another_model_is_a_failure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = write_tiny_bundle(tmp_path, precisions=("fp32",))
-    tiny_model(seed=1).save(tmp_path / "tiny-model")
-    assert main([str(bundle), "--model", str(tmp_path / "tiny-model")]) == 1
+    other = shutil.copytree(bundle_folder.with_name("tiny-model"), tmp_path / "other")
+    tiny_model(seed=1).save(other)
+    assert main([str(bundle_folder), "--model", str(other)]) == 1
     assert "the model differs from transformers: in " in " ".join(capsys.readouterr().out.split())

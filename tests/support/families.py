@@ -77,6 +77,8 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "roberta": RobertaConfig(**_AFTER_PADDING),
     "xlm-roberta": XLMRobertaConfig(**_AFTER_PADDING),
 }
+# XLM-RoBERTa has RoBERTa's layers and adapter.
+DISTINCT = {name: config for name, config in CONFIGS.items() if name != "xlm-roberta"}
 # Other forms that published models of the families have.
 FORMS: dict[str, PreTrainedConfig] = {
     "bert without token types": BertConfig(**_SIZES, type_vocab_size=1),

@@ -3,7 +3,6 @@
 `python -m loadtest.bench.front BUNDLE`. This server, a bare ASGI app over the same classifier (the
 floor), the whole model behind FastAPI and, with --against, another checkout's server are loaded in
 turns. They share one core, the load has another, and each thread's time is read from the system.
-Then a server of its own is sampled for what each stage takes of the event loop.
 """
 
 import argparse
@@ -18,9 +17,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.bench.front.rounds import Setting, measured, with_shares
+from loadtest.bench.front.rounds import Setting, measured
 from loadtest.bench.front.servers import sides
-from loadtest.bench.front.table import Line, cost_table, document, stage_table
+from loadtest.bench.front.table import Line, cost_table, document
 from loadtest.compare.contenders import ServedModel
 from loadtest.compare.cores import share_cores
 from loadtest.http.console import print_text, run_command
@@ -33,7 +32,7 @@ _THREADS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the tables."""
+    """Measure and print the table."""
     options, console = _options(arguments), Console()
     return run_command("benchmark", console, partial(_bench, options, console))
 
@@ -49,9 +48,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=600, help="of one text in a turn (600)")
     parser.add_argument("--clients", type=int, default=16, help="of the closed loop (16)")
     parser.add_argument("--only", default="", help="only servers whose name has this in it")
-    parser.add_argument(
-        "--samples-of", type=int, default=3000, help="requests that are sampled, 0 for none (3000)"
-    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     return parser.parse_args(arguments)
 
@@ -69,9 +65,6 @@ def _bench(options: argparse.Namespace, console: Console) -> int:
             raise NoTexts("no server has that in its name")
         loads = {size: _num_requests(options.requests, size) for size in sizes}
         lines = measured(found, setting, loads, options.turns, report)
-        if options.samples_of:
-            loads = {size: _num_requests(options.samples_of, size) for size in sizes}
-            lines = with_shares(lines, found, setting, loads, Path(folder))
     _show(lines, options, setting, report)
     return 0
 
@@ -98,8 +91,6 @@ def _show(
         "machine_load": os.getloadavg()[1],
     }
     report(f"\n{cost_table(lines)}\n")
-    if options.samples_of:
-        report(f"{stage_table(lines)}\n")
     report(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items()))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)

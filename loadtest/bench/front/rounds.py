@@ -1,16 +1,12 @@
-"""Both rounds of the benchmark: costs in turns, then samples of the event loop."""
+"""The benchmark's loads: every server in turns."""
 
-import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, islice
-from pathlib import Path
 
 from loadtest.bench.front.costs import Lane, measure
 from loadtest.bench.front.servers import Side
-from loadtest.bench.front.stages import Stage, shares
 from loadtest.bench.front.table import Line
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.cores import Cores, on, running
@@ -64,45 +60,3 @@ def measured(
         with on(setting.cores.load):
             costs = measure(lanes, turns, report)
     return [Line(*kind, of_lane) for kind, of_lane in zip(kinds, costs, strict=True)]
-
-
-def with_shares(
-    lines: Sequence[Line], sides: Sequence[Side], setting: Setting, loads: Loads, folder: Path
-) -> list[Line]:
-    """Return lines with the shares of stages, where a server is `offramp` under its default.
-
-    Args:
-        lines: to be completed.
-        sides: the servers of the lines.
-        setting: of the loads.
-        loads: how many requests are sampled.
-        folder: for files that are read once.
-
-    Raises:
-        ServerFailed: a server did not start, or did not stop.
-        WrongAnswers: a server failed to answer.
-    """
-    by_name = {side.name: side for side in sides if side.samples}
-
-    def completed(line: Line) -> Line:
-        side = by_name.get(line.server)
-        if side is None or line.exit != list(side.exits)[-1]:
-            return line
-        requests = setting.requests(line.texts, loads[line.texts], side.exits[line.exit])
-        return replace(line, shares=_sample(side, requests, setting, folder))
-
-    return list(map(completed, lines))
-
-
-def _sample(
-    side: Side, requests: Sequence[bytes], setting: Setting, folder: Path
-) -> dict[Stage, float]:
-    file = folder / "stacks.json"
-    command = side.sampled(file).command
-    with running(command, setting.cores) as server, on(setting.cores.load):
-        lane = Lane(side.name, server, requests, setting.clients)
-        lane._replace(requests=requests[: 2 * setting.clients]).load()  # warms up
-        server.send(signal.SIGUSR1)
-        lane.load()
-        server.send(signal.SIGUSR1)
-    return shares({tuple(stack): count for stack, count in json.loads(file.read_text())})

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from loadtest.compare.contenders import ServedModel, one_graph, policies
@@ -13,8 +13,6 @@ from serve.bundle.manifest import Precision
 THIS = "Offramp"
 AGAINST = "Offramp in {}"
 FLOOR = "bare ASGI app over the same classifier"
-
-_SAMPLER = Path(__file__).with_name("sampler.py")
 
 
 @dataclass(frozen=True)
@@ -30,18 +28,6 @@ class Side:
     name: str
     command: Sequence[str]
     exits: Mapping[str, Json]
-
-    @property
-    def samples(self) -> bool:
-        """Whether it is `offramp`, so that its event loop can be sampled."""
-        return OFFRAMP in self.command
-
-    def sampled(self, file: Path) -> "Side":
-        """Return the same server, writing to a file what its event loop does. Only `offramp`."""
-        place = self.command.index(OFFRAMP)
-        sampler = (sys.executable, "-P", str(_SAMPLER), str(file))
-        command = (*self.command[:place], *sampler, *self.command[place + 1 :])
-        return replace(self, command=command)
 
 
 def sides(model: ServedModel, precision: Precision, against: Path | None) -> list[Side]:

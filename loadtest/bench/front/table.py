@@ -1,13 +1,12 @@
-"""The benchmark's figures as tables of Markdown."""
+"""The benchmark's figures as a table of Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadtest.bench.front.costs import Cost, loop_ratio, median_cost
 from loadtest.bench.front.servers import AGAINST, FLOOR, THIS
-from loadtest.bench.front.stages import Stage
 from loadtest.http.client import Json
-from models.report.markdown import shown, table
+from models.report.markdown import table
 
 _HEAD = (
     "server",
@@ -31,14 +30,12 @@ class Line:
         exit: what is asked of it.
         texts: in each request.
         costs: by turn.
-        shares: of the event loop's time, by stage; None where that was not sampled.
     """
 
     server: str
     exit: str
     texts: int
     costs: Sequence[Cost]
-    shares: Mapping[Stage, float] | None = None
 
 
 def cost_table(lines: Sequence[Line]) -> str:
@@ -46,17 +43,6 @@ def cost_table(lines: Sequence[Line]) -> str:
     compared = any(_is_other(line) for line in lines)
     head = (*_HEAD, "event loop / the other checkout's") if compared else _HEAD
     return table(head, [_cells(line, lines)[: len(head)] for line in lines])
-
-
-def stage_table(lines: Sequence[Line]) -> str:
-    """Return what each stage takes of the event loop, of the lines where that was sampled."""
-    sampled = [(line, line.shares, median_cost(line.costs)) for line in lines if line.shares]
-    head = ["stage, ms (share)", *(_title(line) for line, _, _ in sampled)]
-    rows = [
-        [stage, *(_part(shares[stage], cost.loop_ms) for _, shares, cost in sampled)]
-        for stage in Stage
-    ]
-    return table(head, rows)
 
 
 def document(lines: Sequence[Line], facts: Json) -> Json:
@@ -72,7 +58,6 @@ def document(lines: Sequence[Line], facts: Json) -> Json:
                 "loop_to_floor": _loop_to(FLOOR, line, lines),
                 "loop_to_other": _loop_to_other(line, lines),
                 "turns": [cost._asdict() for cost in line.costs],
-                "shares": line.shares,
             }
             for line in lines
         ],
@@ -107,11 +92,3 @@ def _loop_to(server: str, line: Line, lines: Sequence[Line]) -> float | None:
 
 def _is_other(line: Line) -> bool:
     return line.server.startswith(AGAINST.format(""))
-
-
-def _title(line: Line) -> str:
-    return f"{line.server}, {line.exit}, {line.texts} text{'s' if line.texts > 1 else ''}"
-
-
-def _part(share: float, loop_ms: float) -> str:
-    return f"{shown(share * loop_ms)} ({100 * share:.0f} %)"

@@ -11,9 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from loadtest.bench.gpu.attention import measure_attention
 from loadtest.bench.gpu.baselines import measure_baselines
-from loadtest.bench.gpu.captured import measure_captured
 from loadtest.bench.gpu.correctness import measure_correctness
 from loadtest.bench.gpu.device_variant import Place, load, reference, variants
 from loadtest.bench.gpu.facts import device_facts, measure_facts
@@ -42,10 +40,8 @@ PLAN: tuple[tuple[str, float, Measure], ...] = (
     ("shapes", 60, measure_shapes),
     ("baselines", 80, measure_baselines),
     ("subsets", 60, measure_subsets),
-    ("attention", 40, measure_attention),
     ("throughput", 120, measure_throughput),
     ("open_loop", 90, measure_open_loop),
-    ("captured", 40, measure_captured),
     ("memory", 20, measure_memory),
 )
 # A step may overrun its share a little, and the last one too.
@@ -130,12 +126,9 @@ def _save(document: dict[str, Any], path: Path | None) -> None:
 
 
 def _print_verdict(found: dict[str, Any]) -> None:
-    for prefix in ("", "captured_"):
-        if table := found.get(f"{prefix}table"):
-            columns = list(table[0])
-            print(f"\n{text_table(columns, [list(line.values()) for line in table])}")
-        if sentence := found.get(f"{prefix}sentence"):
-            print(sentence)
+    if table := found["table"]:
+        print(f"\n{text_table(list(table[0]), [list(line.values()) for line in table])}")
+    print(found["sentence"])
 
 
 def _parser() -> argparse.ArgumentParser:

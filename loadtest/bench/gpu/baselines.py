@@ -66,8 +66,8 @@ def _time_torch(subject: Subject, figures: Figures, seconds: float, each_s: floa
         compiled=list(dict.fromkeys([shapes[1], *shapes[-2:]])),
         seconds=each_s,
     )
-    # Importing torch takes a CPU ten seconds.
-    limit_s = max(0.7 * seconds, 30.0)
+    # Importing torch takes an idle CPU ten seconds, a busy one a minute.
+    limit_s = max(0.7 * seconds, 120.0)
     try:
         arguments = torch_models.arguments(sizes)
         for line in run_child(torch_models.__name__, arguments, limit_s):

@@ -1,6 +1,5 @@
 """One ONNX graph on the device, with inputs and outputs at fixed places."""
 
-from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -59,28 +58,17 @@ class BoundGraph:
         session: ort.InferenceSession,
         variant: DeviceVariant,
         shape: Shape,
-        given: Mapping[str, Any] | None = None,
     ) -> None:
-        """Bind everything.
-
-        Args:
-            session: of the graph.
-            variant: whose graph it is.
-            shape: of the batch.
-            given: inputs in place of the usual ones: arrays, or values on the device.
-        """
+        """Bind everything; `variant` is the one whose graph it is."""
         device = variant.place.device
-        usual = full_rows(shape, variant.bundle.manifest.width, variant.vocabulary, device)
-        arrays: dict[str, Any] = usual | dict(given or {})
+        arrays = full_rows(shape, variant.bundle.manifest.width, variant.vocabulary, device)
         self._session = session
         self._binding = session.io_binding()
         self.inputs: dict[str, ort.OrtValue] = {}
         self.outputs: dict[str, ort.OrtValue] = {}
         for port in session.get_inputs():
-            value = arrays[port.name]
-            if isinstance(value, np.ndarray):
-                array = np.ascontiguousarray(value, _ELEMENTS[port.type])
-                value = ort.OrtValue.ortvalue_from_numpy(array, device)
+            array = np.ascontiguousarray(arrays[port.name], _ELEMENTS[port.type])
+            value = ort.OrtValue.ortvalue_from_numpy(array, device)
             self.inputs[port.name] = value
             self._binding.bind_ortvalue_input(port.name, value)
         sizes = {"rows": shape.rows, "tokens": shape.tokens}

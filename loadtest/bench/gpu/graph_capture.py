@@ -14,18 +14,11 @@ from serve.runtime.io_binding import OpenSession
 _OF_THE_STREAM = ("user_compute_stream", "do_copy_in_default_stream")
 
 
-def capturing(place: Place, shared_arena: bool = False) -> OpenSession:
-    """Return a function that opens an ONNX file for capture on CUDA.
-
-    Args:
-        place: names the attention kernels.
-        shared_arena: whether it works in the arena of the process's other sessions.
-    """
+def capturing(place: Place) -> OpenSession:
+    """Return a function that opens an ONNX file for capture on CUDA; `place` names kernels."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    if shared_arena:
-        options.add_session_config_entry("session.use_env_allocators", "1")
     provider = cuda.provider_options(None, place.attention_kernels)
     provider = {name: value for name, value in provider.items() if name not in _OF_THE_STREAM}
     return partial(_open, options=options, provider=provider | {"enable_cuda_graph": "1"})

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from loadtest.bench.gpu.child import absent
 from loadtest.bench.gpu.device_variant import DeviceVariant
 from serve.bundle.loader import Bundle
-from serve.bundle.manifest import HIDDEN_OUT, LOGITS
 from serve.runtime.cpu_runner import CpuRunner
 
 
@@ -33,16 +32,6 @@ class Subject:
     def on_cuda(self) -> bool:
         """Whether the device is a GPU."""
         return self.variant.place.device == "cuda"
-
-    def group(self, segments: range) -> Path:
-        """Write consecutive segments and the last one's head as one graph; needs `onnx`."""
-        from loadtest.bench.one_graph import write_group
-
-        variant = self.variant
-        is_last = segments.stop == len(variant.bundle.segment_paths(variant.precision))
-        outputs = (LOGITS,) if is_last else (HIDDEN_OUT, LOGITS)
-        path = self.folder / f"group-{segments.start}-{segments.stop}.onnx"
-        return write_group(variant.bundle, variant.precision, segments, outputs, path)
 
 
 NO_ONE_GRAPH = (

@@ -34,15 +34,10 @@ def verdict(document: Line) -> Line:
     steps = document.get("steps", {})
     best = _best(steps.get("baselines", {}).get("ms", []))
     where = "this GPU" if document.get("device") == "cuda" else "the CPU provider"
-    now = _payoffs(steps.get("subsets", {}).get("ms", []), best)
-    captured = _payoffs(steps.get("captured", {}).get("ms", []), best)
+    found = _payoffs(steps.get("subsets", {}).get("ms", []), best)
     rates = steps.get("throughput", {}).get("rows_per_s", [])
-    sentence = _sentence(f"on {where}", now) + _saturated(rates)
-    found: Line = {"table": [_line(each) for each in now], "sentence": sentence}
-    if captured:
-        found["captured_table"] = [_line(each) for each in captured]
-        found["captured_sentence"] = _sentence("with groups as captured CUDA graphs", captured)
-    return found
+    sentence = _sentence(f"on {where}", found) + _saturated(rates)
+    return {"table": [_line(each) for each in found], "sentence": sentence}
 
 
 def _best(lines: Iterable[Line]) -> Mapping[Shape, tuple[float, str]]:

@@ -1,9 +1,12 @@
 """The header that names a detector, as the FMS orchestrator sends it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from serve.access.gate import Client
 from serve.api.context import AppContext
+from serve.api.dial import EXIT
+from serve.api.model_choice import models_for
 from serve.api.record import RequestRecord
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
@@ -31,8 +34,9 @@ def with_detector(
         return asked, False
     if DETECTOR_ID in record.headers.repeated:
         raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
-    models = [each for each in context.catalog if asked.model in (None, each.name)]
-    mapped = [each for each in models if detector in _detectors(each)]
+    models = models_for(context.catalog, record.client)
+    asked_of = [each for each in models if asked.model in (None, each.name)]
+    mapped = [each for each in asked_of if detector in _detectors(each)]
     if len(mapped) > 1:
         names = " and ".join(each.name for each in mapped)
         raise InvalidRequest(
@@ -41,17 +45,17 @@ def with_detector(
         )
     if mapped:
         profile = _detectors(mapped[0])[detector]
-        if asked.exit is not None:
+        if asked.exit is not None or EXIT in record.headers:
+            place = f"{asked.place}.exit" if asked.exit is not None else EXIT
             raise InvalidRequest(
-                f"{asked.place}.exit: {DETECTOR_ID} stands for a profile of the policy; leave "
-                "exit out"
+                f"{place}: {DETECTOR_ID} stands for a profile of the policy; leave it out"
             )
         return _with(asked, model=mapped[0].name, profile=profile), profile != DEFAULT
-    if any(detector == each.name for each in context.catalog):
+    if any(detector == each.name for each in models):
         return _with(asked, model=detector), False
-    if len(models) == 1 and detector in models[0].policy.current.policy.profiles:
+    if len(asked_of) == 1 and detector in asked_of[0].policy.current.policy.profiles:
         return _with(asked, profile=detector), False
-    raise UnknownModel(_unknown(context, detector))
+    raise UnknownModel(_unknown(models, record.client, detector))
 
 
 def _detectors(classifier: Classifier) -> dict[str, str]:
@@ -69,18 +73,21 @@ def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
     return asked.model_copy(update=named)
 
 
-def _unknown(context: AppContext, detector: str) -> str:
+def _unknown(models: Iterable[Classifier], client: Client, detector: str) -> str:
+    """Say what there is, as far as the client's key may ask for it."""
+    only = client.key.profiles if client.key else ()
+
+    def open_to(profile_of: Mapping[str, str]) -> str:
+        may = (n for n, p in profile_of.items() if not only or p in (DEFAULT, *only))
+        return ", ".join(sorted(may)) or "none"
+
     found = [
-        f"{each.name} (detectors {_listed(_detectors(each))}; profiles "
-        f"{_listed(each.policy.current.policy.profiles)})"
-        for each in context.catalog
+        f"{each.name} (detectors {open_to(_detectors(each))}; profiles "
+        f"{open_to({name: name for name in each.policy.current.policy.profiles})})"
+        for each in models
     ]
     return (
         f"{DETECTOR_ID}: {detector[:64]!r} is neither a detector, a model nor a profile of the "
         f'only model; there are {", ".join(found)}. Put {{"detectors": {{NAME: PROFILE}}}} into '
         "the policy"
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"

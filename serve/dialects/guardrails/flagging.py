@@ -8,14 +8,15 @@ from serve.api.classification import Asked, Classification, Reply, read_fields
 from serve.api.context import AppContext
 from serve.api.exit_report import DEFERRED, MAX_LISTED, exit_headers
 from serve.api.json_encoding import to_json
-from serve.api.locks import Locks, bound, check_model
+from serve.api.locks import Locks, bound, undecided
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
-from serve.errors import DeadlineExceeded, InvalidRequest
+from serve.errors import InvalidRequest
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
 from serve.policy.windows import Windows
 from serve.rules.label_kinds import flaggable
@@ -73,10 +74,7 @@ class Flagged(NamedTuple):
             if blank or answer.reason is not Reason.DEADLINE:
                 continue
             if all(each.score < self.least for each in flags):
-                raise DeadlineExceeded(
-                    "timeout_ms passed before the exit rule was content with every text, so that "
-                    "none flags it is not known; allow more time"
-                )
+                raise undecided()
 
 
 # From what flags each text to JSON.
@@ -105,9 +103,8 @@ def flag_texts(
         OfframpError: of the request, or there is no flag.
     """
     asked, assigned = with_detector(context, record, asked)
-    classifier, place = context.catalog.pick(asked.model), asked.place
-    record.model = classifier.name
-    check_model(record.client, classifier.name)
+    classifier = model_for(context.catalog, record.client, asked.model)
+    record.model, place = classifier.name, asked.place
     names = {name: f"{place}.{name}" for name in type(asked).model_fields}
     fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
     request = bound(record.client, read_fields(fields, record.headers, names))
@@ -174,8 +171,10 @@ def _flag(
     if flag is None:
         if not asked.reads_scores:
             raise InvalidRequest(_no_flag(classifier.name, asked.place))
-        labels = flaggable(classifier.traits)
-        return dict.fromkeys(labels, threshold or 0.0), math.inf if threshold is None else threshold
+        # A locked threshold is the client's own, which compares the scores itself.
+        bound = 0.0 if threshold is None or locks.keeps("flag") else threshold
+        least = math.inf if threshold is None else threshold
+        return dict.fromkeys(flaggable(classifier.traits), bound), least
     if threshold is None:
         return flag, 0.0
     if not locks.keeps("flag"):

@@ -15,6 +15,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import entities, function_of_transformers, label_scores
@@ -41,7 +42,7 @@ _NAMES = {
 def classify(context: AppContext, record: RequestRecord, body: HuggingFaceRequest) -> Asked:
     """Classify with the model of the path or the only one, as Hugging Face's Inference API does."""
     asked, model = body.parameters or HuggingFaceParameters(), record.params.get("model")
-    of_tokens = context.catalog.pick(model).traits.task == "token"
+    of_tokens = model_for(context.catalog, record.client, model).traits.task == "token"
     _check(asked, of_tokens)
     fields = {
         "model": model,

@@ -12,6 +12,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
 from serve.api.scores import check_labels_texts, label_scores
@@ -30,7 +31,7 @@ _NAMES = {
 def predict(context: AppContext, record: RequestRecord, body: KServeRequest) -> Asked:
     """Classify instances, in the form of KServe's protocol V1."""
     model = record.params["model"]
-    check_labels_texts(context.catalog.find(model))
+    check_labels_texts(model_for(context.catalog, record.client, model))
     asked = body.parameters or KServeParameters()
     fields = {"model": model, "inputs": body.instances, **dict(asked)}
     return Asked(read_fields(fields, record.headers, _NAMES), _write)

@@ -14,12 +14,13 @@ from serve.api.dialect import TRUNCATE, Dialect, error_text
 from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.json_encoding import to_json
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.error import ErrorText
 from serve.dialects.oip.answer import write
 from serve.dialects.oip.body import read_infer
 from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import add_model_routes, find_model, model_index
+from serve.dialects.oip.models import add_model_routes, check_version, model_index
 from serve.dialects.oip.parameters import NAMES, dial_of
 from serve.dialects.oip.request import tensors_in, wanted_outputs
 from serve.dialects.oip.schemas import IndexEntry, IndexRequest, InferRequest, InferResponse
@@ -30,7 +31,8 @@ from serve.errors import InvalidRequest, NotSupported
 def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Asked:
     """Classify the rows of tensors; the only version of a model is 1."""
     model, version = record.params["model"], record.params.get("version", VERSION)
-    classifier = find_model(context, model, version)
+    classifier = model_for(context.catalog, record.client, model)
+    check_version(classifier, version)
     if body.model_name not in (None, model):
         raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
     wanted = wanted_outputs(body, classifier)

@@ -59,9 +59,18 @@ def find_model(context: AppContext, model: str, version: str) -> Classifier:
         UnknownModel: there is none of this name and version.
     """
     classifier = context.catalog.find(model)
-    if version != VERSION:
-        raise UnknownModel(f"{model} has no version {version[:64]!r}, only {VERSION!r}")
+    check_version(classifier, version)
     return classifier
+
+
+def check_version(classifier: Classifier, version: str) -> None:
+    """Refuse another version than the only one.
+
+    Raises:
+        UnknownModel: the model has none such.
+    """
+    if version != VERSION:
+        raise UnknownModel(f"{classifier.name} has no version {version[:64]!r}, only {VERSION!r}")
 
 
 def add_model_routes(app: FastAPI, context: AppContext) -> None:

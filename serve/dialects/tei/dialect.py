@@ -18,6 +18,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers
 from serve.api.json_encoding import to_json
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.routes.operations import check_ready
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
@@ -35,7 +36,7 @@ def predict(context: AppContext, record: RequestRecord, body: TeiRequest) -> Ask
     there, which is none of the model's probabilities. One logit is given as its sigmoid, as by TEI.
     """
     model = record.params.get("model")
-    check_labels_texts(context.catalog.pick(model))
+    check_labels_texts(model_for(context.catalog, record.client, model))
     if body.truncate and body.truncation_direction in ("Left", "left"):
         raise InvalidRequest("truncation_direction: texts are cut at the end only; send Right")
     several, inputs = _inputs(body.inputs)

@@ -13,7 +13,7 @@ from serve.api.context import AppContext
 from serve.api.documented import body_errors, classify_errors
 from serve.api.endpoint import Endpoint
 from serve.api.json_encoding import to_json
-from serve.api.locks import check_model
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.dialects.tei.schemas import (
     TeiError,
@@ -82,9 +82,9 @@ _DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8"}
 
 async def tokenize(context: AppContext, record: RequestRecord, body: TeiTokenizeRequest) -> Reply:
     """Tokenize texts as the model of the path or the only one, in the form of TEI."""
-    classifier, client = context.catalog.pick(record.params.get("model")), record.client
+    client = record.client
+    classifier = model_for(context.catalog, client, record.params.get("model"))
     record.model = classifier.name
-    check_model(client, classifier.name)
     if body.prompt_name is not None:
         raise InvalidRequest("prompt_name: the model has no prompts; leave it out")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -13,6 +13,7 @@ from serve.api.documented import classify_errors
 from serve.api.endpoint import Endpoint, classifying
 from serve.api.exit_report import exit_headers, exit_report
 from serve.api.json_encoding import to_json
+from serve.api.model_choice import model_for
 from serve.api.record import RequestRecord
 from serve.api.schemas.inputs import MAX_LIST, TOO_MANY
 from serve.api.scores import check_labels_texts, function_of_transformers, label_scores
@@ -25,7 +26,7 @@ _NAMES = {"inputs": "input"}
 
 def classify_as_vllm(context: AppContext, record: RequestRecord, body: VllmRequest) -> Asked:
     """Classify texts or token ids, in the form of vLLM's /classify."""
-    classifier = context.catalog.pick(body.model)
+    classifier = model_for(context.catalog, record.client, body.model)
     check_labels_texts(classifier)
     fields = {
         "model": body.model,

@@ -16,10 +16,11 @@ from serve.api.classification import (
     read_fields,
 )
 from serve.api.context import AppContext
+from serve.api.model_choice import model_for
 from serve.api.schemas.request import ClassifyRequest
 from serve.bundle.manifest import ATTENTION_MASK
 from serve.dialects.oip.inputs import inputs_of
-from serve.dialects.oip.models import find_model
+from serve.dialects.oip.models import check_version
 from serve.dialects.oip.outputs import Wanted, check_wanted, output_tensors
 from serve.dialects.oip.parameters import NAMES, answer_parameters, dial_of
 from serve.dialects.oip.request import check_known, class_count
@@ -53,7 +54,8 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
     Raises:
         OfframpError: of the request, the policy, the queue or the model.
     """
-    classifier = find_model(context, request.model_name, request.model_version or VERSION)
+    classifier = model_for(context.catalog, call.record.client, request.model_name)
+    check_version(classifier, request.model_version or VERSION)
     wanted = _wanted(request.outputs) or [Wanted(name) for name in default_outputs(classifier)]
     check_wanted(classifier, wanted)
     tensors = _tensors(request, context.limits.max_inputs)

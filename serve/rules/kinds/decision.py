@@ -11,7 +11,7 @@ from serve.errors import InvalidRule
 from serve.rules.criterion import Criterion, FreshColumns, Judgement, RowsAtExit
 from serve.rules.fields import Share
 from serve.rules.head_output import HeadOutput
-from serve.rules.label_kinds import flaggable, kind_of, tags_of
+from serve.rules.label_kinds import flaggable, name_of, tags_of
 from serve.rules.multipart import probabilities
 from serve.rules.rule import PROBABILITIES, Rule
 from serve.rules.traits import Task, Traits, listed
@@ -85,7 +85,7 @@ class DecisionRule(Rule):
 
     def columns(self, traits: Traits) -> FreshColumns:
         above, below = self.leave_above or {}, self.leave_below or {}
-        names = [kind_of(x) for x in traits.labels] if traits.task == "token" else traits.labels
+        names = [name_of(x) for x in traits.labels] if traits.task == "token" else traits.labels
         # Labels that are not named keep no row; without leave_below nothing is low enough.
         other = np.inf if below else -np.inf
         temperatures = traits.score_temperatures or ((1.0,),) * len(traits.exits)

@@ -5,7 +5,6 @@ import pytest
 from loadtest.simulator.arrivals import Arrivals, Poisson
 from loadtest.simulator.device import Device
 from loadtest.simulator.exit_mixes import read_mix
-from loadtest.simulator.lengths import read_lengths
 from loadtest.simulator.workload import Traffic
 from serve.engine.cost_model import SegmentCost
 
@@ -24,12 +23,8 @@ def make_traffic() -> Callable[..., Traffic]:
     """Return a factory of traffic on models with four layers."""
 
     def make(
-        exits: str = "uniform:1-4",
-        lengths: str = "sst2-like",
-        arrivals: Arrivals | None = None,
-        **options: float,
+        exits: str = "uniform:1-4", tokens: int | None = None, arrivals: Arrivals | None = None
     ) -> Traffic:
-        mix = read_mix(exits, LAYERS)
-        return Traffic(arrivals or Poisson(), mix, read_lengths(lengths), **options)
+        return Traffic(arrivals or Poisson(), read_mix(exits, LAYERS), tokens)
 
     return make

@@ -1,12 +1,15 @@
 """From scores to a yes or no: thresholds by label, of a request or of its profile."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serve.bundle.loader import MANIFEST
 from tests.serve.api.conftest import StartServer
 from tests.serve.support.live_server import LiveServer
-from tests.serve.support.task_bundles import LABELS
+from tests.serve.support.task_bundles import LABELS, Kind, write_task_bundle
 from tests.support.tiny import WORDS
 
 TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(0, 40, 4)]
@@ -81,6 +84,59 @@ def test_tokens_flag_if_any_entity_of_the_label_reaches_it(
         assert result["flags"] == [kind for kind in flag if kind in reached]
         assert result["flagged"] == bool(reached)
     assert len({tuple(result["flags"]) for result in results}) > 1
+
+
+@pytest.mark.parametrize("aggregation", ["none", "simple", "first"])
+def test_every_label_that_may_flag_tokens_does_however_labels_are_written(
+    start_server: StartServer, tmp_path: Path, aggregation: str
+) -> None:
+    folder = write_task_bundle(tmp_path, Kind("token"))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["labels"] = ["O", "B-DATE-TIME", "S-DATE-TIME", "phone-number", "name"]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    server = start_server(folder)
+    refused = server.refusal(TEXTS, flag={"phone-number": 0.5}).message
+    assert refused == "flag: no label 'phone-number'; the model has DATE-TIME, number, name"
+    flag = {"DATE-TIME": 0.0, "number": 0.0, "name": 0.0}
+    results = server.answer(TEXTS, flag=flag, aggregation=aggregation)["results"]
+    for result in results:
+        shown = {e["entity"] for e in result["entities"]}
+        if aggregation == "none":
+            shown = {label.split("-", 1)[-1] for label in shown}
+        assert set(result["flags"]) == shown
+    assert {label for result in results for label in result["flags"]} == set(flag)
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "high", "low"),
+    [
+        ("single_label", "negative", 0.7, 0.2),
+        ("multi_label", "angry", 0.9, 0.2),
+        ("token", "PER", 0.9, 0.7),
+    ],
+)
+def test_a_rule_about_decisions_decides_alike_alone_in_a_batch_and_for_detectors(
+    servers: LiveServer, model: str, label: str, high: float, low: float
+) -> None:
+    rule = {"rule": "decision", "leave_above": {label: high}, "leave_below": {label: low / 4}}
+    ask = {"model": model, "exit": rule, "flag": {label: {"flag": high, "defer": low}}}
+
+    def decided(texts: Any, **more: Any) -> list[Any]:
+        results = servers.answer(texts, **ask, **more)["results"]
+        return [(r["flags"], r["defers"], r["exit"]["layer"]) for r in results]
+
+    alone = [found for text in TEXTS for found in decided(text)]
+    assert decided(TEXTS) == decided(TEXTS, **{"return": ["exits"]}) == alone
+    assert decided(TEXTS, windows={"combine": "any"}) == alone
+    assert len({layer for *_, layer in alone}) > 1
+    assert len({(bool(flags), bool(defers)) for flags, defers, _ in alone}) > 1
+    body = {"contents": TEXTS, "detector_params": ask}
+    answer = servers.http.post("/api/v1/text/contents", json=body)
+    assert [[*{each["detection_type"] for each in found}] for found in answer.json()] == [
+        flags for flags, *_ in alone
+    ]
+    deferred = answer.headers["x-offramp-deferred"].split(",")
+    assert deferred == [str(bool(defers)).lower() for _, defers, _ in alone]
 
 
 def test_a_flag_of_the_profile_holds_until_the_request_gives_its_own(

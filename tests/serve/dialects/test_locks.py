@@ -1,6 +1,7 @@
 """Ways around what a key is bound to and what a policy locks, in every dialect and over gRPC."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,9 @@ import grpc
 import pytest
 
 from serve.access.keys import Key, new_key
+from serve.classifier.classifier import Classified, Classifier
+from serve.classifier.request import ModelRequest
+from serve.rules.reason import Reason
 from tests.serve.http.grpc.conftest import asked, stub
 from tests.serve.support.live_server import LiveServer, serving_grpc
 
@@ -60,6 +64,7 @@ PROFILES = {
     },
     "lax": {"exit": RULE, "flag": {LABEL: 1.0}},
     "bare": RULE,
+    "unwindowed": {"flag": {LABEL: 0.0}},
 }
 
 
@@ -90,9 +95,12 @@ class Locked:
         """Ask as a client of a dialect would; `headers` are those of the dial, or others."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if way == GRPC:
-            return self._call(self.keys[key], dial or {}, text, sent)
-        sent["X-API-Key"] = self.keys[key]
-        answer = self.live.http.post(way, json=BODIES[way](dial or {}, text), headers=sent)
+            return self._call(self.keys[key], asked([text]), dial or {}, sent)
+        return self.post(way, BODIES[way](dial or {}, text), key, sent)
+
+    def post(self, way: str, body: Any, key: str, headers: Dial | None = None) -> Said:
+        sent = {**(headers or {}), "X-API-Key": self.keys[key]}
+        answer = self.live.http.post(way, json=body, headers=sent)
         layer = answer.headers.get("x-offramp-exit-layer", "")
         if way == "/v1/classify" and answer.is_success:
             layer = str(answer.json()["results"][0]["exit"]["layer"])
@@ -101,8 +109,7 @@ class Locked:
             layer = str(outputs["exit_layer"][0])
         return Said(answer.status_code, layer, answer.text)
 
-    def _call(self, secret: str, dial: Dial, text: str, headers: dict[str, str]) -> Said:
-        request = asked([text])
+    def _call(self, secret: str, request: Any, dial: Dial, headers: dict[str, str]) -> Said:
         for name, value in dial.items():
             held = request.parameters[name]
             if isinstance(value, bool):
@@ -125,6 +132,7 @@ STATUSES = {
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.INVALID_ARGUMENT: 422,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
 
 
@@ -137,6 +145,8 @@ def server(bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "free": {},
         "bound": {"models": ["tiny", "other"], "profiles": ["guard", "bare"]},
         "elsewhere": {"models": ["other"]},
+        "unwindowed": {"profiles": ["unwindowed"]},
+        "lax": {"profiles": ["lax"]},
         "old": {"expires": past},
     }
     keys = {}
@@ -212,6 +222,46 @@ def test_windows_of_the_profile_are_kept_where_requests_may_not_choose(
     assert server.ask(way, "free", text=LONG).status == 200
 
 
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in GUARDS])
+def test_the_end_of_a_text_is_not_cut_off_unread_where_a_flag_is_kept(
+    server: Locked, way: str
+) -> None:
+    dial = TRUNCATE.get(way, {"truncate": True})
+    for default, key, limits, status in (
+        ("unwindowed", "free", {}, 200),
+        ("unwindowed", "free", {"windows": "none"}, 403),
+        ("unwindowed", "unwindowed", {"windows": "any"}, 403),
+        ("bare", "free", {"windows": "none"}, 200),
+    ):
+        server.set(default, **limits)
+        said = server.ask(way, key, dial, text=LONG)
+        assert said.status == status, (default, key, limits, said)
+        assert server.ask(way, key, text=LONG).status in (400, 422)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_deadline_is_no_way_to_an_early_exit_where_a_flag_is_kept(
+    server: Locked, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_time = Classifier.classify
+
+    async def late(self: Classifier, request: ModelRequest) -> Classified:
+        found = await in_time(self, request)
+        answers = [each._replace(reason=Reason.DEADLINE) for each in found.answers]
+        return found._replace(answers=answers)
+
+    monkeypatch.setattr(Classifier, "classify", late)
+    for default, key, limits, status in (
+        ("lax", "free", {}, 504 if way in GUARDS else 200),
+        ("lax", "free", {"flag": "none"}, 504),
+        ("lax", "lax", {"flag": "any"}, 504),
+        ("unwindowed", "unwindowed", {}, 200),  # whose text is flagged
+    ):
+        server.set(default, **limits)
+        said = server.ask(way, key, X_Offramp_Timeout_Ms="60000")
+        assert said.status == status, (default, key, limits, said)
+
+
 @pytest.mark.parametrize(
     ("setting", "dial"),
     [
@@ -273,6 +323,21 @@ def test_nothing_in_a_guardrails_parameters_weakens_its_profile(
         assert json.loads(raised.text)[0][0]["detection_type"] == LABEL
 
 
+def test_a_locked_flag_is_kept_also_where_no_profile_has_one(server: Locked) -> None:
+    server.live.http.headers["X-API-Key"] = server.keys["ops"]
+    for limit, layer, number in ((None, "1", 0), ("none", "4", 3)):
+        limits = {"flag": limit} if limit else {}
+        put = server.live.put_policy({"default": {"rule": "never"}, "limits": limits})
+        assert put.status_code == 200, put.text
+        said = server.ask(CONTENTS, "free", {"threshold": 1.0})
+        assert len(json.loads(said.text)[0]) == number
+        for dial in ({"exit": RULE}, {"flag": {LABEL: 1.0}}):
+            said = server.ask(CONTENTS, "free", dial)
+            assert said.status == (403 if limit else 200), said
+        said = server.ask(CONTENTS, "free", X_Offramp_Exit=json.dumps(RULE))
+        assert (said.status, said.layer) == ((403, "") if limit else (200, layer)), said
+
+
 @pytest.mark.parametrize(
     ("way", "body"),
     [
@@ -323,7 +388,44 @@ def test_a_detector_is_no_way_around_a_key_and_none_is_an_override(
     put = server.live.put_policy({**policy, "detectors": detectors})
     assert put.status_code == 200, put.text
     assert server.ask(CONTENTS, key, detector_id="strict").layer == "2"
+    for detector in detectors:
+        said = server.ask(CONTENTS, key, detector_id=detector, X_Offramp_Exit="guard")
+        assert said.status == 422, said
+        assert "x-offramp-exit: detector-id stands for a profile of the policy" in said.text
     said = server.ask(CONTENTS, key, detector_id="loose")
     assert said.status == (200 if key == "free" else 403), said
     said = server.ask(CONTENTS, key, detector_id="guard")  # a profile's own name is an override
     assert said.status == (403 if key == "free" else 200), said
+
+
+def test_a_bound_key_learns_of_no_models_profiles_or_detectors_but_its_own(
+    bundle_folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(bundle_folder, tmp_path / "other")
+    fields: dict[str, Any] = {"sha256": "0" * 64, "models": ["tiny"], "profiles": ["guard"]}
+    keys = {
+        "ops": new_key(Key(name="ops", sha256="0" * 64, scopes=("admin",)), tmp_path / "keys.json"),
+        "bound": new_key(Key(name="bound", scopes=("classify",), **fields), tmp_path / "keys.json"),
+    }
+    with serving_grpc(bundle_folder, other, keys=tmp_path / "keys.json") as live:
+        server = Locked(live, keys)
+        live.http.headers["X-API-Key"] = keys["ops"]
+        detectors = {"strict": "guard", "loose": "lax"}
+        policy = {"default": "bare", "profiles": PROFILES, "detectors": detectors}
+        for model in ("tiny", "other"):
+            assert live.put_policy(policy, model).status_code == 200
+        for way in WAYS:
+            assert server.ask(way, "bound").layer == "2"  # of several models it means its own
+        assert server.ask(CONTENTS, "bound", detector_id="strict").layer == "2"
+        refused = []
+        for name in ("other", "none"):
+            for way, body in BODIES.items():
+                in_body = {"model": name} if way in (*GUARDS, "/v1/classify", "/classify") else {}
+                if in_body or "tiny" in way:
+                    said = server.post(way.replace("tiny", name), body(in_body, "w1"), "bound")
+                    refused.append(said)
+        assert {said.status for said in refused} == {403}
+        refused += [server.ask(CONTENTS, "bound", detector_id=name) for name in ("other", "none")]
+        assert "there are tiny (detectors strict; profiles guard)" in refused[-1].text
+        for said in refused:
+            assert not any(word in said.text for word in ("other (", ", other", "lax", "loose"))

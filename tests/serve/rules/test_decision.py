@@ -96,6 +96,15 @@ def test_of_tokens_an_entity_flags_and_a_single_token_keeps_from_leaving_below()
     assert said(close, TAGS, every, leave_below={"PER": 0.3}).signals[0] == pytest.approx(0.45, 0.1)
 
 
+def test_all_labels_whose_entities_have_one_name_are_a_flags_label() -> None:
+    every = np.ones((1, 2), np.bool_)
+    traits = replace(TAGS, labels=("O", "B-PER", "I-PER", "S-PER", "E-PER"))
+    for label in traits.labels[1:]:
+        found = [[6.0 * (name == said) for name in traits.labels] for said in ("O", label)]
+        assert reason(found, traits, every, leave_above={"PER": 0.98}) == LEAVES
+        assert reason(found, traits, every, leave_below={"PER": 0.02}) == STAYS
+
+
 def test_tokens_that_do_not_count_decide_nothing() -> None:
     sides: dict[str, Any] = {"leave_above": {"PER": 0.5}, "leave_below": {"PER": 0.5}}
     counted = np.array([[False, True, False]])

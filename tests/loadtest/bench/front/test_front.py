@@ -14,7 +14,7 @@ def test_every_server_is_measured_in_every_turn(
     file = tmp_path / "front.json"
     arguments = (
         *(str(bundle.folder), "--precision", "fp32", "--texts", "2", "--turns", "2"),
-        *("--requests", "512", "--samples-of", "4096", "--json", str(file)),
+        *("--requests", "512", "--json", str(file)),
     )
     assert main(arguments) == 0, capsys.readouterr().out
     lines = json.loads(file.read_text())["lines"]
@@ -24,13 +24,7 @@ def test_every_server_is_measured_in_every_turn(
     ]
     for line in lines:
         assert [min(turn["loop_ms"], turn["engine_ms"]) > 0 for turn in line["turns"]] == [True] * 2
-        sampled = line["server"] == THIS and line["exit"] == "balanced"
-        assert sum((line["shares"] or {}).values()) == pytest.approx(float(sampled))
-        if sampled:
-            assert line["shares"]["read"] > line["shares"]["loop"]
-    printed = capsys.readouterr().out
-    assert f"| {FLOOR} | balanced | 2 |" in printed
-    assert f"| stage, ms (share) | {THIS}, balanced, 2 texts |" in printed
+    assert f"| {FLOOR} | balanced | 2 |" in capsys.readouterr().out
 
 
 def test_other_checkout_runs_its_own_code(

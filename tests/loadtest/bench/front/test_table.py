@@ -1,7 +1,6 @@
 from loadtest.bench.front.costs import Cost
 from loadtest.bench.front.servers import AGAINST, FLOOR, THIS
-from loadtest.bench.front.stages import Stage
-from loadtest.bench.front.table import Line, cost_table, document, stage_table
+from loadtest.bench.front.table import Line, cost_table, document
 
 OTHER = AGAINST.format("elsewhere")
 
@@ -27,12 +26,3 @@ def test_event_loops_are_compared_at_equal_requests() -> None:
     text = cost_table(lines)
     assert "| Offramp | balanced | 1 | 1.00 | 2.00 | 0.00 | 3.00 | 300 | 2.00 | 0.50 |" in text
     assert "other checkout" not in cost_table(lines[:2])
-
-
-def test_shares_become_milliseconds_of_the_event_loop() -> None:
-    shares = dict.fromkeys(Stage, 0.0) | {Stage.READ: 0.75, Stage.LOOP: 0.25}
-    sampled = Line(THIS, "balanced", 32, [Cost(2.0, 1.0, 0.0, 9.0)], shares)
-    text = stage_table([line(FLOOR, "balanced", 1.0), sampled])
-    assert "| stage, ms (share) | Offramp, balanced, 32 texts |" in text
-    assert "| read | 1.50 (75 %) |" in text
-    assert FLOOR not in text
