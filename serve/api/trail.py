@@ -37,7 +37,7 @@ def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolic
 def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
     """Write the line of a request for the scope `admin`, if it was refused or cut off."""
     error, why = record.error_code, record.why[:_MAX_WHY_CHARS]
-    if record.code == Cancelled.status and not error:
+    if record.code == Cancelled.status and not (error or record.started):
         error, why = Cancelled.code, "the client left before there was an answer"
     if not error or record.changed:
         return
