@@ -89,7 +89,7 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
         notes += dropped(bundle.ladder(placement.precision), now or found.ladder)
         if job.model:
-            store_in_model(job.model, found.ladder)
+            store_in_model(job.model, found.ladder, found.sides.certifying)
         yield found
     for note in notes:
         _note(console, note)

@@ -1,6 +1,6 @@
 """Writing ladders: into the bundle they hold for, and into a folder of its model.
 
-Beside a ladder in a bundle is what the exits said of the texts that certify it.
+Beside a ladder is what the exits said of the texts that certify it.
 """
 
 import io
@@ -23,14 +23,16 @@ from serve.bundle.recording import MOST_CERTIFYING_BYTES, certifying_files
 from serve.policy.ladder import OF_REFERENCE, Ladder
 
 
-def store(bundle: Bundle, manifest: Manifest, ladder: Ladder, certifying: Recorded) -> Bundle:
+def store(
+    bundle: Bundle, manifest: Manifest, ladder: Ladder, certifying: Recorded | None = None
+) -> Bundle:
     """Write a ladder and a manifest into a bundle; return the bundle as it now is.
 
     Args:
         bundle: as it is on disk, with all its exits.
         manifest: its own, with another policy perhaps.
         ladder: takes the place of an older one of just this variant.
-        certifying: the texts that certify it.
+        certifying: the texts that certify it, to be kept; None to keep none.
     """
     calibration = with_ladder(bundle.calibration, ladder)
     contents = _contents(bundle.folder, calibration, README in manifest.files)
@@ -43,8 +45,10 @@ def store(bundle: Bundle, manifest: Manifest, ladder: Ladder, certifying: Record
     return replace(bundle, manifest=manifest, calibration=calibration)
 
 
-def recording_of(ladder: Ladder, certifying: Recorded) -> dict[str, bytes]:
+def recording_of(ladder: Ladder, certifying: Recorded | None) -> dict[str, bytes]:
     """Return the files of a ladder's recording, by name; none where they would be too large."""
+    if certifying is None:
+        return {}
     fields = (certifying.logits, certifying.counted, certifying.uncertainty)
     named = zip(certifying_files(ladder).values(), fields, strict=True)
     found = {name: array for name, array in named if array is not None}
@@ -59,10 +63,16 @@ def _as_npy(array: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def store_in_model(folder: Path, ladder: Ladder) -> None:
-    """Write a ladder into a model folder, from which export takes it into the same variant."""
+def store_in_model(folder: Path, ladder: Ladder, certifying: Recorded | None = None) -> None:
+    """Write a ladder into a model folder, from which export takes it into the same variant.
+
+    See `store`.
+    """
     calibration = with_ladder(read_calibration(folder), ladder)
-    replace_files(folder, _contents(folder, calibration, (folder / README).is_file()))
+    contents = _contents(folder, calibration, (folder / README).is_file())
+    for name in certifying_files(ladder).values():
+        (folder / name).unlink(missing_ok=True)  # of other texts, perhaps
+    replace_files(folder, contents | recording_of(ladder, certifying))
 
 
 def _contents(folder: Path, calibration: Calibration, has_card: bool) -> dict[str, bytes]:

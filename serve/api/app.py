@@ -23,6 +23,7 @@ from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
 from serve.api.routes.policy_events import add_event_routes
 from serve.api.routes.policy_history import add_history_routes
+from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
@@ -78,6 +79,7 @@ def build_http_app(
         add_history_routes,
         add_dry_run_route,
         add_event_routes,
+        add_quality_route,
         add_operation_routes,
     ):
         add_routes(app, context)

@@ -46,19 +46,23 @@ class AuditLane:
 
     Attributes:
         log: the newest audits.
-        watchers: called every `TURN_S`, after counts have been stored, on the lane's thread.
     """
 
-    def __init__(self, engine: Engine, put_counts: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        put_counts: Callable[[bytes], None],
+        watch: Callable[[], None] = lambda: None,
+    ) -> None:
         """Prepare a lane; `start` makes it work.
 
         Args:
             engine: runs the texts.
             put_counts: stores this replica's counts. It may block, and fail.
+            watch: called every `TURN_S`, after counts have been stored, on the lane's thread.
         """
         self.log = AuditLog()
-        self.watchers: list[Callable[[], None]] = []
-        self._engine, self._put_counts = engine, put_counts
+        self._engine, self._put_counts, self._watch = engine, put_counts, watch
         self._counts, self._stored = Counts(), Counts()
         self._lock = threading.Lock()
         self._ran: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -123,11 +127,10 @@ class AuditLane:
         """Do what is due every `TURN_S`."""
         self._engine.drop_audits(self._engine.clock() - MAX_WAIT_S)
         self._store()
-        for watch in self.watchers:
-            try:
-                watch()
-            except Exception:
-                log.warning("a look at the audits has failed", exc_info=True)
+        try:
+            self._watch()
+        except Exception:
+            log.warning("a look at the audits has failed", exc_info=True)
 
     def _store(self) -> None:
         """Store the counts, if they have changed; what fails is tried again."""

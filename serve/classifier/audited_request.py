@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from serve.audits.counts import REQUEST, Bound, Compared, Promise
+from serve.audits.counts import REQUEST, Compared, Promise
+from serve.audits.promises import promise_of
 from serve.audits.record import AuditRecord
 from serve.classifier.audited import Answered, Comparing, ServedText
 from serve.classifier.flagger import Flagger
@@ -83,21 +84,9 @@ class AuditedRequest(NamedTuple):
 
         Entities are certified as they are found by default, and a deadline is not part of a rule.
         """
-        resolution = self.chosen.resolution
-        if resolution is None or answer.reason is Reason.DEADLINE:
+        if answer.reason is Reason.DEADLINE or self.request.aggregation != "simple":
             return None
-        if self.request.aggregation != "simple":
-            return None
-        found = resolution.certificates
-        if found is None:
-            found = (resolution.certificate,) if resolution.certificate else ()
-        if not found:
-            return None
-        entry, applied = self.live
-        since = 0 if profile == REQUEST else applied.since.get(profile, entry.version)
-        bounds = tuple(Bound(loss=c.loss, epsilon=c.epsilon, delta=c.delta) for c in found)
-        rule = self.chosen.rule.rule.model_dump_json(exclude_none=True)
-        return Promise(bounds=bounds, rule=rule, since=since)
+        return promise_of(self.live, profile, self.chosen)
 
 
 def profile_of(choice: ExitChoice | None, policy: Policy) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from uuid import uuid4
 
 from serve.audits.draw import Draw
+from serve.audits.guardrail import Guardrail
 from serve.audits.lane import AuditLane
 from serve.bundle.loader import Bundle
 from serve.classifier.audited import Comparing
@@ -84,6 +85,7 @@ class Classifier:
         engine: runs the segments.
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
+        guardrail: watches what audits say of promises.
     """
 
     def __init__(
@@ -104,9 +106,7 @@ class Classifier:
             tokenizer_pool: tokenizes long texts. All models of a process share it.
         """
         manifest = bundle.manifest
-        self.name = bundle.name
-        self.bundle = bundle
-        self.options = options
+        self.name, self.bundle, self.options = bundle.name, bundle, options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
         self.batch_limits = options.batch_limits(placement.device)
@@ -138,7 +138,8 @@ class Classifier:
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
         put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
-        self.audits = AuditLane(self.engine, put_counts)
+        self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
+        self.audits = AuditLane(self.engine, put_counts, self.guardrail.watch)
         self._comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
         self._draw = Draw()
 

@@ -76,6 +76,10 @@ class RayStore:
             for key, value in self._counts(model).items()
         }
 
+    def note_alarm(self, model: str, alarm: str) -> bool:
+        key = f"alarms/{self._app_name}/{model}/{alarm}".encode()
+        return bool(self._ask("put", key, b"", False, _NAMESPACE))
+
     def _counts(self, model: str) -> dict[bytes, bytes]:
         keys = self._ask("keys", self._counts_prefix(model).encode(), _NAMESPACE)
         found: dict[bytes, bytes] = self._ask("multi_get", keys, _NAMESPACE) if keys else {}

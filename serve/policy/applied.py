@@ -1,9 +1,8 @@
 """A policy as one variant follows it: what every profile, and every target, has become."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from serve.errors import InvalidRule, TargetOutOfReach
@@ -15,8 +14,6 @@ from serve.policy.resolution import Resolution, ServedRung, nearest, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
 from serve.rules import CompiledRule, ExitRule
-
-NO_VERSIONS: Mapping[str, int] = MappingProxyType({})
 
 # The thresholds of a flag, by label.
 _Bounds: TypeAlias = tuple[tuple[str, float], ...]
@@ -45,19 +42,15 @@ class AppliedPolicy:
         named: what the default and each profile have become. Where a target cannot be had on
             this machine, it is the nearest rung.
         has_flag: whether any profile has one.
-        since: the version since which the default and each profile say what they say, as far as
-            that is known.
     """
 
-    def __init__(
-        self, policy: Policy, ladder: ServedLadder, since: Mapping[str, int] = NO_VERSIONS
-    ) -> None:
+    def __init__(self, policy: Policy, ladder: ServedLadder) -> None:
         """Resolve a policy that `check_policy` accepts in some replica.
 
         Raises:
             InvalidRule: the model cannot follow a rule.
         """
-        self._policy, self._ladder, self.since = policy, ladder, since
+        self._policy, self._ladder = policy, ladder
         self._rungs = ladder.rungs(policy.limits)
         self._asked = lru_cache(256)(self._resolve)
         self._reflagged = lru_cache(256)(self._under_other_flag)

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from serve.policy.document import Policy
+from serve.policy.document import DEFAULT, Policy
 
 Source = Literal["bundle", "config", "api", "guardrail"]
 Action = Literal["baseline", "put", "patch", "rollback", "guardrail"]
@@ -53,6 +53,8 @@ class VersionedPolicy(BaseModel):
         by: see `Change`.
         why: see `Change`.
         action: see `Change`.
+        since: by profile, and `default`, the version since which it asks for the same. What audits
+            have found under an earlier one says nothing of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +67,7 @@ class VersionedPolicy(BaseModel):
     by: str = ""
     why: str | None = None
     action: Action = Field(default_factory=_action)
+    since: dict[str, NonNegativeInt] = {}
 
     @classmethod
     def of(
@@ -80,7 +83,24 @@ class VersionedPolicy(BaseModel):
             by=change.by,
             why=change.why[:MAX_WHY_CHARS] if change.why else None,
             action=change.action,
+            since=dict.fromkeys(_asked(policy), version),
         )
+
+    def after(self, old: "VersionedPolicy") -> "VersionedPolicy":
+        """Return the same, with what has not changed since an older entry."""
+        before, asked = _asked(old.policy), _asked(self.policy)
+        kept = {name: old.since.get(name) for name in asked if before.get(name) == asked[name]}
+        since = {name: kept.get(name) or self.version for name in asked}
+        return self.model_copy(update={"since": since})
+
+
+def _asked(policy: Policy) -> dict[str, Any]:
+    """Return all that decides about the answers of the default and of each profile."""
+    limits = policy.limits.min_layer, policy.limits.max_layer
+    return {
+        name: (wish, policy.settings_for(None if name == DEFAULT else name), limits)
+        for name, wish in policy.wishes.items()
+    }
 
 
 def now() -> str:

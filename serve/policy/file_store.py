@@ -22,12 +22,15 @@ from serve.policy.store import Versions, put_newest
 # For one change, until others have made theirs.
 _TIMEOUT_S: Final = 5.0
 _POLL_EVERY_S: Final = 0.002
+# Names of alarms that have been told.
+_MOST_ALARMS: Final = 256
 
 
 class FileStore:
     """A `serve.policy.store.Store` in a folder, for servers that serve these bundles.
 
-    `MODEL.policy.jsonl` has the log of a model's policies, and `MODEL.audits.json` its counts.
+    `MODEL.policy.jsonl` has the log of a model's policies, and `MODEL.audits.json` its counts
+    and the alarms that have been told.
     """
 
     def __init__(self, folder: Path, bundles: Mapping[str, str]) -> None:
@@ -81,12 +84,20 @@ class FileStore:
         with self._changing():
             kept = self.counts(model)
             put_newest(kept, replica, counts)
-            document = {
-                "model": model,
-                "bundle": self._bundles[model],
-                "counts": {name: json.loads(each) for name, each in kept.items()},
-            }
-            write_whole(self._counts[model], json.dumps(document).encode())
+            self._put(model, counts={name: json.loads(each) for name, each in kept.items()})
+
+    def note_alarm(self, model: str, alarm: str) -> bool:
+        with self._changing():
+            noted = self._document(model).get("alarms", [])
+            if alarm in noted:
+                return False
+            self._put(model, alarms=[*noted, alarm][-_MOST_ALARMS:])
+            return True
+
+    def _put(self, model: str, **changed: Any) -> None:
+        named = {"model": model, "bundle": self._bundles[model]}
+        document = {**self._document(model), **named, **changed}
+        write_whole(self._counts[model], json.dumps(document).encode())
 
     def counts(self, model: str) -> dict[str, bytes]:
         kept = self._document(model).get("counts", {})

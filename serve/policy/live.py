@@ -8,17 +8,16 @@ entry, so a change never mixes rules inside one request.
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from serve.errors import InvalidRule, OfframpError, UnknownVersion, VersionConflict
+from serve.errors import InvalidRule, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.applied import AppliedPolicy, check_policy
 from serve.policy.difference import change_line
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.served_ladder import ServedLadder
-from serve.policy.since import unchanged_since
 from serve.policy.store import KEPT_VERSIONS, MemoryStore, PolicyStore
 
 __all__ = ["Change", "LivePolicy", "MemoryStore", "PolicyStore", "Replacement", "VersionedPolicy"]
@@ -170,8 +169,9 @@ class LivePolicy:
             if based_on is not None and based_on != old.version:
                 raise VersionConflict(_conflict(based_on, old.version))
             wanted = policy(old.policy) if callable(policy) else policy
-            check_policy(wanted, self._ladder)
+            self._check(wanted, change)
             new = VersionedPolicy.of(newest + 1, wanted, change.source, old.baseline, change)
+            new = new.after(old)
             if self._store.append(self._model, new):
                 if change.action == "guardrail":
                     self._note(new, old)
@@ -180,6 +180,13 @@ class LivePolicy:
         if based_on is None:
             raise VersionConflict("other changes of the policy came first each time; try again")
         raise VersionConflict(_conflict(based_on, self.refresh().version))
+
+    def _check(self, policy: Policy, change: Change) -> None:
+        """Check a change. The guardrail is not kept from its own by another profile's target."""
+        if change.action == "guardrail":
+            policy.check(self._ladder.traits)
+        else:
+            check_policy(policy, self._ladder)
 
     def _note(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
         """Write the line of a change that no request has made."""
@@ -197,17 +204,7 @@ class LivePolicy:
         return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
 
     def _applied(self, entry: VersionedPolicy) -> Live:
-        since = self._since(entry) if entry.version else {}
-        return Live(entry, AppliedPolicy(entry.policy, self._ladder, since))
-
-    def _since(self, entry: VersionedPolicy) -> Mapping[str, int]:
-        """Return since when each profile says what it says; the same in all replicas."""
-        try:
-            kept = self.history(KEPT_VERSIONS)
-        except OfframpError as error:  # the policy itself is there
-            log.warning("%s: the policy's history could not be read: %s", self._model, error)
-            kept = [self.current]
-        return unchanged_since([entry, *(each for each in kept if each.version < entry.version)])
+        return Live(entry, AppliedPolicy(entry.policy, self._ladder))
 
     def _stored(self) -> VersionedPolicy | None:
         """Return the newest stored policy; None, with a log line, if the model cannot follow it."""

@@ -143,6 +143,7 @@ class ServedLadder:
             reference_disagreement=rung.reference_disagreement if same else None,
             certificates=rung.certificates if same else (),
             certain=_certain(rule.rule) if rule.last == last else frozenset(),
+            exit_shares=tuple(shares),
         )
 
 

@@ -54,6 +54,10 @@ class CountStore(Protocol):
         """Return all counts by replica."""
         ...
 
+    def note_alarm(self, model: str, alarm: str) -> bool:
+        """Note an alarm by its name; tell whether no replica has noted it before. Atomic."""
+        ...
+
 
 class Store(PolicyStore, CountStore, Protocol):
     """All that outlives a replica."""
@@ -101,6 +105,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[str, Versions] = {}
         self._counts: dict[str, dict[str, bytes]] = {}
+        self._alarms: set[tuple[str, str]] = set()
         self._changing = threading.Lock()
 
     def newest_version(self, model: str) -> int:
@@ -133,6 +138,12 @@ class MemoryStore:
     def counts(self, model: str) -> dict[str, bytes]:
         with self._changing:
             return dict(self._counts.get(model, {}))
+
+    def note_alarm(self, model: str, alarm: str) -> bool:
+        with self._changing:
+            first = (model, alarm) not in self._alarms
+            self._alarms.add((model, alarm))
+            return first
 
 
 def put_newest(kept: dict[str, bytes], replica: str, counts: bytes) -> None:

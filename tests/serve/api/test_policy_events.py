@@ -35,10 +35,10 @@ def events(server: LiveServer, **headers: str) -> Iterator[Iterator[dict[str, An
         fields: dict[str, Any] = {}
         for line in lines:
             name, _, value = line.partition(": ")
-            if not line:
+            if not line and fields:
                 yield fields
                 fields = {}
-            elif line != ":":
+            elif name.isalpha():
                 fields[name] = json.loads(value) if name == "data" else value
 
     with server.http.stream("GET", EVENTS, headers=headers) as response:

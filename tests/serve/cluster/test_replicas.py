@@ -150,3 +150,15 @@ def test_a_dry_run_has_this_replicas_audits_alone_when_ray_does_not_tell_of_othe
         raise AssertionError("asked through Ray")
 
     assert asyncio.run(asked.try_on_audits("tiny", None, here)) == ([b"mine"], 1)
+
+
+def test_a_dry_run_has_the_audits_of_the_replicas_that_answer_and_counts_the_others(
+    asked: RayReplicas, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def here() -> bytes:
+        raise AssertionError("asked through Ray")
+
+    replies = [b"mine", RayError("gone"), b"theirs"]
+    monkeypatch.setattr(handle, "results", lambda **options: replies)
+    found = asyncio.run(asked.try_on_audits("tiny", "{}", here))
+    assert found == ([b"mine", b"theirs"], 1)

@@ -65,6 +65,17 @@ def test_store_has_the_counts_of_each_replica_and_drops_the_oldest(make_store: M
     assert store.counts("other") == {}
 
 
+def test_of_replicas_that_raise_the_same_alarm_one_is_first(make_store: MakeStore) -> None:
+    store = make_store()
+    store.put_counts("m", "r", b"[]")
+    assert store.note_alarm("m", "a")
+    assert not store.note_alarm("m", "a")
+    assert store.note_alarm("m", "b")
+    store.put_counts("m", "r", b"[]")
+    assert not store.note_alarm("m", "a")
+    assert store.counts("m") == {"r": b"[]"}
+
+
 def test_entry_of_an_earlier_release_is_read() -> None:
     old = '{"version":3,"policy":{"default":{"rule":"never"}},"source":"%s","baseline":"b"}'
     for source, action in (("api", "put"), ("config", "baseline")):
