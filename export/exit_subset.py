@@ -37,7 +37,8 @@ def fitting_policy(policy: Policy, traits: Traits) -> tuple[Policy, list[str]]:
         for each in policy.detectors
         if each not in detectors
     ]
-    fitting = Policy(default=default, profiles=profiles, limits=limits, detectors=detectors)
+    own = {"default": default, "profiles": profiles, "limits": limits, "detectors": detectors}
+    fitting = policy.model_copy(update=own)
     fitting.check(traits)
     return fitting, notes
 

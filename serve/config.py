@@ -85,6 +85,8 @@ class ServerConfig(EngineOptions, WebLimits):
         cors_origins: web pages that may ask the server, such as `https://app.example.com`; with
             keys also `*` for all.
         trusted_proxies: addresses and networks of proxies that are believed who the client is.
+        state: folder of `offramp serve` that policies and counts of audits are kept in; None for
+            the process alone, or the Ray cluster.
         log_file: where the server's own lines go, `{replica}` in the place of the replica's name;
             None for stderr, and in a Ray cluster for a file beside Ray Serve's own.
         log_format: of these lines.
@@ -109,6 +111,7 @@ class ServerConfig(EngineOptions, WebLimits):
     allowed_hosts: list[str] = ["*"]
     cors_origins: list[str] = []
     trusted_proxies: list[str] = []
+    state: Path | None = None
     log_file: Path | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"

@@ -120,6 +120,13 @@ class UnknownModel(OfframpError):
     code = "unknown_model"
 
 
+class UnknownVersion(OfframpError):
+    """No such version of a policy is kept."""
+
+    status = 404
+    code = "unknown_version"
+
+
 class NotFound(OfframpError):
     """No such route."""
 

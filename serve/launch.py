@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 from socket import socket
 
 from serve.access.keys import read_keys
@@ -30,6 +31,7 @@ from serve.http.listener import (
 from serve.http.loading import tls_files
 from serve.log_file import log_output
 from serve.log_output import Output, logging_to
+from serve.policy.file_store import opened
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import Placement, place, share_gpus
 
@@ -88,7 +90,12 @@ def _launch(wanted: Launch, standalone: bool, announcer: Announcer, output: Outp
     if files := tls_files(config):
         files.context()  # raises what is wrong with them
     take = take_port if standalone else take_shared_port
-    with take(wanted.host, wanted.port) as address, _grpc_address(wanted) as for_grpc:
+    with (
+        take(wanted.host, wanted.port) as address,
+        _grpc_address(wanted) as for_grpc,
+        _state(config) as state,
+    ):
+        config = config.model_copy(update={"state": state})
         _, port = address_of(address)
         if for_grpc:
             _, grpc_port = address_of(for_grpc)
@@ -105,6 +112,11 @@ def _grpc_address(wanted: Launch) -> AbstractContextManager[socket | None]:
     if wanted.grpc_port is None:
         return nullcontext()
     return take_shared_port(wanted.host, wanted.grpc_port)
+
+
+def _state(config: ServerConfig) -> AbstractContextManager[Path | None]:
+    """Hold the folder that policies are kept in."""
+    return opened(config.state, config.bundle_sha256) if config.state else nullcontext()
 
 
 def _configure(

@@ -1,11 +1,13 @@
 """Turns pydantic's validation errors into one line: where, what, and what would be right."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+# Of texts: a line without control characters, of terminals too.
+PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 _MAX_PLACES = 5
 _MAX_QUOTED_CHARS = 40
 
@@ -15,8 +17,13 @@ def explain(error: ValidationError, names: Mapping[str, str] | None = None) -> s
 
     `names` has what the sender calls our top-level fields.
     """
+    return explain_details(error.errors(include_url=False), names)
+
+
+def explain_details(errors: Iterable[ErrorDetails], names: Mapping[str, str] | None = None) -> str:
+    """Return errors as `explain` does."""
     messages: dict[str, str] = {}
-    for details in error.errors(include_url=False):
+    for details in errors:
         messages.setdefault(_place(details, names or {}), _message(details))
     first = list(messages.items())[:_MAX_PLACES]
     return "; ".join(f"{place}: {message}" if place else message for place, message in first)
@@ -64,6 +71,7 @@ _MESSAGES = {
 
 _PATTERNS = {
     r"\S": "must not be empty",
+    PRINTABLE: "must be one line, without control characters",
     r"^[A-Za-z0-9_.-]{1,64}$": "a name must be 1 to 64 letters, digits, '_', '-' or '.'",
 }
 

@@ -29,8 +29,8 @@ def with_profiles(manifest: Manifest) -> tuple[Policy, list[str]]:
     if default == NeverRule() and _without_policy(manifest):
         default = BALANCED
         notes.append(f"the policy's default, which never left early, is now {BALANCED}")
-    policy = Policy(default=default, profiles=old.profiles | missing, limits=old.limits)
-    return policy, notes
+    own = {"default": default, "profiles": old.profiles | missing}
+    return old.model_copy(update=own), notes
 
 
 def _without_policy(manifest: Manifest) -> bool:

@@ -17,9 +17,13 @@ from serve.api.exit_report import ANSWERED
 from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
+from serve.api.routes.dry_run import add_dry_run_route
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
+from serve.api.routes.policy_events import add_event_routes
+from serve.api.routes.policy_history import add_history_routes
+from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
@@ -69,7 +73,15 @@ def build_http_app(
         for endpoint in dialect.endpoints:
             endpoint.add_to(app, context)
         dialect.add_routes(app, context)
-    for add_routes in (add_model_routes, add_policy_routes, add_operation_routes):
+    for add_routes in (
+        add_model_routes,
+        add_policy_routes,
+        add_history_routes,
+        add_dry_run_route,
+        add_event_routes,
+        add_quality_route,
+        add_operation_routes,
+    ):
         add_routes(app, context)
     add_error_handlers(app)
     describe_access(app, context.dialects)
@@ -92,7 +104,7 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
     return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
         front,
         allow_origins=context.cors_origins,
-        allow_methods=["GET", "POST", "PUT"],
+        allow_methods=["GET", "PATCH", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
             *("traceparent", "tracestate"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,7 @@ from serve.validation import explain
 Body = TypeVar("Body", bound=BaseModel)
 
 _JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
 # What curl says with -d if nothing else is said.
 CURLS_FORM: Final = "application/x-www-form-urlencoded"
 
@@ -22,15 +24,17 @@ _LARGE_BYTES: Final = 64 * 1024
 _MAX_QUERY_CHARS: Final = 256
 
 
-async def read_json(record: RequestRecord, schema: type[Body]) -> Body:
-    """Return the body of a request as a schema.
+async def read_json(
+    record: RequestRecord, schema: type[Body], types: Collection[str] = (_JSON,)
+) -> Body:
+    """Return the body of a request as a schema; `types` are the media types it may be of.
 
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
     """
     headers = record.headers
     # Browsers ask before a page of another site may send JSON; other types they send unasked.
-    if media_type(record) != _JSON:
+    if media_type(record) not in types:
         raise not_json()
     _check_encoding(headers.get("content-encoding", "identity"))
     check_query(record)
@@ -43,6 +47,11 @@ async def read_json(record: RequestRecord, schema: type[Body]) -> Body:
         return schema.model_validate(document, from_attributes=True)
     except ValidationError as error:
         raise InvalidRequest(explain(error)) from None
+
+
+async def read_patch(record: RequestRecord, schema: type[Body]) -> Body:
+    """Return the body of a PATCH, as `read_json`."""
+    return await read_json(record, schema, (_JSON, _MERGE_PATCH))
 
 
 async def read_bytes(record: RequestRecord) -> bytes:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -12,6 +13,7 @@ from serve.api.dialect import OWN, Dialect
 from serve.api.record import RequestRecord, who
 from serve.errors import (
     AnswersWait,
+    InvalidRequest,
     MethodNotAllowed,
     NotFound,
     OfframpError,
@@ -19,6 +21,7 @@ from serve.errors import (
     Unauthorized,
 )
 from serve.logs import fields
+from serve.validation import explain_details
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +58,17 @@ def error_response(error: OfframpError, dialect: Dialect = OWN) -> Response:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Let FastAPI pass on what it does not find a route for, as an error of ours."""
+    """Let FastAPI pass on what it finds no route for, or reads no parameters of, as our errors."""
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
         # On a thread, because the methods of a path stand in a document that may not be made yet.
         raise await asyncio.to_thread(_routing_error, request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong_parameters(request: Request, error: RequestValidationError) -> Response:
+        details: list[Any] = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
+        raise InvalidRequest(explain_details(details))
 
 
 def _routing_error(request: Request, error: HTTPException) -> OfframpError:

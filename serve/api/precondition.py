@@ -1,21 +1,24 @@
 """Which version of a policy a change may replace: `If-Match`, or `version` in the body."""
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from serve.api.record import RequestHeaders
-from serve.api.schemas.policy import PolicyUpdate
+from serve.api.schemas.policy import ChangeRequest
 from serve.errors import (
     InvalidRequest,
     PreconditionFailed,
     PreconditionRequired,
     VersionConflict,
 )
+from serve.policy.document import Policy
+from serve.policy.entry import Change
 from serve.policy.live import LivePolicy, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
 _TAGS: Final = re.compile(rf"[ \t]*{_TAG}(?:[ \t]*,[ \t]*{_TAG})*[ \t]*")
-# Of the other headers with conditions only these apply to a PUT (RFC 9110, 13.1).
+# Of the other headers with conditions only these apply to a change (RFC 9110, 13.1).
 _NOT_TAKEN: Final = ("if-none-match", "if-unmodified-since")
 
 
@@ -30,10 +33,13 @@ class Precondition(NamedTuple):
     versions: frozenset[int] | None
     by_header: bool
 
-    def replace(self, live: LivePolicy, update: PolicyUpdate) -> Replacement:
-        """Replace the policy if the condition holds. May block.
+    def replace(
+        self, live: LivePolicy, policy: Callable[[Policy], Policy], change: Change
+    ) -> Replacement:
+        """Replace the policy if the condition holds, see `LivePolicy.replace`. May block.
 
         Raises:
+            OfframpError: there is no such policy.
             InvalidRule: the model cannot follow the policy.
             PreconditionFailed: no version of `If-Match` is current.
             VersionConflict: the body's version is not current.
@@ -45,7 +51,7 @@ class Precondition(NamedTuple):
             )
         based_on = None if self.versions is None else self._one_of(live, self.versions)
         try:
-            return live.replace(update.policy, based_on)
+            return live.replace(policy, based_on, change)
         except VersionConflict as conflict:
             if self.by_header:
                 raise PreconditionFailed(f"If-Match: {conflict}") from None
@@ -64,7 +70,7 @@ def tag_of(version: int) -> str:
     return f'"{version}"'
 
 
-def read_precondition(headers: RequestHeaders, update: PolicyUpdate) -> Precondition:
+def read_precondition(headers: RequestHeaders, update: ChangeRequest) -> Precondition:
     """Return the condition of a change.
 
     Raises:
@@ -75,7 +81,7 @@ def read_precondition(headers: RequestHeaders, update: PolicyUpdate) -> Precondi
         raise InvalidRequest(f"{other}: a change of a policy takes If-Match alone")
     given = headers.get("if-match")
     if given is None:
-        if "version" not in update.model_fields_set:
+        if update.needs_version and "version" not in update.model_fields_set:
             raise PreconditionRequired(
                 "say which version this change was made from: `version` in the body, or the "
                 'header If-Match with the ETag of GET; `"version": null` replaces any'

@@ -6,18 +6,19 @@ from itertools import islice
 from typing import Any, Final
 
 from serve.api.record import RequestRecord, who
-from serve.api.schemas.policy import PolicyUpdate
+from serve.api.schemas.policy import ChangeRequest, PolicyPatch, PolicyRollback, PolicyUpdate
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
-from serve.policy.difference import changes
-from serve.policy.live import VersionedPolicy
+from serve.policy.difference import change_line, difference
+from serve.policy.document import Policy
+from serve.policy.entry import VersionedPolicy
 
 trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
 refusals = logging.getLogger(f"{TRAIL}.refused")
 
-_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy")
+_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy(?:/rollback)?")
 # Of what was refused.
 _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
@@ -29,21 +30,14 @@ _QUOTING: Final = ("method_not_allowed", "not_found", "unknown_model", "wrong_ho
 def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:
     """Write the line of a change that was made."""
     record.changed = True
-    line = {
-        **who(record),
-        "model": record.model,
-        "source": new.source,
-        "from_version": old.version,
-        "to_version": new.version,
-        "changes": changes(old.policy, new.policy),
-    }
+    line = {**who(record), **change_line(record.model, old, new)}
     trail.info("policy changed", extra=fields(**line))
 
 
 def note_refusal(record: RequestRecord, path: str, catalog: Catalog) -> None:
     """Write the line of a request for the scope `admin`, if it was refused or cut off."""
     error, why = record.error_code, record.why[:_MAX_WHY_CHARS]
-    if record.code == Cancelled.status and not error:
+    if record.code == Cancelled.status and not (error or record.started):
         error, why = Cancelled.code, "the client left before there was an answer"
     if not error or record.changed:
         return
@@ -69,10 +63,23 @@ def _asked(record: RequestRecord, name: str, catalog: Catalog) -> dict[str, Any]
     except UnknownModel:
         return {}
     asked: dict[str, Any] = {"model": classifier.name}
-    if isinstance(record.asked, PolicyUpdate):
+    if isinstance(record.asked, ChangeRequest):
         live = classifier.policy.current
-        wanted = changes(live.policy, record.asked.policy)
         asked["live_version"], asked["from_version"] = live.version, record.asked.version
         asked["if_match"] = record.headers.get("if-match", "")[:_MAX_TAG_CHARS]
-        asked["changes"] = dict(islice(wanted.items(), _MAX_CHANGES))
+        asked |= _wanted(record.asked, live.policy)
     return asked
+
+
+def _wanted(asked: ChangeRequest, live: Policy) -> dict[str, Any]:
+    """Return what would have become of the live policy."""
+    if isinstance(asked, PolicyRollback):
+        return {"to": asked.to}
+    shown = live.model_dump(mode="json", exclude_none=True)
+    if isinstance(asked, PolicyPatch):
+        wanted = asked.merged(live)
+    elif isinstance(asked, PolicyUpdate):
+        wanted = asked.policy.model_dump(mode="json", exclude_none=True)
+    else:
+        return {}
+    return {"changes": dict(islice(difference(shown, wanted).items(), _MAX_CHANGES))}

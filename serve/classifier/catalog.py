@@ -59,6 +59,7 @@ class Catalog:
         for classifier in self:
             if not classifier.engine.stop(drain_s):
                 log.warning("%s: stopped with requests unanswered", classifier.name)
+            classifier.audits.stop()
 
     def faults(self) -> list[str]:
         """Return the names of models whose engine does not run."""

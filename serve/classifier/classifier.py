@@ -1,14 +1,22 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
+import asyncio
 import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Protocol, cast
+from uuid import uuid4
 
+from serve.audits.draw import Draw
+from serve.audits.guardrail import Guardrail
+from serve.audits.lane import AuditLane
 from serve.bundle.loader import Bundle
+from serve.classifier.audited import Comparing
+from serve.classifier.audited_request import AuditedRequest
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
@@ -21,7 +29,8 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
-from serve.policy.live import LivePolicy, PolicyStore
+from serve.policy.live import LivePolicy
+from serve.policy.store import Store
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
@@ -75,13 +84,15 @@ class Classifier:
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
         tokenizer: tokenizes the inputs of requests.
+        audits: compares answers with full depth's after they have been sent.
+        guardrail: watches what audits say of promises.
     """
 
     def __init__(
         self,
         bundle: Bundle,
         options: EngineOptions,
-        store: PolicyStore,
+        store: Store,
         observer: Observer,
         tokenizer_pool: Executor,
     ) -> None:
@@ -90,14 +101,12 @@ class Classifier:
         Args:
             bundle: what to load.
             options: how to run it.
-            store: of its live policy.
+            store: of its live policy and of what its audits have counted.
             observer: counts what it does.
             tokenizer_pool: tokenizes long texts. All models of a process share it.
         """
         manifest = bundle.manifest
-        self.name = bundle.name
-        self.bundle = bundle
-        self.options = options
+        self.name, self.bundle, self.options = bundle.name, bundle, options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
         self.batch_limits = options.batch_limits(placement.device)
@@ -116,7 +125,7 @@ class Classifier:
         self.ladder = serve_ladder(bundle, self.precision, chain, shape)
         if self.ladder.uncertified:
             log.warning("%s", for_operators(self.ladder.uncertified, bundle))
-        self.policy = LivePolicy(bundle.name, self.ladder, store)
+        self.policy = LivePolicy(bundle.name, self.ladder, store, bundle.sha256)
         self.engine = Engine(
             chain,
             replace(shape, costs=self.costs),
@@ -128,11 +137,17 @@ class Classifier:
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
+        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
+        self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
+        self.audits = AuditLane(self.engine, put_counts, self.guardrail.watch)
+        self._comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
+        self._draw = Draw()
 
     def start(self) -> None:
         """Start the engine."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
+        self.audits.start()
 
     async def classify(self, request: ModelRequest) -> Classified:
         """Classify inputs; a cancelled call drops its rows before their next segment.
@@ -140,8 +155,8 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
-        entry, applied = self.policy.live
-        chosen = applied.exit_for(request.exit_choice, request.assigned, request.flag)
+        live = self.policy.live
+        chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
@@ -153,6 +168,11 @@ class Classifier:
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed)
+        share = live.entry.policy.audit.share
+        if self._comparing and (places := self._draw.places(len(texts), share)):
+            done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
+            # Once the event loop has come to it again, which is when the answer has been sent.
+            asyncio.get_running_loop().call_soon(self._audit, done, places, self._comparing)
         resolution = chosen.resolution
         if resolution and answered.reports:
             resolution = resolution.uncertified()
@@ -162,7 +182,7 @@ class Classifier:
             answered.answers,
             answered.tokens,
             lengths,
-            entry.version,
+            live.entry.version,
             resolution,
             answered.reports,
             flagger,
@@ -184,6 +204,10 @@ class Classifier:
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})
+
+    def _audit(self, done: AuditedRequest, places: Sequence[int], comparing: Comparing) -> None:
+        for drawn in places:
+            self.audits.offer(done.served(drawn, comparing), done.live.entry.policy.audit)
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         if self.scores.score_scale == "full_depth":

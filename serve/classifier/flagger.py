@@ -35,6 +35,7 @@ class Flagger:
     """Tells by which labels an answer is flagged or deferred, as one request asks for it.
 
     Attributes:
+        asked: the flag as it was asked for.
         flag: by label, the score from which on it flags.
         defer: by label, the score from which on it defers; of no other labels.
     """
@@ -50,7 +51,7 @@ class Flagger:
 
         `entities` reads the answers of a token classifier; None for other tasks.
         """
-        self.flag, self.defer = thresholds(flag), deferrals(flag)
+        self.asked, self.flag, self.defer = flag, thresholds(flag), deferrals(flag)
         self._traits, self._entities, self._aggregation = traits, entities, aggregation
 
     def flags(self, answer: Answer, tokens: Tokens) -> list[str]:

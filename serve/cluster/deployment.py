@@ -38,8 +38,13 @@ def _check(config: ServerConfig) -> None:
 
     Raises:
         InvalidRequest: the config has neither keys nor says that none are wanted, or wants TLS
-            or gRPC.
+            or gRPC, or a folder on one machine.
     """
+    if config.state:
+        raise InvalidRequest(
+            "state is a folder of one machine: leave it out; in a cluster policies are kept in the "
+            "cluster's store"
+        )
     if config.grpc_port is not None:
         raise InvalidRequest(
             "Ray Serve's proxies do not pass our gRPC on: leave out grpc_port; `offramp serve`, "

@@ -1,6 +1,7 @@
 """Live policies in the Ray cluster's key-value store, shared by all replicas."""
 
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -9,21 +10,22 @@ from ray.exceptions import RayError
 from ray.experimental import internal_kv
 
 from serve.errors import Unavailable
-from serve.policy.live import VersionedPolicy
+from serve.policy.entry import VersionedPolicy
+from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, too_many
 
 log = logging.getLogger(__name__)
 
 NAMESPACE = "offramp"
 _NAMESPACE = NAMESPACE.encode()
-KEPT_VERSIONS = 100
 
-
+# Digits of the time before each value of counts, by which the oldest are found.
+_STAMP = 20
 # For one call. What the store has not taken by then, it does not take later.
 TIMEOUT_S = 2.0
 
 
 class RayStore:
-    """A `serve.policy.live.PolicyStore`: one key per version, written only if it is absent.
+    """A `serve.policy.store.Store`: one key per version, written only if it is absent.
 
     Calls raise `Unavailable` where the cluster's head does not answer in time.
 
@@ -40,29 +42,69 @@ class RayStore:
 
     def latest(self, model: str) -> VersionedPolicy | None:
         keys = self._keys(model)
-        if not keys:
-            return None
-        value: bytes | None = self._ask("get", keys[-1], _NAMESPACE)
-        if value is None:
-            return None
-        try:
-            return VersionedPolicy.model_validate_json(value)
-        except ValidationError:
-            log.error("%s: the stored policy %s is unreadable and ignored", model, keys[-1])
-            return None
+        return self._read(model, keys[-1]) if keys else None
 
     def append(self, model: str, entry: VersionedPolicy) -> bool:
-        key = f"{self._prefix(model)}{entry.version:010d}".encode()
         value = entry.model_dump_json().encode()
-        added: int = self._ask("put", key, value, False, _NAMESPACE)
+        added: int = self._ask("put", self._key(model, entry.version), value, False, _NAMESPACE)
         with suppress(Unavailable):  # the entry is there; old ones go with the next
-            for old in self._keys(model)[:-KEPT_VERSIONS]:
-                self._ask("del", old, False, _NAMESPACE)
+            self._drop_old(model)
         return bool(added)
+
+    def history(self, model: str, limit: int) -> list[VersionedPolicy]:
+        newest = list(reversed(self._keys(model)))[:limit]
+        values: dict[bytes, bytes] = self._ask("multi_get", newest, _NAMESPACE) if newest else {}
+        read = (_parsed(model, key, values[key]) for key in newest if key in values)
+        return [entry for entry in read if entry]
+
+    def entry(self, model: str, version: int) -> VersionedPolicy | None:
+        return self._read(model, self._key(model, version))
+
+    def put_counts(self, model: str, replica: str, counts: bytes) -> None:
+        prefix = self._counts_prefix(model)
+        value = b"%020d%b" % (time.time_ns(), counts)
+        if not self._ask("put", f"{prefix}{replica}".encode(), value, True, _NAMESPACE):
+            return  # it was there, so there are no more than before
+        found = self._counts(model)
+        for key in sorted(found, key=lambda key: found[key][:_STAMP])[:-KEPT_COUNTS]:
+            self._ask("del", key, False, _NAMESPACE)
+
+    def counts(self, model: str) -> dict[str, bytes]:
+        prefix = self._counts_prefix(model)
+        return {
+            key.decode().removeprefix(prefix): value[_STAMP:]
+            for key, value in self._counts(model).items()
+        }
+
+    def note_alarm(self, model: str, alarm: str) -> bool:
+        key = f"alarms/{self._app_name}/{model}/{alarm}".encode()
+        return bool(self._ask("put", key, b"", False, _NAMESPACE))
+
+    def _counts(self, model: str) -> dict[bytes, bytes]:
+        keys = self._ask("keys", self._counts_prefix(model).encode(), _NAMESPACE)
+        found: dict[bytes, bytes] = self._ask("multi_get", keys, _NAMESPACE) if keys else {}
+        return found
+
+    def _read(self, model: str, key: bytes) -> VersionedPolicy | None:
+        value: bytes | None = self._ask("get", key, _NAMESPACE)
+        return None if value is None else _parsed(model, key, value)
+
+    def _drop_old(self, model: str) -> None:
+        keys = {
+            int(key.removeprefix(self._prefix(model).encode())): key for key in self._keys(model)
+        }
+        beyond = list(keys)[:-KEPT_VERSIONS]
+        read = ((version, self._read(model, keys[version])) for version in beyond)
+        baselines = [version for version, entry in read if entry and entry.action == "baseline"]
+        for version in too_many(list(keys), baselines):
+            self._ask("del", keys[version], False, _NAMESPACE)
 
     def _keys(self, model: str) -> list[bytes]:
         """Return the model's keys, oldest first; versions are padded, so they sort."""
         return sorted(self._ask("keys", self._prefix(model).encode(), _NAMESPACE))
+
+    def _key(self, model: str, version: int) -> bytes:
+        return f"{self._prefix(model)}{version:010d}".encode()
 
     def _ask(self, method: str, *args: Any) -> Any:
         # Not by `internal_kv`'s functions: they wait without bound, and write after all when the
@@ -78,3 +120,14 @@ class RayStore:
 
     def _prefix(self, model: str) -> str:
         return f"policy/{self._app_name}/{model}/"
+
+    def _counts_prefix(self, model: str) -> str:
+        return f"audits/{self._app_name}/{model}/"
+
+
+def _parsed(model: str, key: bytes, value: bytes) -> VersionedPolicy | None:
+    try:
+        return VersionedPolicy.model_validate_json(value)
+    except ValidationError:
+        log.error("%s: the stored policy %s is unreadable and ignored", model, key)
+        return None

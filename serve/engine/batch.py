@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from copy import copy
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -224,3 +225,9 @@ def _tokens_together(parts: Sequence[NDArray[Any]], fill: float, longest: int) -
 def arange(num: int) -> NDArray[np.int64]:
     """Return (num,) 0 to num - 1, not to be written to."""
     return _ARANGE[:num] if num <= len(_ARANGE) else np.arange(num, dtype=np.int64)
+
+
+@lru_cache(256)
+def no_padding(num_tokens: int) -> NDArray[np.int64]:
+    """Return (1, tokens) ones, the mask of a row that is alone, not to be written to."""
+    return np.ones((1, num_tokens), np.int64)

@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from serve.engine.audit_rows import AuditRows
 from serve.engine.batch import Batch, merge
 from serve.engine.cost_model import CostModel
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
@@ -38,6 +39,7 @@ class EngineCore:
     Attributes:
         costs: what segments cost, kept up to date.
         uses_fast_path: whether a row that is alone goes without a batch around it.
+        audits: texts that run while there is no row.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class EngineCore:
             runner, shape, self._scheduler, self._recorder, clock, should_yield
         )
         self.uses_fast_path = True
+        self.audits = AuditRows(runner)
         self._swept_s = clock()
 
     def __bool__(self) -> bool:
@@ -85,8 +88,9 @@ class EngineCore:
     def step(self) -> list[Outcome]:
         """Run one batch to an exit and return the rows that have finished.
 
-        A segment that fails gives the rows of its batch an error each, and harms no other row. The
-        error of a device that is lost is raised.
+        Without rows, one segment of an audit runs instead. A segment that fails gives the rows of
+        its batch an error each, and harms no other row. The error of a device that is lost is
+        raised.
         """
         self._recorder.flush()
         if self.uses_fast_path and (row := self._fast_path.take()):
@@ -94,6 +98,8 @@ class EngineCore:
         now_s = self._clock()
         outcomes = self._drop_expired(now_s)
         if not self._scheduler:
+            if not outcomes:
+                self.audits.advance()
             return outcomes
         batches = self._scheduler.schedule(now_s)
         for batch in batches:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serve.engine.admission import Admission, QueueLimits
+from serve.engine.audit_rows import AuditText
 from serve.engine.core import EngineCore
 from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Deliver, Outcome, Row
@@ -108,6 +109,23 @@ class Engine:
             self._unanswered.update(rows)
             self._inbox.put(rows)
 
+    def audit(self, text: AuditText) -> bool:
+        """Run a text through all exits while there is nothing to answer; tell whether it is taken.
+
+        It counts in no queue, and the engine does not wait for it when it stops. Any thread.
+        """
+        with self._lock:
+            taken = self._accepting and self._core.audits.add(text)
+            if taken and not self._unanswered:
+                # Wakes the thread. With rows unanswered it would only disturb them: the thread
+                # looks for audits itself once they have been answered.
+                self._inbox.put(())
+            return taken
+
+    def drop_audits(self, come_before_s: float) -> None:
+        """Give up the audits that wait since before a time on the clock. Any thread."""
+        self._core.audits.drop(come_before_s)
+
     def check_room(
         self, num_rows: int, num_tokens: int = 0, client: str = "", coming: int = 0
     ) -> None:
@@ -156,17 +174,19 @@ class Engine:
             self._failure = failure
         finally:
             self._fail_all(failure)
+            self._core.audits.drop_all()
 
     def _receive(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
         # `stop` puts an empty list in, which wakes a thread that waits here. No rows come after
         # it, so an inbox that is empty then stays empty; it must be looked at last.
-        busy = bool(self._core)
-        while (self._accepting and not busy) or not self._inbox.empty():
+        core = self._core
+        busy = bool(core)
+        while (self._accepting and not (busy or core.audits)) or not self._inbox.empty():
             rows = self._inbox.get()
-            self._core.add(rows)
+            core.add(rows)
             busy = busy or bool(rows)
-        return busy and not self._aborting
+        return (busy or (self._accepting and bool(core.audits))) and not self._aborting
 
     def _should_yield(self) -> bool:
         return self._aborting or not self._inbox.empty()

@@ -10,12 +10,11 @@ as the engine has other work. With `EngineCore.uses_fast_path = False` it runs w
 import logging
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from time import perf_counter
 
 import numpy as np
 
-from serve.engine.batch import Batch, arange
+from serve.engine.batch import Batch, arange, no_padding
 from serve.engine.cost_recorder import CostRecorder, SegmentRun
 from serve.engine.device_errors import device_lost
 from serve.engine.executor import ModelShape, last_exit_in_time
@@ -91,7 +90,7 @@ class FastPath:
         return one_exit_tells and not self._interrupted(row)
 
     def _go(self, row: Row, depth: int, hidden: Hidden, keep: Ids) -> Outcome | Batch:
-        mask, end = _no_padding(row.num_tokens), None
+        mask, end = no_padding(row.num_tokens), None
         try:
             while end is None:
                 until, began = self._until(row, depth), perf_counter()
@@ -164,9 +163,3 @@ def _gap(logits: list[float]) -> float:
         return abs(logits[0] - logits[1])
     second, first = sorted(logits)[-2:]
     return first - second
-
-
-@lru_cache(256)
-def _no_padding(num_tokens: int) -> Ids:
-    """Return (1, tokens) ones, not to be written to."""
-    return np.ones((1, num_tokens), np.int64)

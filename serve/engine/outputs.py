@@ -104,8 +104,18 @@ def final_outputs(batch: Batch, rows: NDArray[np.intp], task: Task) -> Iterable[
         labels = batch.prediction.label[rows].tolist()
     if logits.ndim == 3:
         return _token_by_token(batch, rows, logits, heads)
-    non_finite = _NON_FINITE[task](logits).tolist()
+    non_finite = non_finite_rows(task, logits).tolist()
     return map(FinalOutput._make, zip(logits, exits, heads, labels, non_finite, strict=True))
+
+
+def non_finite_rows(task: Task, logits: Logits) -> NDArray[np.bool_]:
+    """Return (rows,) whether logits have no distribution, see `final_outputs`; of tokens, each's.
+
+    Args:
+        task: the model's.
+        logits: (rows, labels); (rows, tokens, labels) without padding for tokens.
+    """
+    return _NON_FINITE[task](logits)
 
 
 def record_exit(batch: Batch) -> None:

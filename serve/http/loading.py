@@ -25,7 +25,7 @@ from serve.http.tls import TlsFiles
 from serve.logs import fields
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
-from serve.policy.live import PolicyStore
+from serve.policy.store import Store
 from serve.tracing import configured_tracing
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Assembly:
 def assemble(
     folders: Sequence[str | Path],
     options: EngineOptions,
-    store: PolicyStore,
+    store: Store,
     active_exits: Mapping[str, Sequence[int]] | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> Assembly:

@@ -16,7 +16,8 @@ from serve.http.listener import listen
 from serve.http.loading import app_context, assemble
 from serve.http.servers import Servers
 from serve.metrics.connections import ConnectionState
-from serve.policy.live import MemoryStore
+from serve.policy.file_store import FileStore
+from serve.policy.store import MemoryStore
 from serve.runtime.process_memory import keep_objects
 
 
@@ -31,7 +32,8 @@ def standalone_context(
         InvalidKeys: the file of keys cannot be used.
     """
     pins, active = config.bundle_sha256, config.active_exits
-    assembly = assemble(config.bundles, config, MemoryStore(), active, pins)
+    store = FileStore(config.state, pins) if config.state else MemoryStore()
+    assembly = assemble(config.bundles, config, store, active, pins)
     catalog = assembly.catalog
     catalog.set_baselines({})
     state = connections or ConnectionState()

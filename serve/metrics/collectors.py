@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from serve.classifier.catalog import Catalog
 from serve.classifier.classifier import Classifier
 from serve.engine.row import Answer, BatchStats
+from serve.metrics.audits import AuditCollector
 from serve.metrics.connections import ConnectionCollector, ConnectionState
 from serve.metrics.known_children import ANSWERED, CODES, REASONS, REFUSED
 from serve.rules import ExitRule
@@ -112,8 +113,9 @@ class Metrics:
         ).labels(__version__).set(1)
 
     def watch(self, catalog: Catalog) -> None:
-        """Publish the queues and policies of these models too."""
+        """Publish the queues, policies and audits of these models too."""
         self.registry.register(_LiveState(catalog, self))
+        self.registry.register(AuditCollector(catalog))
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""

@@ -3,6 +3,21 @@
 from typing import Any
 
 from serve.policy.document import Policy
+from serve.policy.entry import VersionedPolicy
+
+
+def change_line(model: str, old: VersionedPolicy, new: VersionedPolicy) -> dict[str, Any]:
+    """Return what a log line says of a change that was made."""
+    return {
+        "model": model,
+        "source": new.source,
+        "by": new.by,
+        "action": new.action,
+        "why": new.why,
+        "from_version": old.version,
+        "to_version": new.version,
+        "changes": changes(old.policy, new.policy),
+    }
 
 
 def changes(old: Policy, new: Policy) -> dict[str, tuple[Any, Any]]:

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
+from serve.policy.audit import Audit, Guard
 from serve.policy.flag import Flag
 from serve.policy.limits import Limits
 from serve.policy.profile import (
@@ -68,6 +69,8 @@ class Policy(BaseModel):
         limits: what a request may choose.
         detectors: names by which the FMS orchestrator asks, and the profile that each stands for,
             or `default`.
+        audit: which answers are compared with full depth's.
+        guard: what happens when they break a promise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -78,6 +81,9 @@ class Policy(BaseModel):
     detectors: dict[DetectorName, ProfileName] = Field(
         default_factory=dict, max_length=64, exclude_if=lambda value: not value
     )
+    # Left out of documents that do not say them: replicas compare hashes of them.
+    audit: Audit = Field(default=Audit(), exclude_if=lambda value: value == Audit())
+    guard: Guard = Field(default=Guard(), exclude_if=lambda value: value == Guard())
 
     @model_validator(mode="after")
     def _check_names(self) -> "Policy":

@@ -8,41 +8,26 @@ entry, so a change never mixes rules inside one request.
 import hashlib
 import logging
 import threading
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
-
-from serve.errors import InvalidRule, VersionConflict
+from serve.errors import InvalidRule, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.applied import AppliedPolicy, check_policy
-from serve.policy.difference import changes
+from serve.policy.difference import change_line
 from serve.policy.document import Policy
+from serve.policy.entry import Change, VersionedPolicy
 from serve.policy.served_ladder import ServedLadder
+from serve.policy.store import KEPT_VERSIONS, MemoryStore, PolicyStore
+
+__all__ = ["Change", "LivePolicy", "MemoryStore", "PolicyStore", "Replacement", "VersionedPolicy"]
 
 log = logging.getLogger(__name__)
 trail = logging.getLogger(TRAIL)
 
 # Of a change that replaces any version; each that fails means that another change was stored.
 _MOST_TRIES = 100
-
-
-class VersionedPolicy(BaseModel):
-    """A policy and the version that it applies under.
-
-    Attributes:
-        version: counts up from 1 (0 before a baseline is set); every answer names it.
-        policy: the document.
-        source: `bundle` (the manifest's), `config` (the deployment's), or `api` (a PUT).
-        baseline: hash of the last policy that came from bundle or config. When the baseline
-            changes, it replaces what a PUT has put on top of the old one.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: NonNegativeInt
-    policy: Policy
-    source: Literal["bundle", "config", "api"]
-    baseline: str
+_PUT = Change()
 
 
 class Live(NamedTuple):
@@ -59,44 +44,6 @@ class Replacement(NamedTuple):
     new: VersionedPolicy
 
 
-class PolicyStore(Protocol):
-    """A log of policies per model, shared by all replicas. Calls may block briefly."""
-
-    def newest_version(self, model: str) -> int:
-        """Return the highest version in the log, readable or not; 0 for an empty log."""
-        ...
-
-    def latest(self, model: str) -> VersionedPolicy | None:
-        """Return the entry with the highest version, or None if no entry can be read."""
-        ...
-
-    def append(self, model: str, entry: VersionedPolicy) -> bool:
-        """Add an entry unless its version is taken; tell whether it was added. Atomic."""
-        ...
-
-
-class MemoryStore:
-    """A log for a single process."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, VersionedPolicy] = {}
-        self._appending = threading.Lock()
-
-    def newest_version(self, model: str) -> int:
-        current = self._entries.get(model)
-        return current.version if current else 0
-
-    def latest(self, model: str) -> VersionedPolicy | None:
-        return self._entries.get(model)
-
-    def append(self, model: str, entry: VersionedPolicy) -> bool:
-        with self._appending:
-            if entry.version <= self.newest_version(model):
-                return False
-            self._entries[model] = entry
-            return True
-
-
 class LivePolicy:
     """One model's policy in one replica.
 
@@ -105,9 +52,14 @@ class LivePolicy:
         unfollowed: why the newest stored policy is not the live one; empty if it is.
     """
 
-    def __init__(self, model: str, ladder: ServedLadder, store: PolicyStore) -> None:
-        """Start without a baseline; `set_baseline` must follow before any request."""
-        self._model = model
+    def __init__(
+        self, model: str, ladder: ServedLadder, store: PolicyStore, bundle: str = ""
+    ) -> None:
+        """Start without a baseline; `set_baseline` must follow before any request.
+
+        A model with another `bundle`, the sha256 of its own, starts from its baseline.
+        """
+        self._model, self._bundle = model, bundle
         self._ladder = ladder
         self._store = store
         self._adopting = threading.Lock()
@@ -137,11 +89,34 @@ class LivePolicy:
             self._adopt(stored)
         return self.current
 
+    def history(self, limit: int) -> list[VersionedPolicy]:
+        """Return so many stored entries, newest first."""
+        return self._store.history(self._model, limit)
+
+    def find(self, version: int) -> VersionedPolicy | None:
+        """Return a stored entry; None if it is not kept."""
+        return self._store.entry(self._model, version)
+
+    def entry(self, version: int) -> VersionedPolicy:
+        """Return a stored entry.
+
+        Raises:
+            UnknownVersion: it is not kept.
+        """
+        entry = self.find(version)
+        if entry is None:
+            kept = [each.version for each in reversed(self.history(KEPT_VERSIONS + 1))]
+            raise UnknownVersion(
+                f"there is no version {version} of the policy of {self._model}, or not any more; "
+                f"kept are {_spans(kept) or 'none'}"
+            )
+        return entry
+
     def check_baseline(self, policy: Policy) -> None:
         """Raise what `set_baseline` would raise now, and change nothing."""
         policy.check(self._ladder.traits)
         stored = self._stored()
-        if stored is None or stored.baseline != _hash(policy):
+        if stored is None or stored.baseline != self._hash(policy):
             check_policy(policy, self._ladder)
 
     def set_baseline(self, policy: Policy, source: Literal["bundle", "config"]) -> None:
@@ -154,7 +129,7 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
         """
         policy.check(self._ladder.traits)
-        baseline = _hash(policy)
+        baseline = self._hash(policy)
         while True:
             newest = self._store.newest_version(self._model)
             stored = self._stored()
@@ -162,50 +137,60 @@ class LivePolicy:
                 self._adopt(stored)
                 return
             check_policy(policy, self._ladder)
-            entry = VersionedPolicy(
-                version=newest + 1, policy=policy, source=source, baseline=baseline
-            )
+            change = Change(source, None, "baseline")
+            entry = VersionedPolicy.of(newest + 1, policy, source, baseline, change)
             if self._store.append(self._model, entry):
-                self._note_baseline(entry, stored or self.current)
+                if entry.version > 1 or source != "bundle":  # no plain start
+                    self._note(entry, stored or self.current)
                 self._adopt(entry)
                 return
 
-    def replace(self, policy: Policy, based_on: int | None) -> Replacement:
-        """Put a whole new policy in place of the version that it is based on; None for any.
+    def replace(
+        self,
+        policy: Policy | Callable[[Policy], Policy],
+        based_on: int | None,
+        change: Change = _PUT,
+    ) -> Replacement:
+        """Put a policy in place of the version that it is based on; None for any.
+
+        Args:
+            policy: the whole new one, or what makes it of the live one.
+            based_on: the version that must be live.
+            change: what the log says of it.
 
         Raises:
             InvalidRule: the model cannot follow it; nothing has changed.
             VersionConflict: another version is current; nothing has changed.
         """
-        check_policy(policy, self._ladder)
         for _ in range(_MOST_TRIES if based_on is None else 1):
             # Read before the refresh, so that an entry appended after it makes ours fail.
             newest = self._store.newest_version(self._model)
             old = self.refresh()
             if based_on is not None and based_on != old.version:
                 raise VersionConflict(_conflict(based_on, old.version))
-            new = VersionedPolicy(
-                version=newest + 1, policy=policy, source="api", baseline=old.baseline
-            )
+            wanted = policy(old.policy) if callable(policy) else policy
+            self._check(wanted, change)
+            new = VersionedPolicy.of(newest + 1, wanted, change.source, old.baseline, change)
+            new = new.after(old)
             if self._store.append(self._model, new):
+                if change.action == "guardrail":
+                    self._note(new, old)
                 self._adopt(new)
                 return Replacement(old, new)
         if based_on is None:
             raise VersionConflict("other changes of the policy came first each time; try again")
         raise VersionConflict(_conflict(based_on, self.refresh().version))
 
-    def _note_baseline(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
-        """Write the line of a change that no request has made, unless it is a plain start."""
-        if new.version == 1 and new.source == "bundle":
-            return
-        line = fields(
-            model=self._model,
-            source=new.source,
-            from_version=old.version,
-            to_version=new.version,
-            changes=changes(old.policy, new.policy),
-        )
-        trail.info("policy changed", extra=line)
+    def _check(self, policy: Policy, change: Change) -> None:
+        """Check a change. The guardrail is not kept from its own by another profile's target."""
+        if change.action == "guardrail":
+            policy.check(self._ladder.traits)
+        else:
+            check_policy(policy, self._ladder)
+
+    def _note(self, new: VersionedPolicy, old: VersionedPolicy) -> None:
+        """Write the line of a change that no request has made."""
+        trail.info("policy changed", extra=fields(**change_line(self._model, old, new)))
 
     def _adopt(self, entry: VersionedPolicy) -> None:
         """Apply an entry, unless another thread has applied a newer one already."""
@@ -214,6 +199,9 @@ class LivePolicy:
                 self.live = self._applied(entry)
                 for name, problem in self.live.applied.problems.items():
                     log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
+
+    def _hash(self, policy: Policy) -> str:
+        return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
 
     def _applied(self, entry: VersionedPolicy) -> Live:
         return Live(entry, AppliedPolicy(entry.policy, self._ladder))
@@ -233,12 +221,19 @@ class LivePolicy:
         return stored
 
 
-def _hash(policy: Policy) -> str:
-    return hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
-
-
 def _conflict(based_on: int, current: int) -> str:
     return (
         f"the policy is at version {current}, this one was made from version {based_on}; "
         "read it again and repeat the change"
     )
+
+
+def _spans(versions: list[int]) -> str:
+    """Return ascending versions as text, such as `3, 7 to 12`."""
+    spans: list[list[int]] = []
+    for version in versions:
+        if spans and version == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], version]
+        else:
+            spans.append([version])
+    return ", ".join(" to ".join(map(str, span)) for span in spans)

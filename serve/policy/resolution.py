@@ -38,6 +38,7 @@ class ServedRung:
         certificates: at most one per loss.
         certain: what cannot be lost by such a rule, and so needs no certificate.
         noise: the share by which the measured speedup may be off; 0 at full depth, whose is 1.
+        exit_shares: (exits,) how many of the certifying texts leave at each exit.
     """
 
     rule: ExitRule
@@ -50,6 +51,7 @@ class ServedRung:
     certificates: tuple[Certificate, ...] = ()
     certain: frozenset[Loss] = frozenset()
     noise: float = 0.0
+    exit_shares: tuple[float, ...] = ()
 
     def certificate(self, loss: Loss) -> Certificate | None:
         """Return the certificate of a loss, if the rung has one."""

@@ -1,5 +1,6 @@
 from export.exit_subset import fitting_calibration, fitting_policy
 from serve.bundle.calibration import Calibration, VariantCalibration
+from serve.policy.audit import Audit
 from serve.policy.document import Policy
 from serve.policy.ladder import Data
 from serve.policy.limits import Limits
@@ -20,6 +21,7 @@ def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
         profiles={"low": LayerRule(layer=1), "sure": EntropyRule(threshold=0.2)},
         limits=Limits(overrides="profiles", flag="none", max_layer=1),
         detectors={"a": "low", "b": "sure", "c": "default"},
+        audit=Audit(share=0.5),
     )
     fitting, notes = fitting_policy(policy, two_labels((2, 4)))
     assert fitting == Policy(
@@ -27,6 +29,7 @@ def test_rules_that_need_a_lost_exit_go_and_are_told() -> None:
         profiles={"sure": EntropyRule(threshold=0.2)},
         limits=Limits(overrides="profiles", flag="none"),
         detectors={"b": "sure", "c": "default"},
+        audit=Audit(share=0.5),
     )
     assert len(notes) == 4
     assert "profile 'low'" in notes[0]

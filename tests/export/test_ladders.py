@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
 from models.certification.stored import store, store_in_model
+from models.recorded import Recorded
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
+from serve.rules.traits import Traits
 from tests.export.conftest import MakeFolder
+from tests.support.tiny import LABELS
 
 
 def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
@@ -72,6 +76,24 @@ def test_the_same_model_gives_the_same_weights_and_so_its_ladders_hold_again(
         "`offramp calibrate` certifies the bundle"
     ]
     assert "at most 1 % (delta 0.05, n 900)" in (out / "README.md").read_text()
+
+
+def test_what_the_exits_said_of_the_certifying_texts_comes_along(model_folder: Path) -> None:
+    weights = weights_of(load_bundle(model_folder.parent / "first"))
+    own = ladder("int8", weights["int8"])
+    said = np.random.default_rng(0).standard_normal((4, 900, len(LABELS))).astype(np.float32)
+    traits = Traits(own.exits, LABELS)
+    texts = Recorded(traits, own.temperatures, said, num_tokens=np.full(900, 9))
+    store_in_model(model_folder, own, texts)
+    out = model_folder.parent / "second"
+    bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out)
+    found = load_bundle(out).certifying("int8")
+    assert found is not None
+    assert np.array_equal(found.logits, said)
+    assert load_bundle(out).presenting((1, 4)).certifying("int8") is None
+    store_in_model(model_folder, own)
+    bundles.write(bundles.plan(model_folder, ("int8",)), out.with_name("third"))
+    assert load_bundle(out.with_name("third")).certifying("int8") is None
 
 
 def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from serve.config import DRAIN_S, ConnectionLimits, ServerConfig, UserConfig
+from serve.policy.audit import Audit, Guard
 from serve.policy.document import Policy
 from serve.policy.limits import Limits
 from serve.policy.profile import Settings
@@ -68,6 +69,8 @@ def test_policies_may_have_all_that_the_server_takes() -> None:
     policy = SCHEMA[GROUPS]["policies"]["additionalProperties"][GROUPS]
     assert set(policy) == set(Policy.model_fields)
     assert set(policy["limits"][GROUPS]) == set(Limits.model_fields)
+    assert set(policy["audit"][GROUPS]) == set(Audit.model_fields)
+    assert set(policy["guard"][GROUPS]) == set(Guard.model_fields)
     assert set(SCHEMA["definitions"]["profile"]["else"][GROUPS]) == set(Settings.model_fields)
 
 

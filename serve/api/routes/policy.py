@@ -1,10 +1,13 @@
 """The live policy of a model."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
+from serve.api.body import read_patch
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
@@ -16,15 +19,23 @@ from serve.api.replicas import Ack
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
+    ChangeRequest,
     PolicyChange,
+    PolicyPatch,
     PolicyReport,
+    PolicyRollback,
     PolicyUpdate,
     ReplicaAck,
     ResolvedExit,
 )
 from serve.api.trail import note_change
 from serve.policy.applied import AppliedPolicy
-from serve.policy.live import VersionedPolicy
+from serve.policy.difference import changes
+from serve.policy.document import Policy
+from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
+from serve.policy.live import LivePolicy
+
+MakePolicy = Callable[[Policy], Policy]
 
 
 def add_policy_routes(app: FastAPI, context: AppContext) -> None:
@@ -40,37 +51,35 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         response.headers["ETag"] = tag_of(entry.version)
         return PolicyReport(
             model=classifier.name,
-            version=entry.version,
-            source=entry.source,
+            **PolicyReport.fields_of(entry),
             policy=entry.policy,
             resolved=_resolved(applied),
             config_problem=context.catalog.config_problem,
         )
 
-    Endpoint(
-        path,
-        PolicyUpdate,
-        replace_policy,
-        {
-            "tags": ["policy"],
-            "response_model": PolicyChange,
-            "responses": {
-                **body_errors(),
-                **UNKNOWN_MODEL,
-                409: {"model": ErrorBody, "description": "Another version is current."},
-                412: {"model": ErrorBody, "description": "No version of If-Match is current."},
-                428: {"model": ErrorBody, "description": "Neither version nor If-Match came."},
-                422: {"model": ErrorBody, "description": "The model cannot follow this policy."},
-                429: {"model": ErrorBody, "description": "As many changes wait as may."},
-                503: {
-                    "model": ErrorBody,
-                    "description": "Where policies are kept does not answer.",
-                },
-            },
-        },
-        method="PUT",
-        scope="admin",
-    ).add_to(app, context)
+    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": _answers()}
+    for endpoint in (
+        Endpoint(path, PolicyUpdate, replace_policy, answers, method="PUT", scope="admin"),
+        Endpoint(path, PolicyPatch, patch_policy, answers, read_patch, "PATCH", "admin"),
+        Endpoint(f"{path}/rollback", PolicyRollback, roll_back_policy, answers, scope="admin"),
+    ):
+        endpoint.add_to(app, context)
+
+
+def _answers() -> dict[int | str, dict[str, Any]]:
+    said = {
+        404: "No such model, or no such version to go back to.",
+        409: "Another version is current.",
+        412: "No version of If-Match is current.",
+        422: "The model cannot follow this policy.",
+        428: "Neither version nor If-Match came.",
+        429: "As many changes wait as may.",
+        503: "Where policies are kept does not answer.",
+    }
+    errors = body_errors()
+    for status, text in said.items():
+        errors[status] = {"model": ErrorBody, "description": text}
+    return errors
 
 
 async def replace_policy(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
@@ -79,14 +88,49 @@ async def replace_policy(context: AppContext, record: RequestRecord, body: Polic
     Applied whole or not at all. A target that cannot be had is refused. The answer lists the
     replicas that apply the policy, and those that have not confirmed in time.
     """
+    return await _change(context, record, body, "put", lambda live: lambda _: body.policy)
+
+
+async def patch_policy(context: AppContext, record: RequestRecord, body: PolicyPatch) -> Reply:
+    """Change parts of the policy in every replica, with a JSON merge patch (RFC 7396).
+
+    The policy that comes out is checked and answered as that of a PUT. A rule that takes the place
+    of a target, or of a rule with other fields, must delete their fields: send null for each.
+    """
+    return await _change(context, record, body, "patch", lambda live: body.applied_to)
+
+
+async def roll_back_policy(
+    context: AppContext, record: RequestRecord, body: PolicyRollback
+) -> Reply:
+    """Go back to a version of the policy that is kept: a new version becomes equal to it.
+
+    Checked and answered as a PUT of that policy.
+    """
+
+    def to_version(live: LivePolicy) -> MakePolicy:
+        return lambda _: live.entry(body.to).policy
+
+    return await _change(context, record, body, "rollback", to_version)
+
+
+async def _change(
+    context: AppContext,
+    record: RequestRecord,
+    body: ChangeRequest,
+    action: Action,
+    make: Callable[[LivePolicy], MakePolicy],
+) -> Reply:
+    """Change a policy; `make` returns what makes the new one of the live one."""
     record.asked = body
-    change = asyncio.ensure_future(_replace(context, record, body))
+    change = Change(record.client.name or ANONYMOUS, body.why, action)
+    changing = asyncio.ensure_future(_replace(context, record, body, change, make))
     try:
-        return await asyncio.shield(change)
+        return await asyncio.shield(changing)
     except asyncio.CancelledError:
         # To its end, also if the client leaves: every change is logged, and goes to all replicas.
-        change.add_done_callback(partial(_note_error, record))
-        await asyncio.wait([change])
+        changing.add_done_callback(partial(_note_error, record))
+        await asyncio.wait([changing])
         raise
 
 
@@ -96,22 +140,29 @@ def _note_error(record: RequestRecord, change: asyncio.Future[Reply]) -> None:
         expected(error, record)
 
 
-async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdate) -> Reply:
+async def _replace(
+    context: AppContext,
+    record: RequestRecord,
+    body: ChangeRequest,
+    change: Change,
+    make: Callable[[LivePolicy], MakePolicy],
+) -> Reply:
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
     condition = read_precondition(record.headers, body)
-    change_policy = partial(condition.replace, classifier.policy, body)
+    live = classifier.policy
+    change_policy = partial(condition.replace, live, make(live), change)
     previous, new = await context.policy_threads.change(change_policy)
     note_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
-    change = PolicyChange(
+    changed = PolicyChange(
         model=classifier.name,
-        version=new.version,
-        source=new.source,
+        **PolicyChange.fields_of(new),
         policy=new.policy,
         resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
         config_problem=context.catalog.config_problem,
+        changes=changes(previous.policy, new.policy),
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
         replicas=[_acknowledged(ack) for ack in refreshed.acks if ack.version >= new.version],
@@ -120,7 +171,7 @@ async def _replace(context: AppContext, record: RequestRecord, body: PolicyUpdat
         missing=list(refreshed.missing),
     )
     tag = {"ETag": tag_of(new.version)}
-    return Reply(change.model_dump_json(exclude_none=True).encode(), tag)
+    return Reply(changed.model_dump_json(exclude_none=True).encode(), tag)
 
 
 def _limits(entry: VersionedPolicy) -> set[str]:

@@ -1,14 +1,23 @@
 """The JSON of live policies."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
+from serve.errors import InvalidRequest
 from serve.policy.applied import ChosenExit
 from serve.policy.document import Policy, WholePolicy
+from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
+from serve.policy.merge_patch import deeper_than, merge_patch
+from serve.validation import PRINTABLE, explain
+
+MAX_VERSION: Final = 10**18 - 1
+_MOST_LEVELS: Final = 16
+# One line that terminals and logs can show.
+Why = Annotated[str, StringConstraints(max_length=MAX_WHY_CHARS, pattern=PRINTABLE)]
 
 
 class ResolvedExit(SparseModel):
@@ -48,14 +57,34 @@ class ResolvedExit(SparseModel):
         )
 
 
-class PolicyReport(SparseModel):
+class ShownEntry(SparseModel):
+    """A version of a policy: where it comes from, who has put it there, when and why."""
+
+    version: int
+    source: Source = Field(
+        description="Where the policy comes from: the bundle, the deployment's config, a request, "
+        "or the guardrail."
+    )
+    at: str = Field(
+        description="When it was stored, in UTC; empty if an earlier release has stored it."
+    )
+    by: str = Field(
+        description="Name of the key that has asked for it, `anonymous` on a server without keys; "
+        "`bundle`, `config` or `guardrail` if nobody has asked."
+    )
+    why: str | None = Field(default=None, description="The reason that came with the change.")
+    action: Action = Field(description="What was asked for.")
+
+    @classmethod
+    def fields_of(cls, entry: VersionedPolicy) -> dict[str, Any]:
+        """Return what an entry has of these fields."""
+        return {name: getattr(entry, name) for name in ShownEntry.model_fields}
+
+
+class PolicyReport(ShownEntry):
     """The live policy."""
 
     model: str
-    version: int
-    source: Literal["bundle", "config", "api"] = Field(
-        description="Where the policy comes from: the bundle, the deployment's config, or a PUT."
-    )
     policy: Policy
     resolved: dict[str, ResolvedExit] = Field(
         description="What the default and each profile mean on this replica now."
@@ -82,6 +111,9 @@ class ReplicaAck(SparseModel):
 class PolicyChange(PolicyReport):
     """The new policy, and the replicas that apply it already."""
 
+    changes: dict[str, tuple[Any, Any]] = Field(
+        description="Old and new value of each place in which it differs from the version before."
+    )
     dropped_profiles: list[str] = Field(
         description="Profiles of the replaced policy that the new one lacks. Requests that name "
         "one now get the error `unknown_profile`."
@@ -106,7 +138,23 @@ class PolicyChange(PolicyReport):
     )
 
 
-class PolicyUpdate(RequestModel):
+class ChangeRequest(RequestModel):
+    """What every request for another policy may say."""
+
+    # Whether it must say which version it was made from.
+    needs_version: ClassVar[bool] = True
+
+    version: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_VERSION,
+        description="The version this change was made from; 409 if another one is current. "
+        "null replaces any version. Without it the header `If-Match` must name the version: 428.",
+    )
+    why: Why | None = Field(default=None, description="The reason, for the history.")
+
+
+class PolicyUpdate(ChangeRequest):
     """A whole new policy, applied at once or not at all."""
 
     model_config = ConfigDict(
@@ -130,10 +178,85 @@ class PolicyUpdate(RequestModel):
     )
 
     policy: WholePolicy
+
+
+class PolicyPatch(ChangeRequest):
+    """A change of parts of the live policy, applied at once or not at all."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"version": 1, "patch": {"limits": {"overrides": "profiles"}}, "why": "no rules"}
+            ]
+        }
+    )
+
+    patch: dict[str, Any] = Field(
+        description="JSON merge patch (RFC 7396) on the policy as GET shows it: objects are "
+        "merged, null deletes, everything else replaces."
+    )
+
+    @field_validator("patch")
+    @classmethod
+    def _check_depth(cls, patch: dict[str, Any]) -> dict[str, Any]:
+        if deeper_than(patch, _MOST_LEVELS):
+            raise ValueError(f"nested more than {_MOST_LEVELS} levels deep; no policy is")
+        return patch
+
+    def merged(self, live: Policy) -> dict[str, Any]:
+        """Return the document that the patch makes of a policy; it may be none."""
+        document = live.model_dump(mode="json", exclude_none=True)
+        merged: dict[str, Any] = merge_patch(document, self.patch)
+        return merged
+
+    def applied_to(self, live: Policy) -> Policy:
+        """Return the policy that the patch makes of another one.
+
+        Raises:
+            InvalidRequest: it makes none.
+        """
+        try:
+            return PolicyUpdate.model_validate({"policy": self.merged(live)}).policy
+        except ValidationError as error:
+            raise InvalidRequest(explain(error)) from None
+
+
+class PolicyRollback(ChangeRequest):
+    """A version of the policy to go back to."""
+
+    needs_version: ClassVar[bool] = False
+    model_config = ConfigDict(json_schema_extra={"examples": [{"to": 1, "why": "too slow"}]})
+
+    to: int = Field(ge=1, le=MAX_VERSION, description="The new version is equal to this one.")
     version: int | None = Field(
         default=None,
         ge=1,
-        le=10**18 - 1,
-        description="The version this change was made from; 409 if another one is current. "
-        "null replaces any version. Without it the header `If-Match` must name the version: 428.",
+        le=MAX_VERSION,
+        description="The version that must be current; 409 if another one is. Without it, and "
+        "without the header `If-Match`, any may be.",
     )
+
+
+class HistoryEntry(ShownEntry):
+    """A version of a policy, and what it has changed."""
+
+    changes: dict[str, tuple[Any, Any]] | None = Field(
+        default=None,
+        description="Old and new value of each place in which it differs from the version before; "
+        "null where one of them has nothing. Missing if the version before is not kept any more, "
+        "and in lists if it is long.",
+    )
+
+
+class PolicyHistory(SparseModel):
+    """The versions of a policy that are kept, newest first."""
+
+    model: str
+    entries: list[HistoryEntry]
+
+
+class PolicyVersion(HistoryEntry):
+    """A version of a policy as a whole."""
+
+    model: str
+    policy: Policy

@@ -102,7 +102,12 @@ def test_a_policy_that_an_operator_has_written_stays(
     make_bundle: MakeBundle, make_data: MakeData, default: dict[str, Any]
 ) -> None:
     folder = make_bundle()
-    written = {"default": default, "profiles": {"mine": OWN, "balanced": OWN}}
+    written = {
+        "default": default,
+        "profiles": {"mine": OWN, "balanced": OWN},
+        "detectors": {"own": "mine"},
+        "audit": {"share": 0.5},
+    }
     rewrite_manifest(folder, lambda manifest: manifest.update(policy=written))
     before = load_bundle(folder).manifest.policy
     _, said = run(folder, make_data(num_texts=60))

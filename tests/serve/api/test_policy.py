@@ -1,6 +1,7 @@
 import itertools
 import json
 import logging
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -46,10 +47,14 @@ def exit_layer(answer: dict[str, Any]) -> int:
 
 
 def test_first_policy_is_the_bundles(server: LiveServer) -> None:
-    assert server.http.get(PATH).json() == {
+    shown = server.http.get(PATH).json()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", shown.pop("at"))
+    assert shown == {
         "model": "tiny",
         "version": 1,
         "source": "bundle",
+        "by": "bundle",
+        "action": "baseline",
         "policy": POLICY.model_dump(exclude_none=True),
         "resolved": {
             "default": {"rule": {"rule": "never"}},

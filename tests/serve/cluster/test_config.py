@@ -15,6 +15,7 @@ from serve.errors import Unavailable
 from serve.http.listener import take_shared_port
 from serve.policy.document import Policy
 from serve.policy.live import LivePolicy, VersionedPolicy
+from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS
 from tests.serve.support.declarative import (
     DeployFailed,
     deploy_document,
@@ -35,7 +36,7 @@ with warnings.catch_warnings():
     from ray.serve.exceptions import RayServeException
 
     from serve.cluster.deployment import bind, build
-    from serve.cluster.policy_store import KEPT_VERSIONS, NAMESPACE, RayStore
+    from serve.cluster.policy_store import NAMESPACE, RayStore
 
 pytestmark = pytest.mark.ray
 
@@ -215,15 +216,31 @@ def test_store_takes_each_version_once_and_gives_the_newest(store: RayStore) -> 
     assert not store.append("m", entry(12, layer=2))
     assert store.latest("m") == entry(12)
     assert store.newest_version("m") == 12
+    assert store.history("m", 2) == [entry(12), entry(11)]
+    assert (store.entry("m", 3), store.entry("m", 13)) == (entry(3), None)
     assert RayStore("other-app").latest("m") is None
     assert store.latest("m2") is None
+    assert (store.history("m2", 9), store.counts("m2")) == ([], {})
 
 
-def test_store_drops_old_versions(store: RayStore) -> None:
-    for version in range(1, KEPT_VERSIONS + 3):
-        store.append("old", entry(version))
-    assert len(store._keys("old")) == KEPT_VERSIONS
-    assert store.newest_version("old") == KEPT_VERSIONS + 2
+def test_store_drops_old_versions_and_keeps_the_newest_baseline(store: RayStore) -> None:
+    for version in range(1, KEPT_VERSIONS + 5):
+        baseline = {"action": "baseline"} if version in (1, 3) else {}
+        store.append("old", entry(version).model_copy(update=baseline))
+    kept = [each.version for each in store.history("old", 999)]
+    assert kept == [*range(KEPT_VERSIONS + 4, 4, -1), 3]
+    assert store.newest_version("old") == KEPT_VERSIONS + 4
+
+
+def test_store_has_the_counts_of_each_replica_and_drops_the_oldest(store: RayStore) -> None:
+    for number in range(KEPT_COUNTS):
+        store.put_counts("m", f"r{number}", b"%d" % number)
+    store.put_counts("m", "r0", b"{}")
+    store.put_counts("m", "new", b"{}")
+    counts = store.counts("m")
+    assert len(counts) == KEPT_COUNTS
+    assert (counts["r0"], counts["r2"], counts["new"]) == (b"{}", b"2", b"{}")
+    assert "r1" not in counts
 
 
 def test_store_takes_nothing_later_that_it_did_not_take_in_time(store: RayStore) -> None:

@@ -2,6 +2,7 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -280,3 +281,21 @@ def test_of_replicas_that_change_at_once_versions_have_no_gap_and_one_winner_eac
         versions = sorted(itertools.chain(*pool.map(change, replicas)))
     assert versions == list(range(2, len(versions) + 2))
     assert len(versions) >= 100
+
+
+def test_entries_say_since_when_each_profile_asks_for_the_same(make_live: MakeLive) -> None:
+    live = make_live(MemoryStore())
+    fast, slow = {"rule": "layer", "layer": 1}, {"rule": "layer", "layer": 3}
+
+    def put(**profiles: Any) -> dict[str, int]:
+        policy = {"default": "quick", "profiles": profiles}
+        return live.replace(Policy.model_validate(policy), None).new.since
+
+    assert put(quick=fast) == {"default": 2, "quick": 2}
+    assert put(quick=fast, slow=slow) == {"default": 2, "quick": 2, "slow": 3}
+    assert put(quick=slow, slow=slow) == {"default": 4, "quick": 4, "slow": 3}
+    assert put(quick=fast) == {"default": 5, "quick": 5}, "not that of version 2"
+    flagged = {"exit": fast, "flag": {"negative": 0.8}}
+    assert put(quick=flagged) == {"default": 6, "quick": 6}
+    live.set_baseline(Policy.model_validate({"default": fast}), "config")
+    assert live.current.since == {"default": 7}

@@ -38,6 +38,7 @@ def fuzz(server: LiveServer, folder: Path, *options: str, key: str | None = None
     for operations in document["paths"].values():
         for operation in operations.values():
             del operation["responses"]["default"]  # would make every status a documented one
+    del document["paths"]["/v1/models/{model}/policy/events"]  # has no end
     (folder / "openapi.json").write_text(json.dumps(document))
     num_examples = settings.default.max_examples
     arguments = ["--url", f"http://127.0.0.1:{server.port}", "--no-color", *options]

@@ -1,0 +1,193 @@
+"""What happens to a model's policy, as server-sent events."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from fastapi import FastAPI, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from serve.api.context import AppContext
+from serve.api.record import RequestRecord, record_of
+from serve.api.routes.policy_history import listed_entries
+from serve.api.schemas.error import ErrorBody
+from serve.api.schemas.policy import HistoryEntry
+from serve.classifier.classifier import Classifier
+from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
+from serve.policy.live import LivePolicy
+from serve.policy.store import KEPT_VERSIONS
+
+MAX_STREAMS: Final = 64
+_RETRY_AFTER_S: Final = 15
+_LOOK_EVERY_S: Final = 0.5
+# A line that says nothing shows that the connection stands, and the key is looked up again.
+_SILENT_S: Final = 15.0
+_VERSION: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would keep events back
+]
+
+
+class Event(NamedTuple):
+    """A server-sent event.
+
+    Attributes:
+        kind: its name.
+        data: becomes JSON.
+        version: of the policy, for events after which a client may go on.
+    """
+
+    kind: str
+    data: Any
+    version: int | None = None
+
+    def encoded(self) -> bytes:
+        """Return what is sent. JSON has no line break, so that it is one line of data."""
+        number = b"" if self.version is None else b"id: %d\n" % self.version
+        return b"event: %b\n%bdata: %b\n\n" % (self.kind.encode(), number, to_json(self.data))
+
+
+# Asked again and again for each stream: returns what has happened since.
+Source = Callable[[], AsyncIterator[Event]]
+
+
+def add_event_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that send events."""
+    streams: set[asyncio.Task[Any] | None] = set()
+
+    @app.get(
+        "/v1/models/{model}/policy/events",
+        tags=["policy"],
+        response_class=Response,
+        responses={
+            200: {"description": "Events, until one side ends.", "content": _CONTENT},
+            404: {"model": ErrorBody, "description": "No such model."},
+            422: {"model": ErrorBody, "description": "Last-Event-ID is no version."},
+            429: {"model": ErrorBody, "description": "As many streams are open as may."},
+            503: {"model": ErrorBody, "description": "Where policies are kept does not answer."},
+        },
+    )
+    async def policy_events(model: str, request: Request) -> Response:
+        """Send what happens to the policy, as server-sent events, from the live version on.
+
+        `policy` and `guardrail` have a version as in the history. Their `id` in the header
+        `Last-Event-ID` continues a stream after it.
+        """
+        classifier = context.catalog.find(model)
+        record = record_of(request.scope)
+        record.model = classifier.name
+        seen = await context.policy_threads.change(partial(_seen_in, record, classifier.policy))
+        policies = _Policies(context, classifier, seen)
+        return EventStream(context, record, (policies.news,), streams)
+
+
+_CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
+
+
+class EventStream(Response):
+    """Sends the events of sources until the client leaves or the server stops."""
+
+    def __init__(
+        self,
+        context: AppContext,
+        record: RequestRecord,
+        sources: tuple[Source, ...],
+        streams: set[asyncio.Task[Any] | None],
+    ) -> None:
+        """Take the sources, and the tasks of this process that send events."""
+        super().__init__()
+        self._context, self._record = context, record
+        self._sources, self._streams = sources, streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them.
+
+        Raises:
+            Overloaded: as many streams are open as may.
+        """
+        if len(self._streams) >= MAX_STREAMS:
+            raise Overloaded(f"{MAX_STREAMS} streams of events are open; try again", _RETRY_AFTER_S)
+        task = asyncio.current_task()
+        self._streams.add(task)
+        try:
+            await send(
+                {"type": "http.response.start", "status": HTTPStatus.OK, "headers": [*_HEADERS]}
+            )
+            if self._record.method != "HEAD":
+                async for part in self._parts():
+                    # Returns when the client has taken it, so nothing piles up.
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body"})
+        finally:
+            self._streams.discard(task)
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        clock = asyncio.get_running_loop().time
+        sent_s = clock()
+        while not self._context.connections.stopping:
+            for source in self._sources:
+                async for event in source():
+                    yield event.encoded()
+                    sent_s = clock()
+            if clock() > sent_s + _SILENT_S:
+                if not self._may_go_on():
+                    return
+                yield b":\n\n"
+                sent_s = clock()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _may_go_on(self) -> bool:
+        """Tell whether the key is still one that may see this."""
+        guard, record = self._context.guard, self._record
+        try:
+            guard.gate.check(guard.identify(record.headers, record.client.address), "admin")
+        except OfframpError:
+            return False
+        return True
+
+
+class _Policies:
+    """The versions of one model's policy that a client has not seen."""
+
+    def __init__(self, context: AppContext, classifier: Classifier, seen: int | None) -> None:
+        self._run, self._seen = context.policy_threads.run, seen
+        self._name, self._live = classifier.name, classifier.policy
+
+    async def news(self) -> AsyncIterator[Event]:
+        """Yield the versions that this replica has come to apply since the last call."""
+        current = self._live.current.version
+        if self._seen is not None and self._seen >= current:
+            return
+        with suppress(Unavailable):  # the store is asked again the next time
+            for entry in await self._run(_between, self._live, self._seen, current):
+                kind = "guardrail" if entry.action == "guardrail" else "policy"
+                data = {"model": self._name, **entry.model_dump(mode="json", exclude_none=True)}
+                yield Event(kind, data, entry.version)
+            self._seen = current
+
+
+def _between(live: LivePolicy, seen: int | None, current: int) -> list[HistoryEntry]:
+    """Return the kept entries after the one seen, or without one the current, oldest first."""
+    seen = current - 1 if seen is None else seen
+    entries = reversed(listed_entries(live, KEPT_VERSIONS + 1))
+    return [entry for entry in entries if seen < entry.version <= current]
+
+
+def _seen_in(record: RequestRecord, live: LivePolicy) -> int | None:
+    """Return the version after which a client goes on; None for one that begins. May block."""
+    given = record.headers.get("last-event-id")
+    if given is None:
+        return None
+    if not _VERSION.fullmatch(given):
+        raise InvalidRequest(f"Last-Event-ID: must be a version such as 3, not {given[:40]}")
+    newest = live.history(1)
+    # A log that was lost begins anew, and so does the client.
+    return int(given) if newest and int(given) <= newest[0].version else None

@@ -1,0 +1,1 @@
+"""Audits: answers that have been sent, compared with what full depth says of the same texts."""

@@ -1,0 +1,201 @@
+"""What audits have found, as numbers that add up over replicas and restarts."""
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
+
+from serve.policy.ladder import Loss
+
+# What a request's own rule or target is counted as: no profile can have this name.
+REQUEST: Final = "(request)"
+# Of a profile there is one key for each promise that it has had, and one without a promise.
+MAX_KEYS = 256
+MAX_BYTES = 64 * 1024
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Bound(_Frozen):
+    """What a certificate says of one loss: at most `epsilon`, but with probability `delta`."""
+
+    loss: Loss
+    epsilon: float
+    delta: float
+
+
+class Promise(_Frozen):
+    """What is promised of a profile's answers.
+
+    Attributes:
+        bounds: one per loss that was asked for.
+        rule: the certified rule, as JSON.
+        since: version of the policy since which the profile says what it says: after a change,
+            and a change back, evidence starts anew. 0 of a request's own target.
+    """
+
+    bounds: tuple[Bound, ...]
+    rule: str
+    since: int
+
+
+class Key(NamedTuple):
+    """Which answers are counted together.
+
+    Attributes:
+        profile: of the policy; of requests without `exit` the one that the default names, or
+            `default`; `REQUEST` where the request has chosen a rule or a target itself.
+        promise: None where nothing is promised, such as of texts in several windows.
+    """
+
+    profile: str
+    promise: Promise | None = None
+
+
+class Compared(NamedTuple):
+    """What an audit has found of one text.
+
+    Attributes:
+        differs: another answer than full depth's: another label, set of labels or entities, or a
+            value further away than the tolerance.
+        score_differs: a score that was shown is further than `SCORE_TOLERANCE` from full depth's.
+        flagged: whether full depth's answer is flagged; False without a flag.
+        missed: it is, and the answer that was sent is not.
+        false_alarm: the other way round.
+    """
+
+    differs: bool
+    score_differs: bool = False
+    flagged: bool = False
+    missed: bool = False
+    false_alarm: bool = False
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+class Tally(_Frozen):
+    """Counts of one key.
+
+    Attributes:
+        since: when the first text was counted, UTC, ISO 8601.
+        audited: texts that were compared.
+        early: of them, those that left before the last exit.
+        differ: see `Compared`, as all that follow.
+        by_exit: by exit layer, texts that left there, and how many of them differ.
+        skipped: drawn texts that were not compared, because the server had other work.
+    """
+
+    since: str = Field(default_factory=_now)
+    audited: NonNegativeInt = 0
+    early: NonNegativeInt = 0
+    differ: NonNegativeInt = 0
+    score_differ: NonNegativeInt = 0
+    flagged: NonNegativeInt = 0
+    missed: NonNegativeInt = 0
+    false_alarms: NonNegativeInt = 0
+    by_exit: dict[int, tuple[NonNegativeInt, NonNegativeInt]] = {}
+    skipped: NonNegativeInt = 0
+
+    @classmethod
+    def of(cls, compared: Compared, layer: int, early: bool) -> Self:
+        """Return the counts of one text that was compared."""
+        return cls(
+            audited=1,
+            early=early,
+            differ=compared.differs,
+            score_differ=compared.score_differs,
+            flagged=compared.flagged,
+            missed=compared.missed,
+            false_alarms=compared.false_alarm,
+            by_exit={layer: (1, int(compared.differs))},
+        )
+
+    def observed(self, loss: Loss) -> tuple[int, int] | None:
+        """Return how many texts have lost something, and of how many; None if that is not seen."""
+        losses: dict[Loss, tuple[int, int]] = {
+            "disagreement": (self.differ, self.audited),
+            "score": (self.score_differ, self.audited),
+            "missed": (self.missed, self.flagged),
+            "false_alarms": (self.false_alarms, self.audited - self.flagged),
+        }
+        return losses.get(loss)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        numbers = self.model_dump(exclude={"since", "by_exit"})
+        total = {name: number + getattr(other, name) for name, number in numbers.items()}
+        by_exit = dict(self.by_exit)
+        for layer, (there, differ) in other.by_exit.items():
+            mine = by_exit.get(layer, (0, 0))
+            by_exit[layer] = (mine[0] + there, mine[1] + differ)
+        return Tally(since=min(self.since, other.since), by_exit=by_exit, **total)
+
+
+class _Entry(_Frozen):
+    profile: str
+    promise: Promise | None
+    tally: Tally
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
+
+
+class Counts:
+    """Tallies by key, the one that was changed last at the end. One thread at a time."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._tallies: dict[Key, Tally] = {}
+
+    def __iter__(self) -> Iterator[tuple[Key, Tally]]:
+        return iter(self._tallies.items())
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def __getitem__(self, key: Key) -> Tally:
+        return self._tallies[key]
+
+    def add(self, key: Key, tally: Tally) -> None:
+        """Count more of a key. Of too many keys, the one is dropped that was changed first."""
+        mine = self._tallies.pop(key, None)
+        self._tallies[key] = mine + tally if mine else tally
+        if len(self._tallies) > MAX_KEYS:
+            del self._tallies[next(iter(self._tallies))]
+
+    def __add__(self, other: "Counts") -> "Counts":
+        total = Counts()
+        total._tallies = dict(self._tallies)
+        for key, tally in other:
+            mine = total._tallies.get(key)
+            total._tallies[key] = mine + tally if mine else tally
+        return total
+
+    def to_json(self) -> bytes:
+        """Return the counts as JSON of at most `MAX_BYTES`, without the oldest keys if need be."""
+        entries = [_Entry(profile=k.profile, promise=k.promise, tally=t) for k, t in self]
+        written = deque(entry.model_dump_json().encode() for entry in entries)
+        size = 2 + sum(len(entry) + 1 for entry in written)
+        while size > MAX_BYTES:
+            size -= len(written.popleft()) + 1
+        return b"[" + b",".join(written) + b"]"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read what `to_json` has written, also that of a later version.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        try:
+            entries = _ENTRIES.validate_json(data)
+        except ValidationError:
+            raise ValueError("counts of audits cannot be read") from None
+        counts = cls()
+        counts._tallies = {Key(e.profile, e.promise): e.tally for e in entries}
+        return counts

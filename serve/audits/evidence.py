@@ -1,0 +1,76 @@
+"""What the counts of audits say about a promise, valid however often it is looked at.
+
+Both are mixtures of likelihood ratios (Robbins 1970). A mixture is a martingale where the rate is
+as supposed, so by Ville's inequality the chance that it ever reaches 1/delta is at most delta. It
+depends on two counts alone, whatever their order, so counts of several replicas add up.
+"""
+
+import math
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts: TypeAlias = "int | NDArray[Any]"
+
+# How far rates that are tried lie above a promise, as shares of the way to 1.
+_ABOVE: Final = np.geomspace(0.002, 0.5, 24)
+# The interval's mixture is Beta(0.5, 10): differences are rare.
+_ALPHA, _BETA = 0.5, 10.0
+_HALVINGS: Final = 60
+
+
+def log10_evidence(differences: Counts, audits: Counts, epsilon: float) -> NDArray[np.float64]:
+    """Return the log10 of the evidence that more than a share epsilon of answers differ.
+
+    The chance that it ever reaches `-log10(delta)` is at most delta as long as at most epsilon
+    differ, even if it is read after every audit.
+
+    Args:
+        differences: of the audits, those that differ; of any shape.
+        audits: of the same shape.
+        epsilon: what is promised, between 0 and 1.
+    """
+    differs, agrees = np.asarray(differences), np.asarray(audits) - np.asarray(differences)
+    rates = epsilon + (1 - epsilon) * _ABOVE
+    ratios = differs[..., None] * np.log(rates / epsilon)
+    ratios = ratios + agrees[..., None] * np.log((1 - rates) / (1 - epsilon))
+    largest = ratios.max(axis=-1)
+    mean = np.exp(ratios - largest[..., None]).mean(axis=-1)
+    return np.asarray((largest + np.log(mean)) / math.log(10))
+
+
+def confidence_sequence(differences: int, audits: int, delta: float) -> tuple[float, float]:
+    """Return bounds of the true rate that hold at all times at once, but for a chance of delta.
+
+    They are the rates that the evidence of a two-sided mixture does not refute.
+    """
+    agrees = audits - differences
+    observed = differences / audits if audits else 0.5
+    mixture = _log_beta(_ALPHA + differences, _BETA + agrees) - _log_beta(_ALPHA, _BETA)
+    least = mixture + math.log(delta)
+    refuted = partial(_less_likely, differences, agrees, least)
+    low = _boundary(refuted, 0.0, observed) if differences else 0.0
+    high = _boundary(refuted, 1.0, observed) if agrees else 1.0
+    return low, high
+
+
+def _less_likely(differs: int, agrees: int, least: float, rate: float) -> bool:
+    """Tell whether counts are less likely, in logarithms, at a rate within (0, 1)."""
+    return differs * math.log(rate) + agrees * math.log1p(-rate) < least
+
+
+def _boundary(refuted: "partial[bool]", outside: float, inside: float) -> float:
+    """Return the last refuted rate on the way from a refuted one to one that is not."""
+    for _ in range(_HALVINGS):
+        middle = (outside + inside) / 2
+        if refuted(middle):
+            outside = middle
+        else:
+            inside = middle
+    return outside
+
+
+def _log_beta(alpha: float, beta: float) -> float:
+    return math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)

@@ -1,0 +1,148 @@
+"""What audits say of every profile: counts, intervals, and the evidence against its promise."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serve.audits.counts import REQUEST, Bound, Counts, Key, Tally
+from serve.audits.evidence import confidence_sequence, log10_evidence
+from serve.policy.ladder import Loss
+
+State = Literal["kept", "watching", "broken", "not audited", "no promise"]
+Interval = tuple[float, float]
+
+_MAX_REQUESTED = 20
+# From the worst on. A profile is what the worst of its promises is.
+_ORDER: Final[tuple[State, ...]] = ("broken", "watching", "kept", "not audited")
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PromiseQuality(_Shown):
+    """One promise of a profile, and the audits that tell of it."""
+
+    loss: Loss
+    epsilon: float = Field(description="The share that is lost at most, as certified.")
+    texts: int | None = Field(
+        description="Audited texts that may lose this. Null where audits cannot tell: `metric` "
+        "needs right answers, `reference` another classifier."
+    )
+    lost: int | None = Field(description="Of them, those that have lost it.")
+    interval: Interval | None = Field(
+        description="Bounds of the true share, at all times at once, but for the guard's delta."
+    )
+    evidence_log10: float | None = Field(
+        description="Evidence that more is lost than promised; -log10(delta) and more is an alarm."
+    )
+    state: State
+
+
+class ExitQuality(_Shown):
+    """The audited texts that left at one layer."""
+
+    audits: int
+    differences: int
+    share: float
+    expected: float | None = Field(description="Share of the certifying texts; null if unknown.")
+
+
+class ProfileQuality(_Shown):
+    """What audits say of the answers of one profile, since it has the rule that it has."""
+
+    state: State
+    rule: Any = Field(description="The certified rule; null where nothing is promised.")
+    since: str | None = Field(description="When the first of the audits was drawn.")
+    audits: int
+    early: int = Field(description="Audits of texts that left before the last exit.")
+    skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
+    differences: int = Field(description="Audits with another answer than full depth's.")
+    disagreement: float | None
+    interval: Interval = Field(description="As of a promise, of the disagreement.")
+    promises: list[PromiseQuality]
+    exits: dict[int, ExitQuality] = Field(description="By layer.")
+    drift: float | None = Field(
+        description="Share of the texts that leave at another layer than the certifying texts "
+        "would; some of it is chance."
+    )
+
+
+def profile_quality(
+    key: Key, tally: Tally | None, delta: float, expected: Mapping[int, float]
+) -> ProfileQuality:
+    """Return what a tally says.
+
+    Args:
+        key: whose it is.
+        tally: None where nothing has been drawn yet.
+        delta: of the guard: evidence of 1/delta is an alarm.
+        expected: share of the certifying texts by exit layer; empty if unknown.
+    """
+    found = tally or Tally(since="")
+    promise = key.promise
+    promises = (
+        [_promise_quality(bound, found, delta) for bound in promise.bounds] if promise else []
+    )
+    states = {each.state for each in promises}
+    exits = _exits(found, expected)
+    return ProfileQuality(
+        state=next((state for state in _ORDER if state in states), "no promise"),
+        rule=json.loads(promise.rule) if promise else None,
+        since=found.since or None,
+        audits=found.audited,
+        early=found.early,
+        skipped=found.skipped,
+        differences=found.differ,
+        disagreement=found.differ / found.audited if found.audited else None,
+        interval=confidence_sequence(found.differ, found.audited, delta),
+        promises=promises,
+        exits=exits,
+        drift=_drift(exits) if expected and found.audited else None,
+    )
+
+
+def requested(counts: Counts) -> Iterator[Key]:
+    """Yield the keys of requests' own targets with the most audits, at most twenty."""
+    own = [(tally.audited, key) for key, tally in counts if key.profile == REQUEST and key.promise]
+    own.sort(key=lambda each: -each[0])
+    yield from (key for _, key in own[:_MAX_REQUESTED])
+
+
+def _promise_quality(bound: Bound, tally: Tally, delta: float) -> PromiseQuality:
+    seen = tally.observed(bound.loss)
+    if seen is None:
+        return PromiseQuality(
+            loss=bound.loss, epsilon=bound.epsilon, texts=None, lost=None, interval=None,
+            evidence_log10=None, state="not audited",
+        )  # fmt: skip
+    lost, texts = seen
+    evidence = float(log10_evidence(lost, texts, bound.epsilon))
+    interval = confidence_sequence(lost, texts, delta)
+    state: State = "kept" if interval[1] <= bound.epsilon else "watching"
+    if evidence >= -math.log10(delta):
+        state = "broken"
+    return PromiseQuality(
+        loss=bound.loss, epsilon=bound.epsilon, texts=texts, lost=lost, interval=interval,
+        evidence_log10=evidence, state=state,
+    )  # fmt: skip
+
+
+def _exits(tally: Tally, expected: Mapping[int, float]) -> dict[int, ExitQuality]:
+    found = {}
+    for layer in sorted(tally.by_exit.keys() | expected.keys()):
+        audits, differences = tally.by_exit.get(layer, (0, 0))
+        found[layer] = ExitQuality(
+            audits=audits,
+            differences=differences,
+            share=audits / tally.audited if tally.audited else 0.0,
+            expected=expected.get(layer, 0.0) if expected else None,
+        )
+    return found
+
+
+def _drift(exits: Mapping[int, ExitQuality]) -> float:
+    return sum(abs(each.share - (each.expected or 0.0)) for each in exits.values()) / 2

@@ -1,0 +1,92 @@
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import betabinom, binom
+
+from serve.audits.evidence import confidence_sequence, log10_evidence
+
+EPSILON, DELTA = 0.01, 0.05
+DAYS, AUDITS, REPLICAS = 400, 4_000, 3
+# What a test of level delta may show in so many days.
+MOST_ALARMS = DELTA + 3 * sqrt(DELTA * (1 - DELTA) / DAYS)
+
+Alarm = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+counts = st.integers(1, 3_000).flatmap(lambda n: st.tuples(st.integers(0, min(n, 40)), st.just(n)))
+
+
+@given(counts=counts, epsilon=st.sampled_from([0.005, 0.01, 0.02, 0.05]))
+def test_evidence_is_the_mean_of_binomial_ratios(counts: tuple[int, int], epsilon: float) -> None:
+    differences, audits = counts
+    rates = epsilon + (1 - epsilon) * np.geomspace(0.002, 0.5, 24)
+    ratios = binom.logpmf(differences, audits, rates) - binom.logpmf(differences, audits, epsilon)
+    expected = np.logaddexp.reduce(ratios) - np.log(24)
+    assert log10_evidence(differences, audits, epsilon) == pytest.approx(expected / np.log(10))
+
+
+@given(counts=counts, delta=st.sampled_from([0.01, 0.05]))
+def test_interval_ends_where_its_mixture_refutes(counts: tuple[int, int], delta: float) -> None:
+    differences, audits = counts
+    low, high = confidence_sequence(differences, audits, delta)
+    assert low <= differences / audits <= high
+    mixture = betabinom.logpmf(differences, audits, 0.5, 10)
+    for bound in (low, high):
+        if 0 < bound < 1:
+            evidence = mixture - binom.logpmf(differences, audits, bound)
+            assert evidence == pytest.approx(-np.log(delta), rel=1e-6)
+
+
+def test_no_audits_say_nothing() -> None:
+    assert log10_evidence(0, 0, EPSILON) == pytest.approx(0)
+    assert confidence_sequence(0, 0, DELTA) == (0, 1)
+
+
+def day_of_one_server(generator: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return the counts after every audit of a day at exactly epsilon."""
+    return np.cumsum(generator.random(AUDITS) < EPSILON), np.arange(1, AUDITS + 1)
+
+
+def day_of_replicas(generator: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return the sums of what replicas have stored so far; each stores at its own times."""
+    replica = generator.integers(REPLICAS, size=AUDITS)
+    differs, stores = generator.random(AUDITS) < EPSILON, generator.random(AUDITS) < 0.2
+    summed = np.zeros((2, AUDITS), np.int64)
+    for own in (replica == each for each in range(REPLICAS)):
+        last = np.maximum.accumulate(np.where(own & stores, np.arange(1, AUDITS + 1), 0))
+        for place, counted in enumerate((differs & own, own)):
+            summed[place] += np.r_[0, np.cumsum(counted)][last]
+    return summed[0], summed[1]
+
+
+def evidence_crosses(differences: NDArray, audits: NDArray) -> NDArray[np.bool_]:
+    return log10_evidence(differences, audits, EPSILON) >= -np.log10(DELTA)
+
+
+def fixed_sample_test_rejects(differences: NDArray, audits: NDArray) -> NDArray[np.bool_]:
+    return binom.sf(differences - 1, audits, EPSILON) <= DELTA
+
+
+def alarmed_days(day: Callable[..., tuple[NDArray, NDArray]], alarm: Alarm) -> float:
+    """Return the share of quiet days with an alarm, looked for after every audit."""
+    generator = np.random.default_rng(44)
+    return float(np.mean([alarm(*day(generator)).any() for _ in range(DAYS)]))
+
+
+@pytest.mark.parametrize("day", [day_of_one_server, day_of_replicas])
+def test_quiet_days_are_quiet_however_often_one_looks(day: Callable[..., tuple]) -> None:
+    assert alarmed_days(day, evidence_crosses) <= MOST_ALARMS
+
+
+def test_a_test_for_a_fixed_number_of_audits_would_cry_wolf() -> None:
+    assert alarmed_days(day_of_one_server, fixed_sample_test_rejects) > 3 * MOST_ALARMS
+
+
+def test_evidence_sees_what_is_broken() -> None:
+    generator = np.random.default_rng(44)
+    differences = np.cumsum(generator.random((DAYS, 3_455)) < 2 * EPSILON, axis=1)
+    evidence = log10_evidence(differences[:, -1], np.full(DAYS, 3_455), EPSILON)
+    assert float(np.mean(evidence >= 2)) > 0.5

@@ -1,0 +1,76 @@
+import json
+import logging
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from queue import Queue
+from threading import Thread
+
+import pytest
+
+from serve.audits.webhook import Webhook
+
+SECRET = "/services/secret"
+
+
+class Receiver:
+    """A server that answers with one status after the other, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.bodies: Queue[tuple[str, bytes]] = Queue()
+        self.statuses = [200]
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                left = receiver.statuses
+                self.send_response(left.pop(0) if len(left) > 1 else left[0])
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+                receiver.bodies.put((self.path, body))
+
+            do_GET = do_POST
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}{SECRET}"
+
+    def next(self) -> tuple[str, bytes]:
+        return self.bodies.get(timeout=30)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    thread = Thread(target=made.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def test_alarm_is_posted_as_json(receiver: Receiver) -> None:
+    Webhook().tell(receiver.url, {"profile": "fast"})
+    path, body = receiver.next()
+    assert path == SECRET
+    assert json.loads(body) == {"profile": "fast"}
+
+
+@pytest.mark.parametrize("status", [302, 500])
+def test_what_fails_is_tried_once_more_and_no_redirect_is_followed(
+    status: int, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.statuses = [status, status, 200]
+    webhook = Webhook()
+    with caplog.at_level(logging.WARNING):
+        for name in ("first", "second"):
+            webhook.tell(receiver.url, {"name": name})
+        seen = [receiver.next() for _ in range(3)]
+    assert [json.loads(body)["name"] for _, body in seen] == ["first", "first", "second"]
+    assert {path for path, _ in seen} == {SECRET}
+    assert len(caplog.records) == 2
+    assert all(f"it answered {status}" in record.getMessage() for record in caplog.records)
+    assert SECRET not in caplog.text, "it may be a secret"
