@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from models.data.batches import Batch
 from models.multi_exit import MultiExitModel
 from models.training.gradient_equilibrium import run_in_equilibrium
+from models.training.job import FROZEN
 from models.training.losses import LOSSES
 from models.training.teacher import TeacherAnswers
-
-# The recipe that starts from a classifier instead of an encoder.
-FROZEN = "frozen"
 
 Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
 
