@@ -79,6 +79,11 @@ class TrainConfig(BaseModel):
     bf16: bool = False
 
 
+def default_lr(recipe: str) -> float:
+    """Return the peak learning rate of a recipe; new heads alone bear a higher one."""
+    return 1e-3 if recipe == FROZEN else float(TrainConfig().lr)
+
+
 @dataclass(frozen=True)
 class TrainJob:
     """One call of the command.

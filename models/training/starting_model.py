@@ -92,9 +92,10 @@ def _with_exits(
     head.classifier.bias.data = head.classifier.bias.data[order]
     model.heads[-1] = head
     rename(model, classifier.labels if are_ids(labels) else labels)
+    begins = "stays" if choice.frozen else "begins as"
     note(
-        f"the last exit's head is {choice.encoder.resolve().name}'s own, so that full depth begins "
-        "as that classifier; the earlier heads start from random numbers"
+        f"the last exit's head is {choice.encoder.resolve().name}'s own, so that full depth "
+        f"{begins} that classifier; the earlier heads start from random numbers"
     )
     return model
 

@@ -143,8 +143,9 @@ def test_bare_encoders_and_models_with_exits_get_new_heads_and_the_run_says_so(
 def test_recipe_frozen_leaves_full_depth_as_the_classifier_and_trains_the_other_exits(
     train: Train, classifier: Path, tmp_path: Path
 ) -> None:
-    result = train(recipe="frozen", distill=1, teacher=classifier, labels="negative,positive")
+    result = train(recipe="frozen", teacher=classifier, labels="negative,positive")
     assert result.exit_code == 0, result.output
+    assert "own, so that full depth stays that classifier" in result.stderr
     assert "gives another answer than classifier for 0.00 %" in result.stderr
     grown = MultiExitModel.load(tmp_path / "out")
     assert grown.labels == ["negative", "positive"]
