@@ -11,6 +11,7 @@ from export.chain.segments import build_segment, variant
 from export.chain.weights import WeightsFile
 from export.checks import overflow, parity, samples
 from export.files import (
+    copy_certifying,
     copy_recording,
     head_path,
     joined_path,
@@ -80,12 +81,16 @@ def write(
 
 
 def _with_fitting_ladders(export: Export, folder: Path, note: Report) -> Export:
-    """Return the export with the ladders that are of the weights in the folder."""
+    """Return the export with the ladders that are of the weights in the folder.
+
+    What is kept of their texts is copied.
+    """
     weights = {p: sha256_of(folder / weights_path(p)) for p in export.precisions}
     exits = tuple(span.exit_layer for span in export.spans)
     fitting = carried(export.calibration.ladders, weights, exits)
     for remark in fitting.notes:
         note(remark)
+    copy_certifying(export.folder, folder, fitting.ladders)
     calibration = export.calibration.model_copy(update={"ladders": fitting.ladders})
     return replace(export, calibration=calibration)
 

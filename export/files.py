@@ -11,7 +11,15 @@ from export.chain.joined import join_segments
 from export.chain.weights import WeightsFile
 from serve.bundle.loader import MANIFEST, TOKENIZER, sha256_of
 from serve.bundle.manifest import WEIGHTS, Manifest
-from serve.bundle.recording import RECORDING, read_recording
+from serve.bundle.recording import (
+    MOST_CERTIFYING_BYTES,
+    RECORDING,
+    certifying_files,
+    read_recording,
+)
+from serve.policy.ladder import Ladder
+
+_HEADER_BYTES = 4096  # of a `.npy` file, or less
 
 
 def segment_path(precision: str, exit_layer: int) -> str:
@@ -69,6 +77,15 @@ def copy_recording(
     path = model_folder / RECORDING
     if path.is_file():
         np.save(folder / RECORDING, read_recording(path, shape)[list(kept)])
+
+
+def copy_certifying(model_folder: Path, folder: Path, ladders: Iterable[Ladder]) -> None:
+    """Copy what the exits said of the texts that certify ladders, as far as it was kept."""
+    for ladder in ladders:
+        for name in certifying_files(ladder).values():
+            path = model_folder / name
+            if path.is_file() and path.stat().st_size <= MOST_CERTIFYING_BYTES + _HEADER_BYTES:
+                shutil.copyfile(path, folder / name)
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -61,7 +61,7 @@ def _describe(export: Export, measured: dict[Precision, Parity], folder: Path) -
         token_types=model.backbone.has_token_types,
         vocab_size=model.config.vocab_size,
         type_vocab_size=max(getattr(model.config, "type_vocab_size", 1), 1),
-        head=_head(model.exit_config.head),
+        head=_head(model.exit_config.heads[export.spans[0].head]),
         trained_for=export.trained_for,
         policy=export.policy,
         variants={p: _variant(export, p, parity, folder) for p, parity in measured.items()},

@@ -22,7 +22,7 @@ def train(
     encoder: Annotated[
         Path,
         typer.Option(
-            help="Transformers folder to start from; for --recipe frozen, a classifier's.",
+            help="Transformers folder to start from; a classifier keeps its head as the last.",
             **_FOLDER,
         ),
     ],
@@ -42,7 +42,7 @@ def train(
         typer.Option(
             help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
             "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
-            "all at once, every layer equally fast; frozen: earlier exits alone, for a classifier."
+            "all at once, every layer equally fast; frozen: earlier exits only, from a classifier"
         ),
     ] = "joint",
     distill: Annotated[
@@ -72,7 +72,10 @@ def train(
         typer.Option(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data, per stage.")] = 3,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-5,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate. Default: 2e-5; for --recipe frozen 1e-3."),
+    ] = None,
     head_lr_factor: Annotated[
         float, typer.Option(help="How much faster the heads learn than the encoder.")
     ] = 1.0,
@@ -105,7 +108,7 @@ def train(
     from pydantic import ValidationError
 
     from models.multi_exit import HeadConfig
-    from models.training.job import ModelChoice, TrainConfig, TrainJob
+    from models.training.job import ModelChoice, TrainConfig, TrainJob, default_lr
     from models.training.train import train as run
     from serve.bundle.loader import parse_layers
     from serve.validation import explain
@@ -127,7 +130,7 @@ def train(
         )
         config = TrainConfig(
             epochs=epochs,
-            lr=lr,
+            lr=lr or default_lr(recipe),
             head_lr_factor=head_lr_factor,
             batch_size=batch_size,
             seed=seed,

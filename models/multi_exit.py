@@ -41,7 +41,9 @@ class ExitConfig(BaseModel):
     Attributes:
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
         task: what the logits mean.
-        head: shape of all heads.
+        head: shape of the heads.
+        last_head: shape of the last exit's head, if it has another: the head of the classifier that
+            the model was before it had exits.
         unbiased_norm: whether the encoder uses the UER toolkit's layer norms (FastBERT).
         second_head: whether the last layer has two heads, as in DeeBERT. The second one is then
             an exit numbered one beyond the depth, and no layer runs for it.
@@ -52,17 +54,26 @@ class ExitConfig(BaseModel):
     exits: tuple[int, ...]
     task: Task = "single_label"
     head: AnyHeadConfig = HeadConfig()
+    last_head: AnyHeadConfig | None = None
     unbiased_norm: bool = False
     second_head: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> "ExitConfig":
-        if (self.head.pooling == "tokens") != (self.task == "token"):
-            raise ValueError(
-                f"head.pooling is {self.head.pooling!r}, task {self.task!r}: "
-                "pooling 'tokens' and task 'token' need each other"
-            )
+        for head in self.heads:
+            if (head.pooling == "tokens") != (self.task == "token"):
+                raise ValueError(
+                    f"head.pooling is {head.pooling!r}, task {self.task!r}: "
+                    "pooling 'tokens' and task 'token' need each other"
+                )
+        if len({head.uncertainty is None for head in self.heads}) > 1:
+            raise ValueError("head and last_head differ in whether they predict their error")
         return self
+
+    @property
+    def heads(self) -> tuple[AnyHeadConfig, ...]:
+        """The shape of every exit's head, first to last."""
+        return (*[self.head] * (len(self.exits) - 1), self.last_head or self.head)
 
 
 class MultiExitModel(nn.Module):
@@ -83,10 +94,10 @@ class MultiExitModel(nn.Module):
         if exit_config.unbiased_norm:
             replace_norms(encoder)
         self.backbone: Backbone = build_backbone(encoder)
-        _check_exits(self.exits, self.backbone.depth + exit_config.second_head)
+        check_exits(self.exits, self.backbone.depth + exit_config.second_head)
         width, labels = encoder.config.hidden_size, encoder.config.num_labels
         assert labels is not None  # two, where a config names none
-        self.heads = nn.ModuleList(build_head(width, labels, exit_config.head) for _ in self.exits)
+        self.heads = nn.ModuleList(build_head(width, labels, head) for head in exit_config.heads)
 
     @property
     def labels(self) -> list[str]:
@@ -162,10 +173,7 @@ class MultiExitModel(nn.Module):
         """
         encoder = read_encoder(folder, labels)
         exits = exits or tuple(range(1, build_backbone(encoder).depth + 1))
-        if head is None:
-            token = task == "token"
-            head = HeadConfig(pooling="tokens", pooler=False) if token else HeadConfig()
-        return cls(encoder, ExitConfig(exits=exits, head=head, task=task))
+        return cls(encoder, ExitConfig(exits=exits, head=head or new_head(task), task=task))
 
     @classmethod
     def load(cls, folder: str | Path) -> "MultiExitModel":
@@ -227,7 +235,13 @@ def _with_exits(config: PreTrainedConfig, exit_config: ExitConfig) -> PreTrained
     return config
 
 
-def _check_exits(exits: tuple[int, ...], depth: int) -> None:
+def new_head(task: Task) -> HeadConfig:
+    """Return the shape of a head that is trained for a task from random numbers."""
+    return HeadConfig(pooling="tokens", pooler=False) if task == "token" else HeadConfig()
+
+
+def check_exits(exits: tuple[int, ...], depth: int) -> None:
+    """Raise ValueError unless these are layers of the encoder, ascending up to its last one."""
     if list(exits) != sorted(set(exits)) or not exits or exits[0] < 1:
         raise ValueError(f"exits {exits} must be ascending layers counted from 1")
     if exits[-1] != depth:

@@ -19,6 +19,7 @@ from serve.config import ConnectionLimits, ServerConfig
 from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel, single_line
+from serve.policy_cli.cli import policy as policy_commands
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install, and the extra that does.
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 
 app.add_typer(keys_commands, name="keys")
+app.add_typer(policy_commands, name="policy")
 
 
 @app.callback(invoke_without_command=True)
@@ -240,7 +242,7 @@ def serve(
 
 
 def main() -> None:
-    """Run the command line; expected errors become one line on stderr and exit status 2."""
+    """Run the command line; expected errors become one line on stderr, mostly with status 2."""
     # SIGTERM then ends a command as Ctrl-C does: files that are half written are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -254,7 +256,7 @@ def main() -> None:
     except Exception as error:
         message = expected_message(error)
         if message is not None:
-            _fail(message)
+            _fail(message, status=getattr(error, "exit_status", 2))
         if not _speaks_json():
             raise
         _fail("the command has failed", error, status=1)

@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, sha256_of
+from serve.bundle.recording import CERTIFYING
 
 README = "README.md"
 
@@ -36,7 +37,7 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 def repair(folder: Path) -> bool:
     """Bring a manifest up to date after a calibration was killed while it replaced files.
 
-    Only the hashes of calibration and card are corrected, and only if the calibration can be read.
+    Only the hashes of what a calibration writes are corrected, and only if it can be read.
     Loading the bundle verifies, and explains, everything else.
 
     Returns:
@@ -45,8 +46,9 @@ def repair(folder: Path) -> bool:
     try:
         manifest = from_json((folder / MANIFEST).read_bytes())
         Calibration.model_validate_json((folder / CALIBRATION).read_bytes())
-        listed = {name: sha256_of(folder / name) for name in (CALIBRATION, README)}
         files = manifest["files"]
+        ours = [CALIBRATION, README, *(n for n in files if n.startswith(CERTIFYING))]
+        listed = {name: sha256_of(folder / name) for name in ours}
         found = {name: sha for name, sha in listed.items() if files.get(name, sha) != sha}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return False

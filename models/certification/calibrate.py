@@ -84,12 +84,12 @@ def calibrate(job: CalibrationJob, console: Console) -> Iterator[VariantLadder]:
         source = BundleSource(bundle, placement)
         found = certify_variant(source, sample, terms, job.tolerance, console)
         found = found.deciding(job.flag)
-        whole = store(whole, manifest, found.ladder)
+        whole = store(whole, manifest, found.ladder, found.sides.certifying)
         manifest = whole.manifest
         now = whole.presenting(bundle.manifest.exit_layers).ladder(placement.precision)
         notes += dropped(bundle.ladder(placement.precision), now or found.ladder)
         if job.model:
-            store_in_model(job.model, found.ladder)
+            store_in_model(job.model, found.ladder, found.sides.certifying)
         yield found
     for note in notes:
         _note(console, note)

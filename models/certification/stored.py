@@ -1,38 +1,78 @@
-"""Writing ladders: into the bundle they hold for, and into a folder of its model."""
+"""Writing ladders: into the bundle they hold for, and into a folder of its model.
 
+Beside a ladder is what the exits said of the texts that certify it.
+"""
+
+import io
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models.certification.bundle_files import README, replace_files
 from models.certification.card import with_certificates
 from models.model_folder import as_file, read_calibration
+from models.recorded import Recorded
 from serve.bundle.calibration import Calibration
 from serve.bundle.loader import CALIBRATION, MANIFEST, Bundle
 from serve.bundle.manifest import Manifest
+from serve.bundle.recording import MOST_CERTIFYING_BYTES, certifying_files
 from serve.policy.ladder import OF_REFERENCE, Ladder
 
 
-def store(bundle: Bundle, manifest: Manifest, ladder: Ladder) -> Bundle:
+def store(
+    bundle: Bundle, manifest: Manifest, ladder: Ladder, certifying: Recorded | None = None
+) -> Bundle:
     """Write a ladder and a manifest into a bundle; return the bundle as it now is.
 
     Args:
         bundle: as it is on disk, with all its exits.
         manifest: its own, with another policy perhaps.
         ladder: takes the place of an older one of just this variant.
+        certifying: the texts that certify it, to be kept; None to keep none.
     """
     calibration = with_ladder(bundle.calibration, ladder)
     contents = _contents(bundle.folder, calibration, README in manifest.files)
+    contents |= recording_of(ladder, certifying)
     hashes = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    manifest = manifest.model_copy(update={"files": manifest.files | hashes})
+    older = certifying_files(ladder).values()
+    kept = {name: digest for name, digest in manifest.files.items() if name not in older}
+    manifest = manifest.model_copy(update={"files": kept | hashes})
     replace_files(bundle.folder, {**contents, MANIFEST: as_file(manifest).encode()})
     return replace(bundle, manifest=manifest, calibration=calibration)
 
 
-def store_in_model(folder: Path, ladder: Ladder) -> None:
-    """Write a ladder into a model folder, from which export takes it into the same variant."""
+def recording_of(ladder: Ladder, certifying: Recorded | None) -> dict[str, bytes]:
+    """Return the files of a ladder's recording, by name; none where they would be too large."""
+    if certifying is None:
+        return {}
+    fields = (certifying.logits, certifying.counted, certifying.uncertainty)
+    named = zip(certifying_files(ladder).values(), fields, strict=True)
+    found = {name: array for name, array in named if array is not None}
+    if sum(array.nbytes for array in found.values()) > MOST_CERTIFYING_BYTES:
+        return {}
+    return {name: _as_npy(array) for name, array in found.items()}
+
+
+def _as_npy(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def store_in_model(folder: Path, ladder: Ladder, certifying: Recorded | None = None) -> None:
+    """Write a ladder into a model folder, from which export takes it into the same variant.
+
+    See `store`.
+    """
     calibration = with_ladder(read_calibration(folder), ladder)
-    replace_files(folder, _contents(folder, calibration, (folder / README).is_file()))
+    contents = _contents(folder, calibration, (folder / README).is_file())
+    for name in certifying_files(ladder).values():
+        (folder / name).unlink(missing_ok=True)  # of other texts, perhaps
+    replace_files(folder, contents | recording_of(ladder, certifying))
 
 
 def _contents(folder: Path, calibration: Calibration, has_card: bool) -> dict[str, bytes]:

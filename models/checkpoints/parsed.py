@@ -82,9 +82,9 @@ class ParsedCheckpoint:
         if layers == info.depth:
             return self
         kept = tuple(layer for layer in exits.exits if layer <= layers)
-        heads = self.heads[: len(kept)]
+        heads, last_head = self.heads[: len(kept)], None
         if len(exits.exits) == 1:
-            kept, heads = (layers,), self.heads
+            kept, heads, last_head = (layers,), self.heads, exits.last_head
         if not kept or kept[-1] != layers:
             listed = ", ".join(map(str, exits.exits))
             raise UnusableCheckpoint(
@@ -94,7 +94,7 @@ class ParsedCheckpoint:
         shorter = replace(
             info,
             depth=layers,
-            exits=exits.model_copy(update={"exits": kept}),
+            exits=exits.model_copy(update={"exits": kept, "last_head": last_head}),
             notes=(*info.notes, f"cut to the first {layers} of {info.depth} layers"),
         )
         return ParsedCheckpoint(

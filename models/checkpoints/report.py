@@ -11,6 +11,7 @@ from models.checkpoints.formats import LoadedCheckpoint
 from models.checkpoints.sample_run import SampleRun, run_samples
 from models.errors import UnusableCheckpoint
 from models.heads import AnyHeadConfig, AttentionHeadConfig
+from models.multi_exit import ExitConfig
 
 
 class Report(NamedTuple):
@@ -45,6 +46,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "layers": info.depth,
         "exits": list(info.exits.exits),
         "head": info.exits.head.model_dump(mode="json"),
+        "last_head": info.exits.heads[-1].model_dump(mode="json"),
         "rule": None if info.rule is None else info.rule.model_dump(exclude_none=True),
         "asked_for": info.rule_hint,
         "settings": dict(info.settings),
@@ -82,7 +84,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("task", f"{facts['task']}: {', '.join(facts['labels'])}"),
         ("exits", ", ".join(map(str, facts["exits"]))),
-        ("heads", describe_head(report.loaded.info.exits.head)),
+        ("heads", _describe_heads(report.loaded.info.exits)),
         ("rule", f"profile `original`: {rule}" if rule else "the checkpoint states none in full"),
         ("ask for", facts["asked_for"]),
         ("settings", settings),
@@ -94,6 +96,13 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[tuple[str, str]]:
         *(("warning", warning) for warning in facts["warnings"]),
     ]
     return [(name, text) for name, text in lines if text]
+
+
+def _describe_heads(exits: ExitConfig) -> str:
+    earlier, last = describe_head(exits.head), describe_head(exits.heads[-1])
+    if earlier == last or len(exits.exits) == 1:
+        return last
+    return f"{earlier}; the last exit's: {last}"
 
 
 def describe_head(head: AnyHeadConfig) -> str:

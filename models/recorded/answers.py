@@ -1,6 +1,6 @@
 """How logits are read as answers, by task."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from serve.rules.multipart import decisions
 from serve.rules.replay import Logits
 from serve.rules.traits import Task, Traits
 from serve.tokenization.entities import EntityReader
-from serve.tokenization.word_spans import WordSpanFinder, WordSpans
+from serve.tokenization.word_spans import NoWords, WordSpans
 
 
 def decided(traits: Traits, logits: Logits) -> NDArray[Any]:
@@ -88,16 +88,6 @@ def entities_of(tags: Iterable[str]) -> list[Entity]:
         if now and not kind:
             start, kind = place, now
     return found
-
-
-class NoWords(WordSpanFinder):
-    """Entities are compared by their types and tokens, not by their letters."""
-
-    def __init__(self) -> None:
-        pass
-
-    def join(self, pieces: Sequence[str]) -> str:
-        return ""
 
 
 def _served_entities(

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from models.recorded.answers import NoWords
 from models.recorded.recorded import Recorded
 from serve.classifier.flagger import Flagger
 from serve.classifier.score_map import ScoreMap
@@ -14,7 +13,7 @@ from serve.policy.flag import AnyFlag
 from serve.rules.reason import Reason
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.tokenizer import Tokens
-from serve.tokenization.word_spans import WordSpans
+from serve.tokenization.word_spans import NoWords, WordSpans
 
 _NO_IDS = np.zeros(0, np.int64)
 

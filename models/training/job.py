@@ -9,16 +9,19 @@ from models.data.columns import KNOWN, Columns
 from models.multi_exit import HeadConfig
 from serve.rules.traits import Task
 
+# The recipe that leaves a classifier as it is and trains its earlier exits only.
+FROZEN = "frozen"
+
 
 class ModelChoice(BaseModel):
     """The model to train: encoder, exits, heads, recipe.
 
     Attributes:
-        encoder: a transformers folder.
+        encoder: a transformers folder; of a classifier with the data's labels, its head too.
         task: what the labels mean; None detects it from the training file.
         labels: label names by id; None takes them from the data.
         exits: exit layers; None puts one after every layer.
-        head: shape of the heads; None takes the one that fits the task.
+        head: shape of new heads; None takes the one that fits the task.
         recipe: a key of `models.training.recipes.RECIPES`.
         distill: weight of learning from the last exit's answers.
         teacher: a classifier's folder; all exits learn from its answers too.
@@ -40,6 +43,11 @@ class ModelChoice(BaseModel):
     teacher_weight: PositiveFloat = 1.0
     temperature: PositiveFloat = 1.0
     max_tokens: PositiveInt = 128
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the classifier must stay as it is."""
+        return self.recipe == FROZEN
 
 
 class TrainConfig(BaseModel):
@@ -69,6 +77,11 @@ class TrainConfig(BaseModel):
     evaluate_every: PositiveInt | None = None
     keep_best: bool = False
     bf16: bool = False
+
+
+def default_lr(recipe: str) -> float:
+    """Return the peak learning rate of a recipe; new heads alone bear a higher one."""
+    return 1e-3 if recipe == FROZEN else float(TrainConfig().lr)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from models.data.batches import Batch
 from models.multi_exit import MultiExitModel
 from models.training.gradient_equilibrium import run_in_equilibrium
+from models.training.job import FROZEN
 from models.training.losses import LOSSES
 from models.training.teacher import TeacherAnswers
-
-# The recipe that starts from a classifier instead of an encoder.
-FROZEN = "frozen"
 
 Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
 
@@ -93,8 +91,8 @@ def gradient_equilibrium(model: MultiExitModel, distill: float) -> tuple[Stage, 
 
 
 def frozen(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
-    """The earlier heads alone, on a trained classifier: DeeBERT's second stage."""
-    return (_earlier_exits(model, distill),)
+    """The earlier heads alone, on a trained classifier and from its answers, not from labels."""
+    return (_earlier_exits(model, distill or 1.0, label_weight=0.0),)
 
 
 # A further recipe is a function and a line here.
@@ -141,16 +139,18 @@ class _ExitsLoss:
         model: MultiExitModel,
         combine: Callable[[Sequence[Tensor]], Tensor],
         distill: float = 0.0,
+        label_weight: float = 1.0,
     ) -> None:
         self._task_loss = LOSSES[model.exit_config.task]
         self._combine = combine
         self._distill = distill
+        self._label_weight = label_weight
 
     def __call__(
         self, logits: Sequence[Tensor], labels: Tensor, teacher: TeacherAnswers | None = None
     ) -> Tensor:
         from_labels, from_teacher = self._task_loss
-        losses = [from_labels(z, labels) for z in logits]
+        losses = [self._label_weight * from_labels(z, labels) for z in logits]
         if teacher:
             taught = [teacher.loss(from_teacher, z, labels) for z in logits]
             losses = [a + b for a, b in zip(losses, taught, strict=True)]
@@ -163,8 +163,8 @@ class _ExitsLoss:
         return total + self._distill * self._combine(distilled)
 
 
-def _earlier_exits(model: MultiExitModel, distill: float) -> Stage:
-    loss = _ExitsLoss(model, lambda losses: summed(losses[:-1]), distill)
+def _earlier_exits(model: MultiExitModel, distill: float, label_weight: float = 1.0) -> Stage:
+    loss = _ExitsLoss(model, lambda losses: summed(losses[:-1]), distill, label_weight)
     return Stage("earlier exits", tuple(model.heads[:-1]), (loss,))
 
 

@@ -16,24 +16,25 @@ from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
 from models.data.label_ids import are_ids
+from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
-from models.multi_exit import MultiExitModel
+from models.multi_exit import MultiExitModel, check_exits
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.frozen_classifier import read_classifier, rename
 from models.training.job import ModelChoice, TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
-from models.training.recipes import FROZEN, RECIPES
+from models.training.recipes import RECIPES
+from models.training.starting_model import read_classifier, rename, starting_model
 from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
-from serve.rules.traits import Task, Traits, listed
+from serve.rules.traits import Traits, listed
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 CHECKPOINT = "training.ckpt"
@@ -96,13 +97,12 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     """Return the untrained model, the rows to train on, and what measures the model."""
     choice = job.choice
     torch.manual_seed(job.config.seed)
-    classifier = _read_classifier(choice) if choice.recipe == FROZEN else None
-    task = (
-        classifier.exit_config.task
-        if classifier
-        else choice.task or task_of(job.train, job.columns)
-    )
-    known = classifier.labels if classifier else choice.labels or ()
+    _check_choice(choice)
+    classifier = read_classifier(choice)
+    task, known = choice.task, choice.labels or ()
+    if classifier and choice.frozen:  # which answers as before, whatever the data's labels are
+        task, known = task or classifier.exit_config.task, known or tuple(classifier.labels)
+    task = task or task_of(job.train, job.columns)
     labels, examples = read_dataset(job.train, task, known, job.columns)
     with TemporaryDirectory() as folder:
         write_tokenizer(choice.encoder, Path(folder))
@@ -110,7 +110,7 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
         train_rows = encode(Path(folder), examples, choice.max_tokens)
     dev = read_dataset(job.dev, task, labels, job.columns).examples
     torch.manual_seed(job.config.seed)
-    model = (classifier or _build_model(choice, task, labels)).to(job.device)
+    model = starting_model(choice, classifier, task, labels).to(job.device)
     limit = model.backbone.max_tokens
     if choice.max_tokens > limit:
         raise TrainingFailed(
@@ -120,27 +120,13 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     return model, train_rows, partial(_evaluate, source, dev)
 
 
-def _build_model(choice: ModelChoice, task: Task, labels: list[str]) -> MultiExitModel:
-    if task == "token" and choice.head and choice.head.pooling != "tokens":
-        raise TrainingFailed(
-            f"pooling {choice.head.pooling}: in token classification every token has an answer "
-            "of its own; leave the pooling out"
-        )
-    try:
-        return MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
-    except (ValueError, OSError) as error:
-        raise TrainingFailed(f"{choice.encoder}: {error}") from error
-
-
-def _read_classifier(choice: ModelChoice) -> MultiExitModel:
-    model = read_classifier(choice.encoder, choice.labels, choice.exits)
-    if choice.head is not None:
-        raise TrainingFailed("recipe frozen: the heads are like the classifier's own; no --pooling")
-    if choice.task not in (None, model.exit_config.task):
-        raise TrainingFailed(
-            f"--task {choice.task}: the classifier's task is {model.exit_config.task}"
-        )
-    return model
+def _check_choice(choice: ModelChoice) -> None:
+    """Fail before the data is read if the exits are not layers of the encoder."""
+    if choice.exits:
+        try:
+            check_exits(choice.exits, read_config(choice.encoder).num_hidden_layers)
+        except ValueError as error:
+            raise TrainingFailed(f"--exits: {error}") from error
 
 
 def _check_out(job: TrainJob) -> None:

@@ -17,6 +17,7 @@ from serve.api.exit_report import ANSWERED
 from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
+from serve.api.routes.dry_run import add_dry_run_route
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -76,6 +77,7 @@ def build_http_app(
         add_model_routes,
         add_policy_routes,
         add_history_routes,
+        add_dry_run_route,
         add_event_routes,
         add_quality_route,
         add_operation_routes,

@@ -10,6 +10,7 @@ from serve.api.replicas import Replicas
 from serve.api.unsent import UnsentAnswers
 from serve.classifier.catalog import Catalog
 from serve.config import WebLimits
+from serve.dry_run.thread import DryRunThread
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.policy.threads import PolicyThreads
@@ -36,6 +37,7 @@ class AppContext:
         dialects: wire formats that the server speaks.
         connections: state of this process's HTTP server.
         policy_threads: where calls wait that may wait for the store of policies.
+        dry_runs: where dry runs of policies are computed.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
         unsent: answers of this process that clients have not taken yet.
     """
@@ -52,5 +54,6 @@ class AppContext:
     dialects: Sequence["Dialect"] = ()
     connections: ConnectionState = field(default_factory=ConnectionState)
     policy_threads: PolicyThreads = field(default_factory=PolicyThreads)
+    dry_runs: DryRunThread = field(default_factory=DryRunThread)
     behind_proxy: bool = False
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)

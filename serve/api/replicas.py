@@ -1,7 +1,7 @@
 """The interface to the other replicas, and its implementation for a single process."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from serve.api.shared_call import SharedCall
@@ -44,6 +44,18 @@ class Refreshed(NamedTuple):
     missing: Sequence[str] = ()
 
 
+class Replayed(NamedTuple):
+    """What a policy would do to the texts that replicas have audited.
+
+    Attributes:
+        answers: of each replica, a `serve.dry_run.predicted.Live` as bytes.
+        missing: how many replicas have not answered in time.
+    """
+
+    answers: list[bytes]
+    missing: int = 0
+
+
 class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
 
@@ -59,6 +71,15 @@ class Replicas(Protocol):
 
     async def refresh_policy(self, model: str) -> Refreshed:
         """Make every replica apply the newest stored policy of a model."""
+        ...
+
+    async def try_on_audits(
+        self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]
+    ) -> Replayed:
+        """Try a policy, as JSON, on the texts that every replica has audited.
+
+        `here` does so in this process.
+        """
         ...
 
     async def metrics_text(self) -> bytes:
@@ -87,6 +108,11 @@ class OnlyReplica:
         policy = self._catalog.find(model).policy
         # No other process changes it, so the store, which may block, need not be asked.
         return Refreshed([Ack("local", policy.current.version, policy.problem)])
+
+    async def try_on_audits(
+        self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]
+    ) -> Replayed:
+        return Replayed([await here()])
 
     async def metrics_text(self) -> bytes:
         return await self._page()

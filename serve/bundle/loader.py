@@ -13,10 +13,10 @@ from serve.bounded_file import UnfitFile, read_file
 from serve.bundle.calibration import Calibration
 from serve.bundle.graph_files import check_graph
 from serve.bundle.manifest import FORMAT_VERSION, Manifest, Precision
-from serve.bundle.recording import RECORDING, read_recording
+from serve.bundle.recording import RECORDING, read_certifying, read_recording
 from serve.errors import InvalidBundle, InvalidRequest, InvalidRule
 from serve.policy.ladder import Ladder, ScoreTemperatures
-from serve.rules.replay import Logits
+from serve.rules.replay import Logits, Recording
 from serve.rules.traits import Traits
 from serve.validation import explain
 
@@ -78,6 +78,17 @@ class Bundle:
             return None
         shape = len(self.manifest.exits), len(self.manifest.labels)
         return read_recording(self.folder / RECORDING, shape)
+
+    def certifying(self, precision: Precision) -> Recording | None:
+        """Return what a variant's exits said of the texts that certify it, if that was kept.
+
+        Raises:
+            InvalidBundle: it is damaged, or of other texts.
+        """
+        ladder = self.ladder(precision)
+        if ladder is None:
+            return None
+        return read_certifying(self.folder, self.manifest.files, ladder, self.traits(precision))
 
     @property
     def tokenizer_path(self) -> Path:

@@ -57,6 +57,8 @@ class Exit(_Frozen):
 class Head(_Frozen):
     """Kind of the exit heads: how tokens are pooled, a dense layer or none, linear classifier.
 
+    The last head of a model that was a classifier before may be of another kind.
+
     Attributes:
         kind: `attention` reads all tokens by attention of its own before it pools (FastBERT).
         pooling: `tokens` is none: every token has logits of its own.

@@ -1,13 +1,29 @@
-"""`recording.npy`: what every exit said of the calibration data, to try rules and exits on."""
+"""What every exit said of the calibration data: to try rules and exits on.
 
+`recording.npy` is of the data that the model was measured on after its training. A ladder has a
+recording of its own, of the texts that certify it: `offramp calibrate` writes it.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serve.errors import InvalidBundle
-from serve.rules.replay import Logits
+from serve.policy.ladder import Ladder
+from serve.rules.replay import Logits, Recording
+from serve.rules.traits import Traits
 
-RECORDING = "recording.npy"
+RECORDING: Final = "recording.npy"
+# The beginning of the names of the files of `certifying_files`.
+CERTIFYING: Final = "certifying-"
+# Larger ones are not written: those of taggers have the logits of every token.
+MOST_CERTIFYING_BYTES: Final = 16 << 20
+_KINDS: Final = {"logits": "f", "counted": "b", "uncertainty": "f"}
+_NAMED: Final = {"f": "floating-point numbers", "b": "booleans"}
 
 
 def read_recording(path: Path, shape: tuple[int, int]) -> Logits:
@@ -20,16 +36,58 @@ def read_recording(path: Path, shape: tuple[int, int]) -> Logits:
     Raises:
         InvalidBundle: it is damaged or of another model.
     """
-    try:
-        # Mapped: a header that promises more than the file holds takes no memory.
-        logits = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # of a wrong header; they have no common type
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidBundle(f"{path} is no array: {reason}") from None
-    if logits.dtype.kind != "f":
-        raise InvalidBundle(f"{path} is no array of floating-point numbers")
+    logits = _mapped(path, "f")
     if logits.ndim != 3 or logits.shape[::2] != shape or not logits.shape[1]:
         raise InvalidBundle(
             f"{path} has shape {logits.shape}; expected ({shape[0]} exits, rows, {shape[1]} labels)"
         )
     return np.array(logits, np.float32, order="C")
+
+
+def certifying_files(ladder: Ladder) -> dict[str, str]:
+    """Return the names of the files that hold the fields of a ladder's recording, by field."""
+    variant = sha256(f"{ladder.weights} {ladder.exits}".encode()).hexdigest()[:8]
+    stem = f"{CERTIFYING}{ladder.precision}-{variant}"
+    return {field: f"{stem}.{field}.npy" for field in _KINDS}
+
+
+def read_certifying(
+    folder: Path, listed: Mapping[str, str], ladder: Ladder, traits: Traits
+) -> Recording | None:
+    """Return what the exits said of the texts that certify a ladder; None if it is not kept.
+
+    Args:
+        folder: of the bundle.
+        listed: the files of the bundle by name.
+        ladder: of a variant.
+        traits: of the variant.
+
+    Raises:
+        InvalidBundle: it is damaged, or of other texts.
+    """
+    files = certifying_files(ladder)
+    if files["logits"] not in listed:
+        return None
+    needed = ["logits"] + ["counted"] * (traits.task == "token") + ["uncertainty"] * traits.learned
+    if missing := next((files[field] for field in needed if files[field] not in listed), None):
+        raise InvalidBundle(f"{folder}: {missing} is missing")
+    found = {field: _mapped(folder / files[field], _KINDS[field]) for field in needed}
+    rows, tokens = (len(traits.exits), ladder.num_certifying), found["logits"].shape[2:-1]
+    shapes = {"counted": (rows[1], *tokens), "uncertainty": rows}
+    shapes["logits"] = (*rows, *tokens, len(traits.labels))
+    for field, array in found.items():
+        if array.shape != shapes[field] or array.nbytes > MOST_CERTIFYING_BYTES:
+            raise InvalidBundle(f"{folder / files[field]} is not of the texts that certify")
+    return Recording(traits, ladder.temperatures, **{n: np.array(x) for n, x in found.items()})
+
+
+def _mapped(path: Path, kind: str) -> NDArray[Any]:
+    try:
+        # Mapped: a header that promises more than the file holds takes no memory.
+        array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # of a wrong header; they have no common type
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidBundle(f"{path} is no array: {reason}") from None
+    if array.dtype.kind != kind:
+        raise InvalidBundle(f"{path} is no array of {_NAMED[kind]}")
+    return array

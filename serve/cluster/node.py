@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -16,6 +17,8 @@ from serve.cluster.leftover import end_leftover
 from serve.cluster.ray_calls import RayCalls, RayEnded
 from serve.cluster.session_folder import check_space, session_folder
 from serve.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 # Ray reads these at import, in every process.
 ENVIRONMENT: Final = {
@@ -56,6 +59,10 @@ _LEFT_S: Final = 3.0
 _OBJECT_STORE_BYTES = 78_643_200
 # A start that has been called off has so long to come to its end.
 _CALL_OFF_S: Final = 5.0
+# Ray gives its node 30 s to start, which is too short on a machine whose cores are all at work, and
+# has these words for it.
+_MOST_STARTS: Final = 3
+_TOO_SLOW: Final = re.compile("timed out (during startup|waiting)", re.IGNORECASE)
 # The shutdown ends the control process, and others after it.
 _SHUTDOWN_S: Final = 5.0
 
@@ -111,13 +118,18 @@ def _start(calls: RayCalls, options: dict[str, Any], called_off: Callable[[], bo
         logging_level=logging.ERROR,
         **options,
     )
-    try:
-        calls.call(start, until=_for_some_time(called_off))
-    except Exception as error:  # Ray raises Exception itself
-        if called_off():
-            return
-        check_space(Path(options["_temp_dir"]).parent)
-        raise Unavailable(f"Ray does not start: {error}") from error
+    for left in reversed(range(_MOST_STARTS)):
+        try:
+            calls.call(start, until=_for_some_time(called_off))
+            break
+        except Exception as error:  # Ray raises Exception itself
+            if called_off():
+                return
+            check_space(Path(options["_temp_dir"]).parent)
+            if not left or not _TOO_SLOW.search(str(error)):
+                raise Unavailable(f"Ray does not start: {error}") from error
+            log.warning("Ray did not start in time; trying again")
+            end_leftover(Path(os.environ[_TOKEN_PATH]), _TOKEN_PATH)
     if not calls.hang and ray.is_initialized():
         calls.watch(ray.get_runtime_context().gcs_address)
 

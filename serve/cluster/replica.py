@@ -20,6 +20,7 @@ from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
 from serve.config import ServerConfig, UserConfig
+from serve.dry_run.predicted import live_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
 from serve.http.loading import app_context, assemble
@@ -69,7 +70,7 @@ class Classifiers:
         self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
         parts = app_context(config, assembly, self._replicas, connections)
         parts = replace(parts, behind_proxy=address is None)
-        self._policy_threads = parts.policy_threads
+        self._policy_threads, self._dry_runs = parts.policy_threads, parts.dry_runs
         self._app = build_http_app(parts, self.stop_listening)
         self._address, self._servers = address, None
         if address:
@@ -137,6 +138,10 @@ class Classifiers:
         """Apply the newest stored policy of a model."""
         policy = self._catalog.find(model).policy
         return await self._policy_threads.run(Ack.of, self._replica, policy)
+
+    async def try_on_audits(self, model: str, policy: str | None) -> bytes:
+        """Try a policy on the texts that this replica has audited."""
+        return await self._dry_runs.run(live_here, self._catalog.find(model), policy)
 
     async def metrics_page(self) -> tuple[str, bytes]:
         """Return this replica's id and its metrics as Prometheus text, compressed.

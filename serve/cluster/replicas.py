@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from ray.serve.context import ReplicaContext
 from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from serve.api.replicas import Ack, Refreshed
+from serve.api.replicas import Ack, Refreshed, Replayed
 from serve.api.shared_call import SharedCall
 from serve.cluster.controller import Controller
 from serve.metrics.collectors import Counted
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 TIMEOUT_S = 5.0
+# Of what may wait for other replicas' dry runs.
+DRY_RUN_TIMEOUT_S = 30.0
 _ASK_AGAIN_S = 0.02
 # What a thread may be late with the answers, before it is taken for stuck.
 _LATE_S = 1.0
@@ -111,6 +113,13 @@ class RayReplicas:
                 missing = await self._on_thread(self._controller.replica_ids)
         return Refreshed(acks, unconfirmed, sorted(missing - {ack.replica for ack in acks}))
 
+    async def try_on_audits(
+        self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]
+    ) -> Replayed:
+        replies = await self._ask_all("try_on_audits", model, policy, timeout_s=DRY_RUN_TIMEOUT_S)
+        answers = [reply for reply in replies if isinstance(reply, bytes)]
+        return Replayed(answers, len(replies) - len(answers))
+
     async def metrics_text(self) -> bytes:
         return await self._metrics()
 
@@ -125,9 +134,9 @@ class RayReplicas:
 
         return await self._on_thread(merged)
 
-    async def _ask_all(self, method: str, *args: Any) -> list[Any]:
+    async def _ask_all(self, method: str, *args: Any, timeout_s: float | None = None) -> list[Any]:
         try:
-            replies = await ask_all(self._handle, method, *args, timeout_s=TIMEOUT_S)
+            replies = await ask_all(self._handle, method, *args, timeout_s=timeout_s or TIMEOUT_S)
         except (RayError, RayServeException, TimeoutError) as error:
             own = getattr(self._own, method)(*args)
             replies = [*await asyncio.gather(own, return_exceptions=True), error]

@@ -79,6 +79,10 @@ class ServedLadder:
         """
         return compile_rule(rule, self.traits, self._temperatures)
 
+    def exit_times_ms(self, rule: CompiledRule) -> Sequence[float]:
+        """Return (exits,) milliseconds that a lone text takes to leave at each exit by a rule."""
+        return self._exit_times(rule)
+
     def deciding(self, flag: AnyFlag) -> "ServedLadder":
         """Return the rungs that targets about a flag's decisions resolve to.
 

@@ -66,3 +66,13 @@ class WordSpanFinder:
         decoder = self._tokenizer.decoder
         joined: str = decoder.decode(pieces) if decoder is not None else " ".join(pieces)
         return joined
+
+
+class NoWords(WordSpanFinder):
+    """For entities whose letters do not matter, of texts that are not known."""
+
+    def __init__(self) -> None:
+        pass
+
+    def join(self, pieces: Sequence[str]) -> str:
+        return ""

@@ -162,7 +162,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 )
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of modules that are run
 def test_options_that_pages_show_exist(page: str, words: list[str]) -> None:
-    name = words[: 3 if words[:2] == ["offramp", "keys"] or words[0] == "python" else 2]
+    grouped = words[:2] in (["offramp", "keys"], ["offramp", "policy"]) or words[0] == "python"
+    name = words[: 3 if grouped else 2]
     shown = {word.partition("=")[0] for word in words[len(name) :] if word.startswith("--")}
     missing = shown - set(re.findall(r"--[\w-]+", _help(*name)))
     assert not missing, f"{page}: {' '.join(name)} has no such options"

@@ -45,12 +45,13 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
         {"head": HeadConfig(pooling="first", activation="relu", uncertainty="pooling")},
     ),
     "modern": (3, {"head": MODERN}),
+    "own-last": (3, {"last_head": MODERN}),
     "attention": (3, {"head": ATTENTION}),
     "attention-unbiased": (3, {"head": ATTENTION, "unbiased_norm": True}),
     "second-head": (3, {"exits": (1, 2), "second_head": True}),
 }
 # One traced graph says as much as two; only these have a later segment.
-DEEPER = {"token": 2, "learned": 2}
+DEEPER = {"token": 2, "learned": 2, "own-last": 2}
 
 
 class Run(NamedTuple):

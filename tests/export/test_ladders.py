@@ -1,16 +1,21 @@
 """Certified rules that a model folder carries into its bundles."""
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from export import bundle as bundles
 from export.errors import ExportFailed
 from models.certification.stored import store, store_in_model
+from models.recorded import Recorded
 from serve.bundle.loader import Bundle, load_bundle
 from serve.policy.ladder import Certificate, Data, Ladder, Rung
 from serve.rules import EntropyRule, NeverRule
+from serve.rules.traits import Traits
 from tests.export.conftest import MakeFolder
+from tests.support.tiny import LABELS
 
 
 def ladder(precision: str, weights: str, exits: tuple[int, ...] = (1, 2, 3, 4)) -> Ladder:
@@ -46,11 +51,9 @@ def weights_of(bundle: Bundle) -> dict[str, str]:
 
 
 @pytest.fixture
-def model_folder(make_folder: MakeFolder) -> Path:
-    folder = make_folder()
-    # Certified on the bundle of a first export of the same weights.
-    bundles.write(bundles.plan(folder, ("fp32", "int8")), folder.parent / "first")
-    weights = weights_of(load_bundle(folder.parent / "first"))
+def model_folder(make_folder: MakeFolder, bundle: Bundle) -> Path:
+    """Return the shared bundle's model, certified on that bundle."""
+    folder, weights = make_folder(), weights_of(bundle)
     store_in_model(folder, ladder("int8", weights["int8"]))
     store_in_model(folder, ladder("int8", weights["int8"], (1, 4)))
     store_in_model(folder, ladder("fp32", "0" * 64))
@@ -58,15 +61,15 @@ def model_folder(make_folder: MakeFolder) -> Path:
 
 
 def test_the_same_model_gives_the_same_weights_and_so_its_ladders_hold_again(
-    model_folder: Path,
+    model_folder: Path, bundle: Bundle
 ) -> None:
-    out, notes = model_folder.parent / "second", list[str]()
+    out, notes = model_folder.parent / "again", list[str]()
     bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out, note=notes.append)
-    bundle = load_bundle(out)
-    assert weights_of(bundle) == weights_of(load_bundle(model_folder.parent / "first"))
-    assert bundle.ladder("int8") == ladder("int8", weights_of(bundle)["int8"])
-    assert bundle.presenting((1, 4)).ladder("int8")
-    assert bundle.ladder("fp32") is None
+    again = load_bundle(out)
+    assert weights_of(again) == weights_of(bundle)
+    assert again.ladder("int8") == ladder("int8", weights_of(bundle)["int8"])
+    assert again.presenting((1, 4)).ladder("int8")
+    assert again.ladder("fp32") is None
     assert notes == [
         "fp32: certified rules for exits [1, 2, 3, 4] were dropped: they are of other weights; "
         "`offramp calibrate` certifies the bundle"
@@ -74,10 +77,28 @@ def test_the_same_model_gives_the_same_weights_and_so_its_ladders_hold_again(
     assert "at most 1 % (delta 0.05, n 900)" in (out / "README.md").read_text()
 
 
+def test_what_the_exits_said_of_the_certifying_texts_comes_along(model_folder: Path) -> None:
+    weights = weights_of(load_bundle(model_folder.parent / "first"))
+    own = ladder("int8", weights["int8"])
+    said = np.random.default_rng(0).standard_normal((4, 900, len(LABELS))).astype(np.float32)
+    traits = Traits(own.exits, LABELS)
+    texts = Recorded(traits, own.temperatures, said, num_tokens=np.full(900, 9))
+    store_in_model(model_folder, own, texts)
+    out = model_folder.parent / "second"
+    bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out)
+    found = load_bundle(out).certifying("int8")
+    assert found is not None
+    assert np.array_equal(found.logits, said)
+    assert load_bundle(out).presenting((1, 4)).certifying("int8") is None
+    store_in_model(model_folder, own)
+    bundles.write(bundles.plan(model_folder, ("int8",)), out.with_name("third"))
+    assert load_bundle(out.with_name("third")).certifying("int8") is None
+
+
 def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(
     model_folder: Path,
 ) -> None:
-    out, notes = model_folder.parent / "second", list[str]()
+    out, notes = model_folder.parent / "again", list[str]()
     bundles.write(bundles.plan(model_folder, ("fp32",), (2, 4)), out, note=notes.append)
     assert not load_bundle(out).calibration.ladders
     assert sorted(note.partition("were dropped: ")[2].partition(";")[0] for note in notes) == [
@@ -88,11 +109,11 @@ def test_ladders_of_exits_or_precisions_that_are_not_exported_are_dropped(
 
 
 def test_certified_rules_of_the_bundle_that_is_replaced_are_not_dropped_without_a_word(
-    make_folder: MakeFolder, tmp_path: Path
+    make_folder: MakeFolder, bundle_folder: Path, tmp_path: Path
 ) -> None:
-    folder, out, notes = make_folder(), tmp_path / "bundle", list[str]()
+    folder, notes = make_folder(), list[str]()
+    out = shutil.copytree(bundle_folder, tmp_path / "bundle")
     planned = bundles.plan(folder, ("fp32",))
-    bundles.write(planned, out)
     bundles.write(planned, out)  # nothing is lost
     bundle = load_bundle(out)
     found = ladder("fp32", weights_of(bundle)["fp32"])
@@ -110,12 +131,14 @@ def test_certified_rules_of_the_bundle_that_is_replaced_are_not_dropped_without_
 
 
 def test_a_model_that_has_the_certified_rules_too_may_be_exported_again_until_its_weights_change(
-    model_folder: Path,
+    model_folder: Path, bundle_folder: Path
 ) -> None:
-    out = model_folder.parent / "first"
+    out = shutil.copytree(bundle_folder, model_folder.parent / "mine")
+    calibrated = load_bundle(out)
+    own = ladder("int8", weights_of(calibrated)["int8"])
+    store(calibrated, calibrated.manifest, own)
     bundles.write(bundles.plan(model_folder, ("int8",)), out)
-    bundles.write(bundles.plan(model_folder, ("fp32", "int8")), out)
-    assert load_bundle(out).ladder("int8")
-    with pytest.raises(ExportFailed, match=r"first is calibrated, .*: int8 with exits at 1, 2"):
+    assert load_bundle(out).ladder("int8") == own
+    with pytest.raises(ExportFailed, match=r"mine is calibrated, .*: int8 with exits at 1, 2"):
         bundles.write(bundles.plan(model_folder, ("fp32",)), out)
     assert load_bundle(out).ladder("int8")

@@ -80,6 +80,11 @@ def test_a_head_that_attends_does_not_see_padding() -> None:
 def test_heads_of_all_kinds_are_stored_and_read() -> None:
     described = ExitConfig(exits=(1,), head=AttentionHeadConfig(kind="attention", width=16))
     assert ExitConfig.model_validate_json(described.model_dump_json()) == described
+    of_two_kinds = ExitConfig(exits=(1, 2), last_head=HeadConfig(pooling="first"))
+    assert [head.pooling for head in of_two_kinds.heads] == ["mean", "first"]
+    assert ExitConfig.model_validate_json(of_two_kinds.model_dump_json()) == of_two_kinds
+    with pytest.raises(ValidationError, match="whether they predict their error"):
+        ExitConfig(exits=(1, 2), last_head=HeadConfig(uncertainty="pooler"))
     with pytest.raises(ValidationError, match="conv"):
         ExitConfig.model_validate({"exits": [1], "head": {"kind": "conv"}})
     # Old folders name no kind.

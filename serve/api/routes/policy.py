@@ -30,6 +30,7 @@ from serve.api.schemas.policy import (
 )
 from serve.api.trail import note_change
 from serve.policy.applied import AppliedPolicy
+from serve.policy.difference import changes
 from serve.policy.document import Policy
 from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
 from serve.policy.live import LivePolicy
@@ -161,6 +162,7 @@ async def _replace(
         policy=new.policy,
         resolved=_resolved(AppliedPolicy(new.policy, classifier.ladder)),
         config_problem=context.catalog.config_problem,
+        changes=changes(previous.policy, new.policy),
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
         replicas=[_acknowledged(ack) for ack in refreshed.acks if ack.version >= new.version],

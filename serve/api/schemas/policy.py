@@ -111,6 +111,9 @@ class ReplicaAck(SparseModel):
 class PolicyChange(PolicyReport):
     """The new policy, and the replicas that apply it already."""
 
+    changes: dict[str, tuple[Any, Any]] = Field(
+        description="Old and new value of each place in which it differs from the version before."
+    )
     dropped_profiles: list[str] = Field(
         description="Profiles of the replaced policy that the new one lacks. Requests that name "
         "one now get the error `unknown_profile`."

@@ -144,8 +144,15 @@ def refusal(kind: str, setting: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("kind", FOLDERS)
+# Every setting for each kind of tokenizer, and for all kinds of folders those that name tokens.
+PLAIN_KINDS = ("vocab.txt", "cased tokenizer.json", "vocab.json", "spiece.model")
+COMMON = ("nothing", "added_tokens.json", "other ends", "unknown class", "BertTokenizer")
+CASES = [
+    (kind, setting) for kind in FOLDERS for setting in (SETTINGS if kind in PLAIN_KINDS else COMMON)
+]
+
+
+@pytest.mark.parametrize(("kind", "setting"), CASES)
 def test_settings_beside_the_vocabulary_count_as_they_do_for_transformers(
     kind: str, setting: str, folder: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -115,8 +115,10 @@ def test_saved_model_loads_back_and_is_an_encoder_of_its_family(
     assert plain.state_dict().keys() == model.encoder.state_dict().keys()
 
 
-@pytest.mark.parametrize("form", ["model.safetensors", "pytorch_model.bin"])
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize(
+    ("family", "form"),
+    [*((family, "model.safetensors") for family in CONFIGS), ("bert", "pytorch_model.bin")],
+)
 def test_fresh_heads_go_on_a_pretrained_encoder(
     family: str,
     form: str,
@@ -147,7 +149,7 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
 
 
 @pytest.mark.parametrize("name", ["encoder.", "net.text_model."])
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", ["albert", "bert", "modernbert"])
 def test_an_encoder_inside_a_class_of_its_own_is_found(
     family: str, name: str, tmp_path: Path
 ) -> None:

@@ -88,6 +88,24 @@ def test_disk_that_fills_up_while_ray_starts_is_named_instead_of_what_ray_waits_
         node._start(RayCalls(), {"_temp_dir": str(tmp_path / "ray")}, lambda: False)
 
 
+def test_a_start_that_ray_gives_up_on_a_busy_machine_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(**options: object) -> None:
+        tried.append(options)
+        raise Exception(said)  # Ray raises Exception itself
+
+    tried: list[object] = []
+    monkeypatch.setattr(ray, "init", start)
+    monkeypatch.setenv(node._TOKEN_PATH, str(tmp_path / "token"))
+    options = {"_temp_dir": str(tmp_path / "ray")}
+    for said, times in (("The current node timed out during startup.", 3), ("No such port", 1)):
+        tried.clear()
+        with pytest.raises(Unavailable, match=f"^Ray does not start: {said}"):
+            node._start(RayCalls(), options, lambda: False)
+        assert len(tried) == times
+
+
 @pytest.mark.parametrize(
     ("options", "number", "share"),
     [(("--replicas", "4"), 4, 1), (("--replicas", "8", "--gpus-per-replica", "0.5"), 8, 0.5)],

@@ -25,6 +25,9 @@ class Own:
     async def apply_policy(self, model: str) -> Ack:
         return Ack("me", 7)
 
+    async def try_on_audits(self, model: str, policy: str | None) -> bytes:
+        return b"mine"
+
     async def metrics_page(self) -> tuple[str, bytes]:
         return "me", zlib.compress(b"# TYPE offramp_x gauge\nofframp_x 3.0\n")
 
@@ -138,3 +141,24 @@ def test_number_of_replicas_is_the_controllers_and_the_last_known_while_it_is_aw
     asyncio.run(count())
     assert asked.number == 5
     assert "offramp_replicas_wanted 5.0" in asyncio.run(asked.metrics_text()).decode()
+
+
+def test_a_dry_run_has_this_replicas_audits_alone_when_ray_does_not_tell_of_others(
+    asked: RayReplicas,
+) -> None:
+    async def here() -> bytes:
+        raise AssertionError("asked through Ray")
+
+    assert asyncio.run(asked.try_on_audits("tiny", None, here)) == ([b"mine"], 1)
+
+
+def test_a_dry_run_has_the_audits_of_the_replicas_that_answer_and_counts_the_others(
+    asked: RayReplicas, handle: Handle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def here() -> bytes:
+        raise AssertionError("asked through Ray")
+
+    replies = [b"mine", RayError("gone"), b"theirs"]
+    monkeypatch.setattr(handle, "results", lambda **options: replies)
+    found = asyncio.run(asked.try_on_audits("tiny", "{}", here))
+    assert found == ([b"mine", b"theirs"], 1)

@@ -1,4 +1,7 @@
-"""What rows leave with where a rule answers otherwise than with the exit's own logits."""
+"""What rows leave with where a rule answers otherwise than with the exit's own logits.
+
+Ties, temperatures, layer bounds and batch mates: `test_judge_mixed.py`.
+"""
 
 import numpy as np
 import pytest
@@ -39,34 +42,9 @@ def test_if_nobody_was_confident_the_most_confident_head_answers() -> None:
     assert left.logits.tolist() == as_sure(1, 4)[1, 0].tolist()
 
 
-def test_of_equally_confident_heads_the_first_answers() -> None:
-    # Exits 1 and 4 say the same, and so do 2 and 5.
-    (left,) = judged([MOST_CONFIDENT], as_sure(1, 4, 2, 1, 4, 2))
-    assert left.head == 1
-
-
 def test_an_exit_that_was_confident_answers_itself() -> None:
     (left,) = judged([MOST_CONFIDENT], as_sure(1, 4, 20, 3, 1, 2))
     assert (left.index, left.reason, left.head, left.label) == (2, Reason.CONFIDENT, 2, 2)
-
-
-def test_an_exit_that_was_confident_answers_itself_though_another_was_more_so() -> None:
-    stricter_first = [1, 1, 0.7, 0.7, 0.7, 0.7]
-    each = rule("confidence", threshold=stricter_first, fallback="most_confident")
-    (left,) = judged([each], as_sure(1, 4, 2, 3, 1, 2))
-    assert (left.index, left.reason, left.head, left.label) == (2, Reason.CONFIDENT, 2, 2)
-
-
-def test_a_row_keeps_its_last_exits_answer_beside_one_that_asks_for_the_most_confident() -> None:
-    plain = rule("confidence", threshold=0.999)
-    both = judged([plain, MOST_CONFIDENT], np.repeat(as_sure(1, 4, 2, 3, 1, 2), 2, axis=1))
-    assert [left.head for left in both] == [LAST, 1]
-
-
-def test_heads_are_compared_at_their_temperatures() -> None:
-    temperatures = (1.0, 9.0, 1.0, 1.0, 1.0, 1.0)
-    (left,) = judged([MOST_CONFIDENT], as_sure(1, 4, 2, 3, 1, 2), THREE, temperatures)
-    assert left.head == 3
 
 
 def test_a_head_without_a_number_is_never_the_most_confident() -> None:
@@ -74,12 +52,6 @@ def test_a_head_without_a_number_is_never_the_most_confident() -> None:
     assert (left.index, left.head) == (LAST, 3)
     (left,) = judged([MOST_CONFIDENT], as_sure(*[NAN] * 6))
     assert (left.index, left.head, left.label) == (LAST, LAST, -1)
-
-
-def test_the_most_confident_head_lies_between_the_layer_bounds() -> None:
-    bounded = MOST_CONFIDENT.model_copy(update={"min_layer": 3, "max_layer": 5})
-    (left,) = judged([bounded], as_sure(5, 4, 2, 3, 1, 6))
-    assert (left.index, left.reason, left.head) == (4, Reason.MAX_LAYER, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""What a change of a policy would do."""
+
+from functools import partial
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from serve.api.classification import Reply
+from serve.api.context import AppContext
+from serve.api.documented import body_errors
+from serve.api.dry_run_report import Proposed, report
+from serve.api.endpoint import Endpoint
+from serve.api.precondition import Precondition, read_precondition
+from serve.api.record import RequestRecord
+from serve.api.routes.models import UNKNOWN_MODEL
+from serve.api.schemas.dry_run import DryRunReport, DryRunRequest
+from serve.api.schemas.error import ErrorBody
+from serve.dry_run.predicted import exits_of, expected, live_here
+from serve.errors import InvalidRequest, InvalidRule, PreconditionFailed, VersionConflict
+from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.document import Policy
+from serve.policy.served_ladder import ServedLadder
+
+PATH: Final = "/v1/models/{model}/policy/dry-run"
+
+
+def add_dry_run_route(app: FastAPI, context: AppContext) -> None:
+    """Add the route that tries a change of a policy."""
+    responses: dict[int | str, dict[str, Any]] = {
+        **body_errors(),
+        **UNKNOWN_MODEL,
+        409: {"model": ErrorBody, "description": "Another version is current."},
+        412: {"model": ErrorBody, "description": "No version of If-Match is current."},
+        429: {"model": ErrorBody, "description": "Another dry run is under way."},
+    }
+    documented = {"tags": ["policy"], "response_model": DryRunReport, "responses": responses}
+    Endpoint(PATH, DryRunRequest, dry_run, documented, scope="admin").add_to(app, context)
+
+
+async def dry_run(context: AppContext, record: RequestRecord, body: DryRunRequest) -> Reply:
+    """Say what a change of the policy would do, and change nothing.
+
+    Its profiles and those of the live policy are tried on what every exit has said of recorded
+    texts, and of the live texts that were audited.
+    """
+    classifier = context.catalog.find(record.params["model"])
+    record.model = classifier.name
+    entry, applied = classifier.policy.live
+    _check_version(read_precondition(record.headers, body), entry.version)
+    with context.dry_runs.only_one():
+        run = context.dry_runs.run
+        proposed = await run(_propose, body, entry.policy, classifier.ladder)
+        exits = exits_of(applied, proposed.applied)
+        on_recording = await run(expected, classifier, exits)
+        policy = proposed.policy.model_dump_json() if proposed.applied and proposed.policy else None
+        here = partial(run, live_here, classifier, policy)
+        replayed = await context.replicas.try_on_audits(classifier.name, policy, here)
+        made = await run(report, entry, proposed, exits, on_recording, replayed, classifier.name)
+    return Reply(made)
+
+
+def _propose(body: DryRunRequest, live: Policy, ladder: ServedLadder) -> Proposed:
+    try:
+        policy = body.made_of(live)
+    except InvalidRequest as error:
+        return Proposed(problem=str(error))
+    problem = None
+    try:
+        check_policy(policy, ladder)
+    except InvalidRule as error:
+        problem = str(error)
+    try:
+        return Proposed(policy, AppliedPolicy(policy, ladder), problem)
+    except InvalidRule as error:
+        return Proposed(policy, None, problem or str(error))
+
+
+def _check_version(condition: Precondition, current: int) -> None:
+    if condition.versions is not None and current not in condition.versions:
+        refused = PreconditionFailed if condition.by_header else VersionConflict
+        raise refused(
+            f"the policy is at version {current}, and this change was made from another one; read "
+            "it again and repeat the change"
+        )

@@ -1,0 +1,1 @@
+"""`offramp policy`: see, change and undo the live policy of a running server."""

@@ -1,0 +1,101 @@
+"""Editing the live policy in an editor."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from serve.errors import InvalidRequest
+from serve.policy_cli import shown
+from serve.policy_cli.remote import RemotePolicy
+from serve.policy_cli.server import Answer, CallFailed
+from serve.policy_cli.yaml_text import read_document, write_yaml
+
+_HEAD = """\
+# The policy of {model}, version {version}. Save and leave the editor to see what a change would do;
+# you are asked before anything changes. A file that is left as it is changes nothing.
+"""
+
+
+def edit_policy(remote: RemotePolicy, why: str | None, sure: bool) -> Answer:
+    """Let an editor change the live policy, dry-run it, ask unless sure, and put it.
+
+    What was written stays in its file until the server has it.
+    """
+    live = remote.call("GET")
+    handle, name = tempfile.mkstemp(prefix="offramp-policy-", suffix=".yaml")
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        opened.write(_HEAD.format(**live.fields) + write_yaml(live.fields["policy"]))
+    file = Path(name)
+    begun = file.read_bytes()
+    try:
+        answer = _edit(remote, file, live, why, sure)
+    except BaseException:
+        if file.exists() and file.read_bytes() != begun:
+            typer.echo(f"What you have written is kept: offramp policy diff {file}", err=True)
+        else:
+            file.unlink(missing_ok=True)
+        raise
+    file.unlink()
+    return answer
+
+
+def _edit(remote: RemotePolicy, file: Path, live: Answer, why: str | None, sure: bool) -> Answer:
+    while True:
+        _run_editor(file)
+        written, fit = _tried(remote, file, live.fields["policy"])
+        if written == live.fields["policy"]:
+            typer.echo("Nothing was changed.", err=True)
+            return live
+        reply = _reply(fit, sure)
+        if reply == "y":
+            return remote.call("PUT", policy=written, version=live.fields["version"], why=why)
+        if reply != "e":
+            raise CallFailed("nothing was changed", 1)
+
+
+def _tried(remote: RemotePolicy, file: Path, live: Any) -> tuple[Any, bool]:
+    """Print what would become of what was written; return it, and whether it can be put."""
+    written = None
+    try:
+        written = read_document(file)
+        if written == live:
+            return written, True
+        answer = remote.call("POST", "/dry-run", policy=written).fields
+    except (CallFailed, InvalidRequest) as error:
+        if isinstance(error, CallFailed) and error.exit_status != 1:
+            raise
+        typer.echo(f"offramp: {error}", err=True)
+        return written, False
+    shown.print_lines(shown.dry_run(answer), to_stderr=True)
+    return written, not answer.get("problem")
+
+
+def _reply(fit: bool, sure: bool) -> str:
+    if sure:
+        return "y" if fit else "n"
+    typer.echo(f"{'[y]es, ' * fit}[e]dit again or [n]o change? ", nl=False, err=True)
+    reply = sys.stdin.readline().strip().lower()[:1]
+    return reply if fit or reply == "e" else "n"
+
+
+def _run_editor(file: Path) -> None:
+    """Run the editor until it ends; Ctrl-C is the editor's."""
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        ended = subprocess.run([*shlex.split(named), str(file)], check=False)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"the editor {named!r} cannot be run ({error}); set EDITOR") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if ended.returncode:
+        raise CallFailed(
+            f"{named} has ended with status {ended.returncode}; nothing was changed", 1
+        )
