@@ -13,7 +13,7 @@ from serve.policy.windows import Windows
 
 MAX_RECORDS = 5_000
 MAX_BYTES = 64 * 1024 * 1024
-_RECORD_BYTES = 1_000  # without the logits
+_RECORD_BYTES = 3_000  # without the logits, about
 
 
 class RowLogits(NamedTuple):

@@ -22,6 +22,8 @@ class Catalog:
         """Take models whose names differ."""
         self.config_problem: str | None = None
         self._by_name = {c.name: c for c in classifiers}
+        for classifier in classifiers:
+            classifier.engine.neighbours = [c.engine for c in classifiers if c is not classifier]
 
     def __iter__(self) -> Iterator[Classifier]:
         return iter(self._by_name.values())

@@ -1,6 +1,5 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
-import asyncio
 import logging
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,12 @@ from itertools import accumulate
 from typing import Protocol, cast
 from uuid import uuid4
 
-from serve.audits.draw import Draw
 from serve.audits.guardrail import Guardrail
 from serve.audits.lane import AuditLane
 from serve.bundle.loader import Bundle
 from serve.classifier.audited import Comparing
 from serve.classifier.audited_request import AuditedRequest
+from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
@@ -140,8 +139,8 @@ class Classifier:
         put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
         self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
         self.audits = AuditLane(self.engine, put_counts, self.guardrail.watch)
-        self._comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
-        self._draw = Draw()
+        comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
+        self._auditor = Auditor(self.audits, comparing)
 
     def start(self) -> None:
         """Start the engine."""
@@ -168,11 +167,9 @@ class Classifier:
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed)
-        share = live.entry.policy.audit.share
-        if self._comparing and (places := self._draw.places(len(texts), share)):
+        if places := self._auditor.draw(len(texts), live.entry.policy.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
-            # Once the event loop has come to it again, which is when the answer has been sent.
-            asyncio.get_running_loop().call_soon(self._audit, done, places, self._comparing)
+            self._auditor.audit_soon(done, places)
         resolution = chosen.resolution
         if resolution and answered.reports:
             resolution = resolution.uncertified()
@@ -204,10 +201,6 @@ class Classifier:
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})
-
-    def _audit(self, done: AuditedRequest, places: Sequence[int], comparing: Comparing) -> None:
-        for drawn in places:
-            self.audits.offer(done.served(drawn, comparing), done.live.entry.policy.audit)
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         if self.scores.score_scale == "full_depth":

@@ -39,7 +39,7 @@ class EveryExit(NamedTuple):
     uncertainty: NDArray[np.float32] | None = None
 
 
-# Called on the engine's thread, once; None where the text has not run to its end.
+# Called once, on any thread; None where the text has not run to its end.
 Done: TypeAlias = Callable[[Sequence[EveryExit] | None], None]
 
 
@@ -73,6 +73,7 @@ class AuditRows:
         self._texts: deque[AuditText] = deque()
         self._num_tokens = 0
         self._running: _Run | None = None
+        self._advancing = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._running or self._texts)
@@ -91,30 +92,34 @@ class AuditRows:
 
         A failure ends the text that it is of. The error of a device that is lost is raised.
         """
-        run = self._running = self._running or self._begin()
-        if run is None:
-            return
-        try:
-            run.advance(self._runner)
-        except Exception as error:
-            self._end(run, None)
-            if device_lost(error):
-                raise
-            log.warning("an audit failed", exc_info=True)
-            return
-        if len(run.found) == len(run.text.rows):
-            self._end(run, run.found)
+        with self._advancing:
+            run = self._running = self._running or self._begin()
+            if run is None:
+                return
+            try:
+                run.advance(self._runner)
+            except Exception as error:
+                self._end(run, None)
+                if device_lost(error):
+                    raise
+                log.warning("an audit failed", exc_info=True)
+                return
+            if len(run.found) == len(run.text.rows):
+                self._end(run, run.found)
 
     def drop(self, come_before_s: float) -> None:
-        """Give up the texts that wait since before a time. Any thread."""
+        """Give up the texts that came before a time, but for one of which a segment runs now.
+
+        Any thread; on that of `advance` none runs.
+        """
         while text := self._pop(come_before_s):
             text.done(None)
-
-    def drop_all(self) -> None:
-        """Give up all texts. The thread of `advance`."""
-        if self._running:
-            self._end(self._running, None)
-        self.drop(math.inf)
+        if self._advancing.acquire(blocking=False):
+            try:
+                if self._running and self._running.text.come_s < come_before_s:
+                    self._end(self._running, None)
+            finally:
+                self._advancing.release()
 
     def _begin(self) -> "_Run | None":
         text = self._pop(math.inf)

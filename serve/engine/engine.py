@@ -1,10 +1,12 @@
 """The engine's thread: takes rows from any thread, delivers outcomes as soon as they exist."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,10 @@ from serve.engine.scheduler import BatchLimits
 from serve.errors import OfframpError, Unavailable
 
 log = logging.getLogger(__name__)
+
+
+# How often an engine with audits looks whether its neighbours have nothing to answer.
+LOOK_EVERY_S = 0.005
 
 
 class Backlog(NamedTuple):
@@ -36,6 +42,7 @@ class Engine:
 
     Attributes:
         clock: monotonic seconds; rows' deadlines are on this clock.
+        neighbours: engines of the same process, beside whose rows no audit runs.
     """
 
     clock = staticmethod(time.monotonic)
@@ -67,6 +74,7 @@ class Engine:
         )
         self._deliver = deliver
         self._admission = Admission(queue_limits, self._core.costs, batch_limits)
+        self.neighbours: Sequence[Engine] = ()
         self._unanswered: set[Row] = set()  # admitted, without an outcome yet
         self._lock = threading.Lock()
         self._accepting = False
@@ -123,7 +131,7 @@ class Engine:
             return taken
 
     def drop_audits(self, come_before_s: float) -> None:
-        """Give up the audits that wait since before a time on the clock. Any thread."""
+        """Give up the audits that came before a time on the clock. Any thread."""
         self._core.audits.drop(come_before_s)
 
     def check_room(
@@ -174,19 +182,29 @@ class Engine:
             self._failure = failure
         finally:
             self._fail_all(failure)
-            self._core.audits.drop_all()
+            self._core.audits.drop(math.inf)
 
     def _receive(self) -> bool:
         """Wait for work and pass new rows to the core; False when it is time to end."""
         # `stop` puts an empty list in, which wakes a thread that waits here. No rows come after
-        # it, so an inbox that is empty then stays empty; it must be looked at last.
+        # `_accepting` has ended, so an inbox that is empty then stays empty; it is looked at last.
         core = self._core
         busy = bool(core)
-        while (self._accepting and not (busy or core.audits)) or not self._inbox.empty():
-            rows = self._inbox.get()
-            core.add(rows)
-            busy = busy or bool(rows)
-        return (busy or (self._accepting and bool(core.audits))) and not self._aborting
+        while True:
+            accepting = self._accepting
+            nothing_to_wait_for = busy or not accepting or self._may_audit
+            if nothing_to_wait_for and self._inbox.empty():
+                return (busy or accepting) and not self._aborting
+            # With audits that must wait for a neighbour, it is looked at again now and then.
+            with suppress(Empty):
+                rows = self._inbox.get(timeout=LOOK_EVERY_S if core.audits else None)
+                core.add(rows)
+                busy = busy or bool(rows)
+
+    @property
+    def _may_audit(self) -> bool:
+        audits = self._core.audits
+        return bool(audits) and not any([other._unanswered for other in self.neighbours])
 
     def _should_yield(self) -> bool:
         return self._aborting or not self._inbox.empty()

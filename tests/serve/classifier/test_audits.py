@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from serve.audits.counts import REQUEST, Counts, Key, Tally
 from serve.bundle.loader import Bundle, load_bundle
+from serve.classifier.auditor import Auditor
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
 from serve.classifier.request import ModelRequest
@@ -76,10 +77,10 @@ class Audited:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Audit nothing meanwhile."""
-        comparing = self.classifier._comparing
-        self.classifier._comparing = None
+        auditor = self.classifier._auditor
+        self.classifier._auditor = Auditor(self.classifier.audits, None)
         yield
-        self.classifier._comparing = comparing
+        self.classifier._auditor = auditor
 
     async def _classify(self, request: ModelRequest) -> Any:
         classified = await self.classifier.classify(request)
