@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.evidence import log10_evidence
+from serve.audits.evidence import log10_evidence, log10_restarted
 
 # What is promised, and the true rates that the table shows as multiples of it.
 EPSILONS = (0.005, 0.01, 0.02, 0.03)
@@ -26,9 +26,10 @@ def least_differences(epsilon: float, delta: float, most: int) -> NDArray[np.int
     """
     audits = np.arange(1, most + 1)
     low, high = np.zeros(most, np.int64), audits + 1
+    least = -np.log10(delta) - log10_restarted((0, 0), (), epsilon)  # as on a promise's first day
     while (low < high).any():
         middle = np.minimum((low + high) // 2, audits)
-        crossed = log10_evidence(middle, audits, epsilon) >= -np.log10(delta)
+        crossed = log10_evidence(middle, audits, epsilon) >= least
         low, high = np.where(crossed, low, middle + 1), np.where(crossed, middle, high)
     return low
 

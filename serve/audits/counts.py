@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
 
 # What a request's own rule or target is counted as: no profile can have this name.
@@ -54,86 +54,6 @@ class Key(NamedTuple):
 
     profile: str
     promise: Promise | None = None
-
-
-class Compared(NamedTuple):
-    """What an audit has found of one text.
-
-    Attributes:
-        differs: another answer than full depth's: another label, set of labels or entities, or a
-            value further away than the tolerance.
-        score_differs: a score that was shown is further than `SCORE_TOLERANCE` from full depth's.
-        flagged: whether full depth's answer is flagged; False without a flag.
-        missed: it is, and the answer that was sent is not.
-        false_alarm: the other way round.
-    """
-
-    differs: bool
-    score_differs: bool = False
-    flagged: bool = False
-    missed: bool = False
-    false_alarm: bool = False
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-class Tally(_Frozen):
-    """Counts of one key.
-
-    Attributes:
-        since: when the first text was counted, UTC, ISO 8601.
-        audited: texts that were compared.
-        early: of them, those that left before the last exit.
-        differ: see `Compared`, as all that follow.
-        by_exit: by exit layer, texts that left there, and how many of them differ.
-        skipped: drawn texts that were not compared, because the server had other work.
-    """
-
-    since: str = Field(default_factory=_now)
-    audited: NonNegativeInt = 0
-    early: NonNegativeInt = 0
-    differ: NonNegativeInt = 0
-    score_differ: NonNegativeInt = 0
-    flagged: NonNegativeInt = 0
-    missed: NonNegativeInt = 0
-    false_alarms: NonNegativeInt = 0
-    by_exit: dict[int, tuple[NonNegativeInt, NonNegativeInt]] = {}
-    skipped: NonNegativeInt = 0
-
-    @classmethod
-    def of(cls, compared: Compared, layer: int, early: bool) -> Self:
-        """Return the counts of one text that was compared."""
-        return cls(
-            audited=1,
-            early=early,
-            differ=compared.differs,
-            score_differ=compared.score_differs,
-            flagged=compared.flagged,
-            missed=compared.missed,
-            false_alarms=compared.false_alarm,
-            by_exit={layer: (1, int(compared.differs))},
-        )
-
-    def observed(self, loss: Loss) -> tuple[int, int] | None:
-        """Return how many texts have lost something, and of how many; None if that is not seen."""
-        losses: dict[Loss, tuple[int, int]] = {
-            "disagreement": (self.differ, self.audited),
-            "score": (self.score_differ, self.audited),
-            "missed": (self.missed, self.flagged),
-            "false_alarms": (self.false_alarms, self.audited - self.flagged),
-        }
-        return losses.get(loss)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        numbers = self.model_dump(exclude={"since", "by_exit"})
-        total = {name: number + getattr(other, name) for name, number in numbers.items()}
-        by_exit = dict(self.by_exit)
-        for layer, (there, differ) in other.by_exit.items():
-            mine = by_exit.get(layer, (0, 0))
-            by_exit[layer] = (mine[0] + there, mine[1] + differ)
-        return Tally(since=min(self.since, other.since), by_exit=by_exit, **total)
 
 
 class _Entry(_Frozen):

@@ -6,6 +6,7 @@ depends on two counts alone, whatever their order, so counts of several replicas
 """
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +20,8 @@ _ABOVE: Final = np.geomspace(0.002, 0.5, 24)
 # The interval's mixture is Beta(0.5, 10): differences are rare.
 _ALPHA, _BETA = 0.5, 10.0
 _HALVINGS: Final = 60
+# The weight of all audits; the rest goes to those since the begins of days.
+_OF_WHOLE: Final = 0.9
 
 
 def log10_evidence(differences: Counts, audits: Counts, epsilon: float) -> NDArray[np.float64]:
@@ -39,6 +42,27 @@ def log10_evidence(differences: Counts, audits: Counts, epsilon: float) -> NDArr
     largest = ratios.max(axis=-1)
     mean = np.exp(ratios - largest[..., None]).mean(axis=-1)
     return np.asarray((largest + np.log(mean)) / math.log(10))
+
+
+def log10_restarted(
+    whole: tuple[int, int], recent: Iterable[tuple[int, tuple[int, int]]], epsilon: float
+) -> float:
+    """Return the log10 of evidence that a long good time does not hide.
+
+    A weighted mean of the evidence of all audits and of that since the begin of each recent day.
+    The weights add up to 1 and are fixed in advance, so all that is said of `log10_evidence` holds.
+
+    Args:
+        whole: differences and audits.
+        recent: the number of a day, from 1, and the same since its begin.
+        epsilon: what is promised.
+    """
+    parts = [math.log10(_OF_WHOLE) + float(log10_evidence(*whole, epsilon))]
+    for day, (differences, audits) in recent:
+        weight = (1 - _OF_WHOLE) / (day * (day + 1))
+        parts.append(math.log10(weight) + float(log10_evidence(differences, audits, epsilon)))
+    largest = max(parts)
+    return largest + math.log10(sum(10 ** (part - largest) for part in parts))
 
 
 def confidence_sequence(differences: int, audits: int, delta: float) -> tuple[float, float]:

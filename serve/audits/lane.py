@@ -8,8 +8,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-from serve.audits.counts import Counts, Key, Tally
+from serve.audits.counts import Counts, Key
 from serve.audits.record import AuditLog, AuditRecord
+from serve.audits.tally import Tally
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.engine.engine import Engine
 from serve.engine.runner import Ids

@@ -7,8 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import REQUEST, Bound, Counts, Key, Tally
-from serve.audits.evidence import confidence_sequence, log10_evidence
+from serve.audits.counts import REQUEST, Bound, Counts, Key
+from serve.audits.evidence import confidence_sequence, log10_restarted
+from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
 
 State = Literal["kept", "watching", "broken", "not audited", "no promise"]
@@ -113,14 +114,15 @@ def requested(counts: Counts) -> Iterator[Key]:
 
 
 def _promise_quality(bound: Bound, tally: Tally, delta: float) -> PromiseQuality:
-    seen = tally.observed(bound.loss)
+    seen = tally.seen.observed(bound.loss)
     if seen is None:
         return PromiseQuality(
             loss=bound.loss, epsilon=bound.epsilon, texts=None, lost=None, interval=None,
             evidence_log10=None, state="not audited",
         )  # fmt: skip
     lost, texts = seen
-    evidence = float(log10_evidence(lost, texts, bound.epsilon))
+    recent = ((day, part.observed(bound.loss) or (0, 0)) for day, part in tally.recent())
+    evidence = log10_restarted(seen, recent, bound.epsilon)
     interval = confidence_sequence(lost, texts, delta)
     state: State = "kept" if interval[1] <= bound.epsilon else "watching"
     if evidence >= -math.log10(delta):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import Compared, Promise
+from serve.audits.counts import Promise
+from serve.audits.tally import Compared
 from serve.policy.flag import AnyFlag
 from serve.policy.windows import Windows
 

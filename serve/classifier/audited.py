@@ -9,8 +9,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import Compared, Key, Tally
+from serve.audits.counts import Key
 from serve.audits.record import AuditRecord, RowLogits
+from serve.audits.tally import Compared, Tally
 from serve.classifier.combined import combine
 from serve.classifier.flagger import Flagger, probabilities
 from serve.classifier.score_map import ScoreMap

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from serve.audits.counts import REQUEST, Compared, Promise
+from serve.audits.counts import REQUEST, Promise
 from serve.audits.promises import promise_of
 from serve.audits.record import AuditRecord
+from serve.audits.tally import Compared
 from serve.classifier.audited import Answered, Comparing, ServedText
 from serve.classifier.flagger import Flagger
 from serve.classifier.request import ModelRequest

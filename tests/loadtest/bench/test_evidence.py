@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadtest.bench.evidence import audits_until, chance_of_alarm, table
-from serve.audits.evidence import log10_evidence
+from serve.audits.evidence import log10_evidence, log10_restarted
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,6 +23,7 @@ def test_alarms_come_as_often_as_in_simulated_streams() -> None:
     half, nearly_all = audits_until(0.02, 0.01, 0.12)
     differs = np.random.default_rng(44).random((4_000, nearly_all)) < 0.12
     evidence = log10_evidence(np.cumsum(differs, axis=1), np.arange(1, nearly_all + 1), 0.02)
+    evidence += log10_restarted((0, 0), (), 0.02)
     alarmed = np.maximum.accumulate(evidence >= 2, axis=1).mean(axis=0)
     assert alarmed[half - 1] == pytest.approx(0.5, abs=0.03)
     assert alarmed[-1] == pytest.approx(0.95, abs=0.02)

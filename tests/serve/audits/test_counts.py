@@ -1,15 +1,7 @@
 import pytest
 
-from serve.audits.counts import (
-    MAX_BYTES,
-    MAX_KEYS,
-    Bound,
-    Compared,
-    Counts,
-    Key,
-    Promise,
-    Tally,
-)
+from serve.audits.counts import MAX_BYTES, MAX_KEYS, Bound, Counts, Key, Promise
+from serve.audits.tally import Compared, Tally
 
 
 def promise(epsilon: float = 0.01, since: int = 1) -> Promise:
@@ -57,12 +49,12 @@ def test_what_each_loss_is_a_share_of() -> None:
     tally = Tally(
         since="", audited=10, differ=4, score_differ=3, flagged=6, missed=2, false_alarms=1
     )
-    assert tally.observed("disagreement") == (4, 10)
-    assert tally.observed("score") == (3, 10)
-    assert tally.observed("missed") == (2, 6)
-    assert tally.observed("false_alarms") == (1, 4)
-    assert tally.observed("metric") is None
-    assert tally.observed("reference") is None
+    assert tally.seen.observed("disagreement") == (4, 10)
+    assert tally.seen.observed("score") == (3, 10)
+    assert tally.seen.observed("missed") == (2, 6)
+    assert tally.seen.observed("false_alarms") == (1, 4)
+    assert tally.seen.observed("metric") is None
+    assert tally.seen.observed("reference") is None
 
 
 def test_what_is_written_is_read_also_with_fields_of_a_later_version() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import betabinom, binom
 
-from serve.audits.evidence import confidence_sequence, log10_evidence
+from serve.audits.evidence import confidence_sequence, log10_evidence, log10_restarted
 
 EPSILON, DELTA = 0.01, 0.05
 DAYS, AUDITS, REPLICAS = 400, 4_000, 3
@@ -90,3 +90,39 @@ def test_evidence_sees_what_is_broken() -> None:
     differences = np.cumsum(generator.random((DAYS, 3_455)) < 2 * EPSILON, axis=1)
     evidence = log10_evidence(differences[:, -1], np.full(DAYS, 3_455), EPSILON)
     assert float(np.mean(evidence >= 2)) > 0.5
+
+
+def test_long_good_time_does_not_hide_that_a_promise_breaks() -> None:
+    good, days = 1_000, 90  # audits of each day
+    whole = (days * good // 250, days * good)
+    alarmed_after = [
+        audits
+        for audits in range(10, 5_000, 10)
+        if log10_restarted(
+            (whole[0] + audits // 10, whole[1] + audits),
+            [(days, (audits // 10, audits)), (days - 1, (audits // 10 + 4, audits + good))],
+            EPSILON,
+        )
+        >= 2
+    ]
+    alone = log10_evidence(whole[0] + 499, whole[1] + 4_990, EPSILON)
+    assert alarmed_after[0] <= 150
+    assert alone < 0, "all audits together still look good"
+
+
+def test_restarts_raise_no_more_false_alarms() -> None:
+    generator, per_day, days = np.random.default_rng(44), 100, 9
+    alarmed = 0
+    for _ in range(200):
+        differs = np.cumsum(generator.random(per_day * days) < 0.05)
+        looks = range(per_day - 1, per_day * days, 7)
+        alarmed += any(_restarted(differs, look, per_day) >= -np.log10(DELTA) for look in looks)
+    assert alarmed / 200 <= DELTA + 3 * sqrt(DELTA * (1 - DELTA) / 200)
+
+
+def _restarted(differs: NDArray[np.int64], look: int, per_day: int) -> float:
+    begins = [(day, day * per_day) for day in range(1, look // per_day + 1)]
+    recent = [
+        (day, (int(differs[look] - differs[begin - 1]), look + 1 - begin)) for day, begin in begins
+    ]
+    return log10_restarted((int(differs[look]), look + 1), recent, 0.05)

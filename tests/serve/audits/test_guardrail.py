@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from serve.audits.counts import Counts, Key, Tally
+from serve.audits.counts import Counts, Key
 from serve.audits.guardrail import Guardrail
 from serve.audits.promises import promise_of
+from serve.audits.tally import Tally
 from serve.logs import TRAIL
 from serve.policy.document import DEFAULT, Policy
 from serve.policy.entry import Change

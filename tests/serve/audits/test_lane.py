@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from serve.audits import lane as lane_module
-from serve.audits.counts import Compared, Counts, Key, Tally
+from serve.audits.counts import Counts, Key
 from serve.audits.lane import MAX_WAIT_S, AuditLane
 from serve.audits.record import AuditRecord
+from serve.audits.tally import Compared, Tally
 from serve.engine.audit_rows import AuditText, EveryExit
 from serve.policy.audit import Audit
 from tests.support.patience import until

@@ -1,41 +1,40 @@
 """Live answers begin to differ from full depth's: how soon it is seen, and what is done."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from loadtest.bench.evidence import audits_until
 from serve.audits import guardrail, lane
 from serve.classifier import classifier
 from serve.engine.runner import Ids, ModelRunner, StepOutput
-from tests.serve.support.ladders import NEVER, certificate, certify, rung
+from tests.serve.support.ladders import NEVER, certify
 from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.planted_shift import (
+    POLICY,
+    RUNGS,
+    Traffic,
+    break_promise,
+    judged,
+    policy,
+    quality,
+)
 from tests.support.patience import until
 
-DELTA, SHIFTED = 0.01, 0.2
-# All texts leave at one layer, so which answers differ is known before they are asked for.
-RUNGS = [
-    rung(NEVER, (0, 0, 0, 1), 0),
-    rung({"rule": "layer", "layer": 3}, (0, 0, 1, 0), 0.0, certificate("disagreement", 0.01, 0.0)),
-    rung({"rule": "layer", "layer": 2}, (0, 1, 0, 0), 0.0, certificate("disagreement", 0.02, 0.0)),
-    rung({"rule": "layer", "layer": 1}, (1, 0, 0, 0), 0.0, certificate("disagreement", 0.03, 0.0)),
-]
-POLICY = {
-    "default": {"target": {"max_disagreement": 0.03}},
-    "audit": {"share": 1.0, "max_queue_ms": 60_000},
-    "guard": {"on_broken_promise": "safer", "delta": DELTA},
-}
 
+class BreakableHeads:
+    """A runner, of which the head of one exit may be broken.
 
-class NoisyHead:
-    """A runner, of which the head of one exit may be broken."""
+    Attributes:
+        broken: index of the exit; None for none.
+    """
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
-        self.noisy: int | None = None
+        self.broken: int | None = None
 
     def __len__(self) -> int:
         return len(self._runner)
@@ -52,121 +51,62 @@ class NoisyHead:
         return self._heard(made, index if last is None else last)
 
     def _heard(self, made: StepOutput, index: int) -> StepOutput:
-        return made._replace(logits=np.roll(made.logits, 1, -1)) if index == self.noisy else made
+        if index != self.broken:
+            return made
+        return made._replace(logits=np.roll(made.logits, 1, -1))
 
 
 @pytest.fixture
-def heads(monkeypatch: pytest.MonkeyPatch) -> list[NoisyHead]:
+def heads(monkeypatch: pytest.MonkeyPatch) -> list[BreakableHeads]:
     """Let heads be broken, and the guardrail look without pauses."""
-    made: list[NoisyHead] = []
+    made: list[BreakableHeads] = []
     build = classifier.build_runner
 
-    def noisy(*args: Any) -> NoisyHead:
-        made.append(NoisyHead(build(*args)))
+    def breakable(*args: Any) -> BreakableHeads:
+        made.append(BreakableHeads(build(*args)))
         return made[-1]
 
-    monkeypatch.setattr(classifier, "build_runner", noisy)
+    monkeypatch.setattr(classifier, "build_runner", breakable)
     monkeypatch.setattr(lane, "TURN_S", 0.01)
     monkeypatch.setattr(guardrail, "_LOOK_EVERY_S", 0.0)
     return made
 
 
 @pytest.fixture
-def server(heads: list[NoisyHead], bundle_copy: Any) -> Iterator[LiveServer]:
+def server(heads: list[BreakableHeads], bundle_copy: Callable[..., Path]) -> Iterator[LiveServer]:
     with serving_bundles(certify(bundle_copy("tiny"), "fp32", rungs=RUNGS)) as live:
         yield live
 
 
-class Traffic:
-    """Texts whose answer at layer 1 is full depth's, and those where it is that of layer 2 only."""
-
-    def __init__(self, server: LiveServer) -> None:
-        self._server = server
-        texts = [f"w{i} w{j} w{i + j}" for i in range(24) for j in range(8)]
-        at = [self._labels(texts, {"rule": "layer", "layer": layer}) for layer in (1, 2, 3, 4)]
-        same = list(zip(texts, *at, strict=True))
-        self.quiet = [text for text, *labels in same if len(set(labels)) == 1]
-        self.strange = [
-            text for text, one, *rest in same if {one} != set(rest) and len(set(rest)) == 1
-        ]
-        assert len(self.quiet) >= 2
-        assert len(self.strange) >= 2
-
-    def _labels(self, texts: list[str], exit_: Any = None) -> list[str]:
-        fields = {"exit": exit_} if exit_ else {}
-        found = [self._server.answer(texts[i : i + 48], **fields) for i in range(0, len(texts), 48)]
-        return [each["label"] for answer in found for each in answer["results"]]
-
-    def send(self, strange: int, quiet: int) -> None:
-        """Ask for texts of both kinds, and wait until all are audited."""
-        texts = [*np.resize(self.strange, strange), *np.resize(self.quiet, quiet)]
-        before = self._counted()
-        self._server.answer(list(map(str, texts)))
-        until(lambda: self._counted() >= before + len(texts))
-
-    def differing(self, num_texts: int = 50) -> float:
-        """Return how many live answers to shifted texts differ from full depth's."""
-        strange = round(SHIFTED * num_texts)
-        texts = [*np.resize(self.strange, strange), *np.resize(self.quiet, num_texts - strange)]
-        texts = list(map(str, texts))
-        pairs = zip(self._labels(texts), self._labels(texts, NEVER), strict=True)
-        return float(np.mean([live != full for live, full in pairs]))
-
-    def _counted(self) -> float:
-        return self._server.metric("offramp_audits_total", profile="default")
-
-
-def quality(server: LiveServer) -> dict[str, Any]:
-    found: dict[str, Any] = server.http.get("/v1/models/tiny/quality").raise_for_status().json()
-    return found
-
-
-def policy(server: LiveServer) -> dict[str, Any]:
-    found: dict[str, Any] = server.http.get("/v1/models/tiny/policy").json()
-    return found
-
-
-def broken_after(server: LiveServer, traffic: Traffic, epsilon: float) -> None:
-    """Send shifted texts until the guardrail acts, which the table gives so many audits for."""
-    version = policy(server)["version"]
-    for audits in range(10, audits_until(epsilon, DELTA, SHIFTED)[-1] + 10, 10):
-        traffic.send(strange=2, quiet=8)
-        if until(partial(acted_or_judged, server, version, audits)) == "acted":
-            return
-    pytest.fail("the guardrail acts later than the table says")
-
-
-def acted_or_judged(server: LiveServer, version: int, audits: int) -> str:
-    if policy(server)["version"] > version:
-        return "acted"
-    found = quality(server)
-    judged = found["version"] == version and found["profiles"]["default"]["audits"] >= audits
-    return "judged" if judged and found["profiles"]["default"]["state"] != "broken" else ""
+def renew(server: LiveServer, wanted: dict[str, Any]) -> None:
+    """Put a policy whose evidence starts anew."""
+    server.put_policy({**wanted, "default": NEVER}).raise_for_status()
+    server.put_policy(wanted).raise_for_status()
 
 
 def test_shift_is_seen_in_time_and_the_guardrail_acts_once(
-    server: LiveServer, heads: list[NoisyHead]
+    server: LiveServer, heads: list[BreakableHeads]
 ) -> None:
-    server.put_policy(POLICY)
     traffic = Traffic(server)
-    traffic.send(strange=0, quiet=20)
-    assert until(partial(acted_or_judged, server, 2, 20)) == "judged"
-    server.put_policy({**POLICY, "default": NEVER})
-    server.put_policy(POLICY)  # evidence starts anew
+    renew(server, POLICY)
+    traffic.send(20, strange=0)
+    until(partial(judged, server, 3, 20))
+    assert (quality(server)["state"], policy(server)["version"]) == ("watching", 3)
 
-    broken_after(server, traffic, 0.03)
+    renew(server, POLICY)
+    break_promise(server, traffic, 0.03, step=10)
     live = policy(server)
-    assert (live["version"], live["by"], live["action"]) == (5, "guardrail", "guardrail")
+    assert (live["version"], live["by"], live["action"]) == (6, "guardrail", "guardrail")
     assert live["policy"]["default"] == {"target": {"max_disagreement": 0.02}}
     assert server.metric("offramp_policy_by_guardrail") == 1
     assert traffic.differing() == 0
-    traffic.send(strange=10, quiet=40)
-    assert policy(server)["version"] == 5, "it has acted once"
+    traffic.send(50)
+    until(partial(judged, server, 6, 100))
+    assert policy(server)["version"] == 6, "it has acted once"
 
-    heads[0].noisy = 1  # the head of the second exit, where texts leave now
-    assert traffic.differing() > 0.02
-    server.put_policy(live["policy"] | {"default": NEVER})
-    server.put_policy(live["policy"])
-    broken_after(server, traffic, 0.02)
+    renew(server, live["policy"])
+    heads[0].broken = 1  # at layer 2, where texts leave now
+    assert traffic.differing(exit={"rule": "layer", "layer": 2}) > 0.02
+    break_promise(server, traffic, 0.02, step=10)
     assert policy(server)["policy"]["default"] == {"target": {"max_disagreement": 0.01}}
     assert traffic.differing() == 0

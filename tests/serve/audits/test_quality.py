@@ -1,7 +1,8 @@
 import pytest
 
-from serve.audits.counts import Bound, Key, Promise, Tally
+from serve.audits.counts import Bound, Key, Promise
 from serve.audits.quality import ProfileQuality, profile_quality
+from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 
-from serve.audits.counts import Compared
 from serve.audits.record import AuditLog, AuditRecord, RowLogits
+from serve.audits.tally import Compared
 
 
 def record(number: int, num_floats: int = 0) -> AuditRecord:

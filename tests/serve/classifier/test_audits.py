@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from serve.audits.counts import REQUEST, Counts, Key, Tally
+from serve.audits.counts import REQUEST, Counts, Key
+from serve.audits.tally import Tally
 from serve.bundle.loader import Bundle, load_bundle
 from serve.classifier.auditor import Auditor
 from serve.classifier.classifier import Classifier
