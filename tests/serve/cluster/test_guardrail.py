@@ -52,10 +52,10 @@ def test_guardrail_acts_once_for_all_replicas_and_counts_of_a_killed_one_stay(
         assert quality(server)["audits"] >= seen
         break_promise(server, traffic, 0.03, step=20)
 
+    until(lambda: server.metric("offramp_policy_version") == 6, START_S)
     live = policy(server)
     assert (live["version"], live["by"]) == (3, "guardrail")
     assert live["policy"]["default"] == {"target": {"max_disagreement": 0.02}}
-    until(lambda: server.metric("offramp_policy_version") == 6, START_S)
     assert traffic.differing() == 0
     traffic.send(40)
     until(partial(judged, server, 3, 90), START_S)
