@@ -18,6 +18,7 @@ from serve.api.record import RequestRecord, record_of
 from serve.api.routes.policy_history import listed_entries
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import HistoryEntry
+from serve.api.schemas.quality import QualityReport
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest, OfframpError, Overloaded, Unavailable
 from serve.policy.live import LivePolicy
@@ -79,14 +80,15 @@ def add_event_routes(app: FastAPI, context: AppContext) -> None:
         """Send what happens to the policy, as server-sent events, from the live version on.
 
         `policy` and `guardrail` have a version as in the history. Their `id` in the header
-        `Last-Event-ID` continues a stream after it.
+        `Last-Event-ID` continues a stream after it. `quality` has what `/v1/models/{model}/quality`
+        answers, when the state of a promise has changed.
         """
         classifier = context.catalog.find(model)
         record = record_of(request.scope)
         record.model = classifier.name
         seen = await context.policy_threads.change(partial(_seen_in, record, classifier.policy))
-        policies = _Policies(context, classifier, seen)
-        return EventStream(context, record, (policies.news,), streams)
+        sources = _Policies(context, classifier, seen).news, _Quality(classifier).news
+        return EventStream(context, record, sources, streams)
 
 
 _CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
@@ -172,6 +174,22 @@ class _Policies:
                 data = {"model": self._name, **entry.model_dump(mode="json", exclude_none=True)}
                 yield Event(kind, data, entry.version)
             self._seen = current
+
+
+class _Quality:
+    """What audits say of one model's promises, whenever the state of one changes."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._told: dict[Any, str] = {}
+
+    async def news(self) -> AsyncIterator[Event]:
+        """Yield what audits say, if it has changed since the last call."""
+        judged = self._classifier.guardrail.latest()
+        states = {key: quality.state for key, quality in judged.profiles.items()}
+        if states != self._told:
+            self._told = dict(states)
+            yield Event("quality", QualityReport.of(self._classifier.name, judged))
 
 
 def _between(live: LivePolicy, seen: int | None, current: int) -> list[HistoryEntry]:

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,15 +28,18 @@ EVENTS = f"{PATH}/events"
 
 
 @contextmanager
-def events(server: LiveServer, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
-    """Yield the events of a stream, each with its fields."""
+def events(
+    server: LiveServer, kinds: Sequence[str] = ("policy", "guardrail"), **headers: str
+) -> Iterator[Iterator[dict[str, Any]]]:
+    """Yield the events of a stream that are of these kinds, each with its fields."""
 
     def read(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         fields: dict[str, Any] = {}
         for line in lines:
             name, _, value = line.partition(": ")
             if not line and fields:
-                yield fields
+                if fields["event"] in kinds:
+                    yield fields
                 fields = {}
             elif name.isalpha():
                 fields[name] = json.loads(value) if name == "data" else value
@@ -94,6 +97,19 @@ def test_change_of_the_guardrail_is_an_event_of_its_own(
     )  # fmt: skip
     [line] = [vars(record)["fields"] for record in caplog.records if record.name == TRAIL]
     assert (line["by"], line["why"], line["action"]) == ("guardrail", "broken", "guardrail")
+
+
+def test_state_of_promises_is_an_event_when_it_changes(start_server: StartServer) -> None:
+    server = start_server()
+    with events(server, ("quality",)) as stream:
+        first = next(stream)
+        assert "id" not in first
+        quality = server.http.get("/v1/models/tiny/quality").json()
+        assert first["data"] == quality
+        profiles = {"added": {"rule": "never"}}
+        body = {"patch": {"profiles": profiles}, "version": None}
+        server.http.patch(PATH, json=body).raise_for_status()
+        assert "added" in next(stream)["data"]["profiles"]
 
 
 def test_stream_ends_when_the_server_stops(bundle_folder: Path) -> None:
