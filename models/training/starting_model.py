@@ -92,10 +92,11 @@ def _with_exits(
     head.classifier.bias.data = head.classifier.bias.data[order]
     model.heads[-1] = head
     rename(model, classifier.labels if are_ids(labels) else labels)
-    begins = "stays" if choice.frozen else "begins as"
+    is_it = "stays" if choice.frozen else "begins as"
+    warning = "" if choice.frozen else " Training moves it; --recipe frozen does not."
     note(
         f"the last exit's head is {choice.encoder.resolve().name}'s own, so that full depth "
-        f"{begins} that classifier; the earlier heads start from random numbers"
+        f"{is_it} that classifier; the earlier heads start from random numbers.{warning}"
     )
     return model
 
