@@ -130,7 +130,7 @@ def train(
         )
         config = TrainConfig(
             epochs=epochs,
-            lr=lr or default_lr(recipe),
+            lr=default_lr(recipe) if lr is None else lr,
             head_lr_factor=head_lr_factor,
             batch_size=batch_size,
             seed=seed,

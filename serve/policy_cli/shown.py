@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -12,6 +12,8 @@ from serve.policy_cli.yaml_text import write_yaml
 Fields = dict[str, Any]
 # Makes the lines that an answer is shown as.
 Show = Callable[[Fields], Iterator[Text]]
+# What is shown of a profile's audits.
+_QUALITY: Final = ("audits", "differences", "disagreement", "interval")
 
 
 def print_lines(lines: Iterator[Text], to_stderr: bool = False) -> None:
@@ -98,13 +100,17 @@ def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
 
 
 def event(fields: Fields) -> Iterator[Text]:
-    """Show an event of the stream."""
-    if fields["event"] in ("policy", "guardrail"):
-        yield from entry(fields["data"])
+    """Show an event of the stream: a new version, or what audits say of the promises."""
+    data = fields["data"]
+    if fields["event"] != "quality":
+        yield from entry(data)
         return
-    yield Text(_plain(fields["event"]), "bold")
-    for place, value in _figures(fields["data"]):
-        yield Text(f"  {place}: {value}")
+    yield Text(f"quality  {_plain(data['model'])}", "bold")
+    for name, found in data["profiles"].items():
+        figures = dict(_figures({key: found.get(key) for key in _QUALITY}))
+        line = "  ".join(f"{key} {value}" for key, value in figures.items())
+        style = "red" if found["state"] == "broken" else ""
+        yield Text(f"  {_plain(name)}: {_plain(found['state'])}  {line}", style)
 
 
 def _document(policy: Fields) -> Iterator[Text]:

@@ -8,9 +8,11 @@ import torch
 from transformers import AutoModelForSequenceClassification
 from typer.testing import Result
 
+from models.checkpoints import load
+from models.checkpoints.report import as_json, examine
 from models.data.notes import DataNote
 from models.encoders.families import FAMILIES
-from models.multi_exit import MultiExitModel
+from models.multi_exit import HeadConfig, MultiExitModel
 from models.training.job import ModelChoice
 from models.training.starting_model import read_classifier, starting_model
 from serve.rules.traits import Task
@@ -152,6 +154,19 @@ def test_recipe_frozen_leaves_full_depth_as_the_classifier_and_trains_the_other_
     said, expected = said_by(grown), said_by_original(classifier)
     torch.testing.assert_close(said[-1], expected, atol=1e-5, rtol=1e-5)
     assert not torch.allclose(said[0], said[-1], atol=1e-3)
+
+
+def test_inspect_names_the_last_exits_own_head_and_a_cut_model_has_none(tmp_path: Path) -> None:
+    folder, stored = save(make("bert"), tmp_path / "classifier"), tmp_path / "stored"
+    with pytest.warns(DataNote, match=TAKEN):
+        start(folder, ["no", "perhaps", "yes"]).save(stored)
+    save_tokenizer(tiny_tokenizer(), stored)
+    heads = as_json(examine(stored, load(stored)))
+    assert (heads["head"]["pooling"], heads["last_head"]["pooling"]) == ("mean", "first")
+    shown = " ".join(offramp("inspect", stored).output.split())
+    assert "heads mean of the tokens, dense layer with tanh, linear classifier; the last" in shown
+    assert "exit's: first token, dense layer with tanh, linear classifier" in shown
+    assert load(stored, layers=2).info.exits.heads == (HeadConfig(), HeadConfig())
 
 
 @pytest.mark.parametrize(

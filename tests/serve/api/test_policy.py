@@ -186,6 +186,10 @@ def test_answer_to_a_change_says_what_is_gone_and_what_became_another_wish(
     assert server.metric("offramp_policy_problems") == 1
     change = put(server, {"default": NEVER, "limits": {"min_layer": 2}})
     assert change["dropped_limits"] == ["max_layer", "overrides"]
+    assert change["changes"] == {
+        "limits.max_layer": [3, None],
+        "limits.overrides": ["profiles", "any"],
+    }
     assert "problem" not in change["resolved"]["default"]
     assert server.metric("offramp_policy_problems") == 0
 

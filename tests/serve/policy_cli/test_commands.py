@@ -29,7 +29,9 @@ def test_a_day_of_an_operator(here: Offramp) -> None:
     assert "the policy is at version 1" in stale.error
     assert versions(here) == [1], "neither has changed anything"
 
-    assert here("patch", change, "--why", "for the night").status == 0
+    changed = here("patch", change, "--why", "for the night")
+    assert changed.status == 0
+    assert changed.said.splitlines()[1:] == ['  profiles.slow: {"rule": "never"} (new)']
     listed = here("history").said
     assert listed.index("version 2") < listed.index("for the night") < listed.index("version 1")
     differing = here("diff", 1, 2)

@@ -21,11 +21,17 @@ def server_at(url: object) -> Server:
 
 def test_watch_shows_each_change(here: Offramp, live: LiveServer) -> None:
     stream = watch(RemotePolicy(server_at(live.http.base_url), None))
-    assert next(stream).fields["data"]["version"] == 1
+
+    def lines_of(kind: str) -> list[str]:
+        answer = next(each for each in stream if each.fields["event"] == kind)
+        return [line.plain for line in shown.event(answer.fields)]
+
+    assert lines_of("policy")[0].startswith("version 1  tiny  ")
+    assert "  balanced: no promise  audits 0  differences 0" in lines_of("quality")
     here("patch", "default=fast", "--why", "peak")
-    lines = [line.plain for line in shown.event(next(stream).fields)]
-    assert lines[0].startswith("version 2  tiny  ")
-    assert lines[1:] == ["  peak", '  default: {"rule": "never"} -> fast']
+    changed = lines_of("policy")
+    assert changed[0].startswith("version 2  tiny  ")
+    assert changed[1:] == ["  peak", '  default: {"rule": "never"} -> fast']
 
 
 def test_watch_of_a_server_that_is_not_there_ends() -> None:
