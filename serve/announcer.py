@@ -42,4 +42,6 @@ class Announcer:
         if self._log_format == "json":
             line = single_line("json", level, message, **values)
         with suppress(OSError):  # a full disk, or a reader that has gone, ends no server
-            print(line, file=self._stdout, flush=True)
+            # At once: replicas' lines come to the same place, and `print` writes the end by itself.
+            self._stdout.write(line + "\n")
+            self._stdout.flush()

@@ -4,6 +4,7 @@ Prints the table of docs/operations.md. Nothing is drawn: the counts at which th
 are worked out for every number of audits, and from them the chance to have crossed by then.
 """
 
+import argparse
 from collections.abc import Iterator
 
 import numpy as np
@@ -74,4 +75,5 @@ def table() -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m loadtest.bench.evidence").parse_args()
     print("\n".join(table()))

@@ -77,8 +77,10 @@ def test_the_same_model_gives_the_same_weights_and_so_its_ladders_hold_again(
     assert "at most 1 % (delta 0.05, n 900)" in (out / "README.md").read_text()
 
 
-def test_what_the_exits_said_of_the_certifying_texts_comes_along(model_folder: Path) -> None:
-    weights = weights_of(load_bundle(model_folder.parent / "first"))
+def test_what_the_exits_said_of_the_certifying_texts_comes_along(
+    model_folder: Path, bundle: Bundle
+) -> None:
+    weights = weights_of(bundle)
     own = ladder("int8", weights["int8"])
     said = np.random.default_rng(0).standard_normal((4, 900, len(LABELS))).astype(np.float32)
     traits = Traits(own.exits, LABELS)

@@ -111,6 +111,7 @@ def test_server_takes_every_config_that_the_chart_makes() -> None:
     elsewhere = {"tls_cert", "tls_key", "tls_client_ca", "grpc_port"}
     # A release has its bundles and its workers to itself: `build` finds both.
     elsewhere |= {"bundle_sha256", "node_resource"}
+    elsewhere |= {"state"}  # a cluster keeps policies in Ray's store
     assert made == set(ServerConfig.model_fields) - elsewhere
 
 

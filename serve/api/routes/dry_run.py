@@ -31,6 +31,7 @@ def add_dry_run_route(app: FastAPI, context: AppContext) -> None:
         **UNKNOWN_MODEL,
         409: {"model": ErrorBody, "description": "Another version is current."},
         412: {"model": ErrorBody, "description": "No version of If-Match is current."},
+        422: {"model": ErrorBody, "description": "Neither a policy nor a patch came, or both."},
         429: {"model": ErrorBody, "description": "Another dry run is under way."},
     }
     documented = {"tags": ["policy"], "response_model": DryRunReport, "responses": responses}

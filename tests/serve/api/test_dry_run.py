@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from models.recorded import BundleSource, Recorded, recorded
-from serve.audits.counts import Compared
 from serve.audits.record import AuditLog, AuditRecord, RowLogits
+from serve.audits.tally import Compared
 from serve.bundle.loader import load_bundle
 from serve.classifier.classifier import Classifier
 from serve.config import ServerConfig

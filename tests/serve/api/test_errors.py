@@ -6,7 +6,7 @@ ROUTES = [
     ("POST", "/v1/classify"),
     ("GET, HEAD", "/v1/models"),
     ("GET, HEAD", "/v1/models/tiny"),
-    ("GET, HEAD, PUT", "/v1/models/tiny/policy"),
+    ("GET, HEAD, PUT, PATCH", "/v1/models/tiny/policy"),
     ("GET, HEAD", "/health/live"),
     ("GET, HEAD", "/health/ready"),
     ("GET, HEAD", "/metrics"),
