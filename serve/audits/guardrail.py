@@ -175,7 +175,7 @@ class Guardrail:
         return [alarm._replace(new_version=made.new.version) for alarm in found]
 
     def _first(self, alarm: Alarm) -> bool:
-        """Tell whether nobody has noted this alarm before."""
+        """Note an alarm by its name; return whether it is a new one."""
         if alarm.name in self._noted:
             return False
         first = self._store.note_alarm(self._model, alarm.name)

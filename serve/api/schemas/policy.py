@@ -70,7 +70,7 @@ class ShownEntry(SparseModel):
     )
     by: str = Field(
         description="Name of the key that has asked for it, `anonymous` on a server without keys; "
-        "`bundle`, `config` or `guardrail` if nobody has asked."
+        "`bundle`, `config` or `guardrail` where no request has made the change."
     )
     why: str | None = Field(default=None, description="The reason that came with the change.")
     action: Action = Field(description="What was asked for.")
