@@ -140,13 +140,8 @@ class MultiExitModel(nn.Module):
         return outputs
 
     def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
-        """Run the layers from `start`, counted from 0, up to before `stop`.
-
-        `stop` may exceed the depth: no layer runs for the last layer's second head.
-        """
-        for index in range(start, min(stop, self.backbone.depth)):
-            hidden = self.backbone.layer(index, hidden, attention_mask)
-        return hidden
+        """Run the layers from `start`, counted from 0, up to before `stop`."""
+        return self.backbone.run_layers(hidden, attention_mask, start, stop)
 
     def head(self, index: int) -> AnyHead:
         """Return the head of an exit, counted from 0."""
