@@ -36,13 +36,17 @@ def _read(path: Path, columns: Columns) -> Iterator[Text]:
     if is_tagged(path, needs_tags=False):
         yield from (Text(" ".join(words)) for words in read_words(path, columns))
     elif is_plain(path) and columns == KNOWN:
-        yield from _lines(path)
+        yield from (Text(line) for line in plain_lines(path) if line)
     else:
         yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))
 
 
-def _lines(path: Path) -> Iterator[Text]:
-    """Yield a text per line, unless the first line is one of a table or of JSON."""
+def plain_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a `.txt` without the blanks at their ends; a blank line is empty.
+
+    Raises:
+        UnusableData: an unreadable file, or a line that is one of a table or of JSON.
+    """
     for number, line in read_lines(path):
         text = line.strip()
         names = {fold(cell) for cell in re.split("[,;|]", text)} if number == 1 else set()
@@ -52,5 +56,4 @@ def _lines(path: Path) -> Iterator[Text]:
                 f"{path} line {number}: {text[:40]!r} is no text alone: name a table .csv or .tsv, "
                 "with a header, and JSON .jsonl; in a .txt each line is one text and holds no tab"
             )
-        if text:
-            yield Text(text)
+        yield text
