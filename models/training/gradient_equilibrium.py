@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models.data.batches import Batch
+from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 
 
@@ -30,21 +31,21 @@ def scaled_gradient(values: Tensor, factor: float) -> Tensor:
     return _Scaled.apply(values, factor)
 
 
-def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[Tensor]:
-    """Return the model's logits, as `model.forward` does.
+def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[HeadOutput]:
+    """Return the heads' outputs, as `model.exit_outputs` does.
 
     With n exits, the head of exit i, counted from 0, passes back 1 / (n - i) of its gradient, and
     the layers after exit i pass back (n - i - 1) / (n - i) of theirs.
     """
     hidden = model.backbone.embed(batch.input_ids, batch.token_type_ids, batch.attention_mask)
-    logits: list[Tensor] = []
+    outputs: list[HeadOutput] = []
     start = 0
     for index, stop in enumerate(model.exits):
         above = len(model.exits) - index
         hidden = model.run_layers(hidden, batch.attention_mask, start, stop)
         hidden = scaled_gradient(hidden, 1 / above)
         head_input = model.backbone.head_input(hidden)
-        logits.append(model.head(index)(head_input, batch.attention_mask))
+        outputs.append(model.head(index).output(head_input, batch.attention_mask))
         hidden = scaled_gradient(hidden, above - 1)
         start = stop
-    return logits
+    return outputs
