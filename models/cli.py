@@ -48,6 +48,13 @@ def train(
     distill: Annotated[
         float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
     ] = 0.0,
+    exit_weights: Annotated[
+        Literal["depth", "sum", "mean", "descending", "shallow-deep"] | None,
+        typer.Option(
+            help="How much each exit's loss counts: by its depth, alike (sum or mean), by its "
+            "depth in reverse, or shallow-deep: inner exits ever more. Default: the recipe's."
+        ),
+    ] = None,
     teacher: Annotated[
         Path | None,
         typer.Option(
@@ -109,6 +116,7 @@ def train(
 
     from models.multi_exit import HeadConfig
     from models.training.job import ModelChoice, TrainConfig, TrainJob, default_lr
+    from models.training.objective import Objective
     from models.training.train import train as run
     from serve.bundle.loader import parse_layers
     from serve.validation import explain
@@ -122,7 +130,7 @@ def train(
             exits=parse_layers("--exits", exits) if exits else None,
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
-            distill=distill,
+            objective=Objective(distill=distill, exit_weights=exit_weights),
             teacher=teacher,
             teacher_weight=teacher_weight,
             temperature=temperature,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from models.data.batches import Batch
 from models.encoders.backbone import Backbone
+from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 
 
@@ -52,7 +53,7 @@ def states_in_equilibrium(
         start = stop
 
 
-def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[Tensor]:
-    """Return the model's logits, as `model.forward` does."""
+def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[HeadOutput]:
+    """Return the heads' outputs, as `model.exit_outputs` does."""
     states = states_in_equilibrium(model.backbone, model.exits, batch)
-    return [model.head(i)(state, batch.attention_mask) for i, state in enumerate(states)]
+    return [model.head(i).output(state, batch.attention_mask) for i, state in enumerate(states)]

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, Pos
 
 from models.data.columns import KNOWN, Columns
 from models.multi_exit import HeadConfig
+from models.training.objective import Objective
 from serve.rules.traits import Task
 
 # The recipe that leaves a classifier as it is and trains its earlier exits only.
@@ -23,7 +24,7 @@ class ModelChoice(BaseModel):
         exits: exit layers; None puts one after every layer.
         head: shape of new heads; None takes the one that fits the task.
         recipe: a key of `models.training.recipes.RECIPES`.
-        distill: weight of learning from the last exit's answers.
+        objective: what the exits learn besides their labels, and how much each counts.
         teacher: a classifier's folder; all exits learn from its answers too.
         teacher_weight: weight of learning from the teacher.
         temperature: softens the probabilities that the exits and the teacher compare.
@@ -38,7 +39,7 @@ class ModelChoice(BaseModel):
     exits: tuple[int, ...] | None = None
     head: HeadConfig | None = None
     recipe: str = "joint"
-    distill: NonNegativeFloat = 0.0
+    objective: Objective = Objective()
     teacher: Path | None = None
     teacher_weight: PositiveFloat = 1.0
     temperature: PositiveFloat = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import torch
@@ -16,15 +16,15 @@ from models.data.datasets import read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
 from models.data.label_ids import are_ids
-from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
-from models.multi_exit import MultiExitModel, check_exits
+from models.multi_exit import MultiExitModel
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.job import ModelChoice, TrainJob
+from models.training.checks import check_choice, check_out
+from models.training.job import TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
@@ -53,8 +53,8 @@ def train(job: TrainJob, console: Console) -> bool:
         TrainingFailed: data, encoder or options that cannot be used.
     """
     model, train_rows, evaluate = _prepare(job)
-    stages = RECIPES[job.choice.recipe](model, job.choice.distill)
-    _check_out(job)
+    stages = RECIPES[job.choice.recipe](model, job.choice.objective)
+    check_out(job)
     teacher = _read_teacher(job, model)  # which may know the labels' names
     console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
     checkpoint = _open_checkpoint(job, teacher)
@@ -97,7 +97,7 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     """Return the untrained model, the rows to train on, and what measures the model."""
     choice = job.choice
     torch.manual_seed(job.config.seed)
-    _check_choice(choice)
+    check_choice(choice)
     classifier = read_classifier(choice)
     task, known = choice.task, choice.labels or ()
     if classifier and choice.frozen:  # which answers as before, whatever the data's labels are
@@ -118,34 +118,6 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
         )
     source = TorchSource(model, tokenizer, choice.max_tokens)
     return model, train_rows, partial(_evaluate, source, dev)
-
-
-def _check_choice(choice: ModelChoice) -> None:
-    """Fail before the data is read if the exits are not layers of the encoder."""
-    if choice.exits:
-        try:
-            check_exits(choice.exits, read_config(choice.encoder).num_hidden_layers)
-        except ValueError as error:
-            raise TrainingFailed(f"--exits: {error}") from error
-
-
-def _check_out(job: TrainJob) -> None:
-    """Fail before the training, not after it, if the model folder cannot be written."""
-    out = job.out
-    for owner, folder in (("encoder", job.choice.encoder), ("teacher", job.choice.teacher)):
-        if folder and out.resolve() == folder.resolve():
-            raise TrainingFailed(
-                f"--out {out}: is the {owner}'s folder, which would be overwritten; choose another "
-                "one"
-            )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise TrainingFailed(
-            f"--out {out}: cannot be written ({error.strerror}); choose another folder"
-        ) from error
 
 
 def _summary(model: MultiExitModel) -> str:

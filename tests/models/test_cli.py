@@ -210,7 +210,10 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     train()
     assert "is of an unfinished run: go on with it by --resume" in refusal(train())
     shorter = write_data("other.tsv", sentiment_lines[:-1])
-    for changed in ({"lr": 2e-3}, {"train": shorter}, {"dev": shorter}, {"exits": "1,3"}):
+    for changed in (
+        *({"lr": 2e-3}, {"train": shorter}, {"dev": shorter}, {"exits": "1,3"}),
+        *({"exit_weights": "sum"}, {"distill": 1}),
+    ):
         message = refusal(train("--resume", **changed))
         assert "is of a run with other settings or data" in message
 
@@ -220,6 +223,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     [
         ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2: use 1,2,3"),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
+        ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
         ({"labels": "no"}, "at least two labels are needed, found no"),
         ({"task": "token"}, "train.tsv line 1: a table of texts; token classification needs"),

@@ -18,6 +18,7 @@ from models.encoders.families import FAMILIES, build_backbone, build_encoder, re
 from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from models.training.job import TrainConfig
+from models.training.objective import Objective
 from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
 from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
@@ -185,7 +186,7 @@ def test_recipes_train_shared_layers(
     torch.manual_seed(0)
     encoder = build_encoder(CONFIGS["albert"])
     model = MultiExitModel(encoder, ExitConfig(exits=(1, 2, 3), head=HeadConfig(dropout=0)))
-    stages = RECIPES[recipe](model, 0.0)
+    stages = RECIPES[recipe](model, Objective())
     run = TrainingRun(model, make_rows(), stages, TrainConfig(epochs=15, lr=3e-3, batch_size=8))
     losses = []
     while not run.finished:

@@ -7,6 +7,7 @@ import pytest
 
 from models.multi_exit import HeadConfig
 from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.objective import Objective
 from models.training.provenance import command, describe_run
 
 
@@ -40,7 +41,7 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
         exits=(2, 6),
         head=HeadConfig(pooling="first"),
         recipe="mixed",
-        distill=0.5,
+        objective=Objective(distill=0.5, exit_weights="mean"),
         max_tokens=64,
     )
     config = TrainConfig(
@@ -49,9 +50,10 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
     )  # fmt: skip
     changed = TrainJob(choice, config, job.train, job.dev, job.out, "fp16")
     assert command(changed).partition("--out out ")[2] == (
-        "--task regression --recipe mixed --distill 0.5 --max-tokens 64 --labels 'how alike' "
-        "--exits 2,6 --pooling first --epochs 5 --lr 0.0001 --head-lr-factor 3.0 --batch-size 8 "
-        "--seed 1 --average-every 10 --evaluate-every 5 --keep-best --bf16 --dtype fp16"
+        "--task regression --recipe mixed --max-tokens 64 --distill 0.5 --exit-weights mean "
+        "--labels 'how alike' --exits 2,6 --pooling first --epochs 5 --lr 0.0001 "
+        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 --keep-best --bf16 "
+        "--dtype fp16"
     )
 
 

@@ -16,6 +16,7 @@ from models.evaluation.scores import exit_figures
 from models.multi_exit import MultiExitModel
 from models.training.checkpoint import Checkpoint
 from models.training.job import TrainConfig
+from models.training.objective import Objective
 from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import FROZEN, RECIPES, freeze_all_but
 from models.training.training_run import TrainingRun
@@ -31,7 +32,7 @@ CONFIG = TrainConfig(epochs=2, lr=1e-3, batch_size=4, seed=5)
 def start(
     model: MultiExitModel, rows: list[EncodedRow], recipe: str, config: TrainConfig = CONFIG
 ) -> TrainingRun:
-    return TrainingRun(model, rows, RECIPES[recipe](model, 0.0), config)
+    return TrainingRun(model, rows, RECIPES[recipe](model, Objective()), config)
 
 
 def finish(run: TrainingRun) -> dict[str, torch.Tensor]:
