@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from models.encoder_with_heads import EncoderWithHeads
 from models.encoders.backbone import Backbone
 from models.encoders.families import build_backbone, build_encoder, read_config, read_encoder
 from models.encoders.meta import check_shapes, without_memory
@@ -76,7 +77,7 @@ class ExitConfig(BaseModel):
         return (*[self.head] * (len(self.exits) - 1), self.last_head or self.head)
 
 
-class MultiExitModel(nn.Module):
+class MultiExitModel(EncoderWithHeads):
     """An encoder and its exit heads.
 
     Attributes:
@@ -84,6 +85,8 @@ class MultiExitModel(nn.Module):
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
         heads: one per exit, in that order.
     """
+
+    encoder: PreTrainedModel
 
     def __init__(self, encoder: PreTrainedModel, exit_config: ExitConfig) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
 
@@ -15,7 +15,8 @@ from models.training.gradient_equilibrium import run_in_equilibrium
 from models.training.job import FROZEN
 from models.training.objective import Objective
 
-Forward: TypeAlias = Callable[[MultiExitModel, Batch], Sequence[HeadOutput]]
+# From the model of a run, which is most often a `MultiExitModel`, to what its exits say.
+Forward: TypeAlias = Callable[[Any, Batch], Sequence[HeadOutput]]
 
 
 def run_forward(model: MultiExitModel, batch: Batch) -> list[HeadOutput]:
