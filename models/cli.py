@@ -115,13 +115,14 @@ def train(
     from pydantic import ValidationError
 
     from models.multi_exit import HeadConfig
+    from models.training.device import available, has_bf16
     from models.training.job import ModelChoice, TrainConfig, TrainJob, default_lr
     from models.training.objective import Objective
     from models.training.train import train as run
     from serve.bundle.loader import parse_layers
     from serve.validation import explain
 
-    torch_device = _available(device)
+    torch_device = available(device)
     try:
         choice = ModelChoice(
             encoder=encoder,
@@ -145,7 +146,7 @@ def train(
             average_every=average_every,
             evaluate_every=evaluate_every,
             keep_best=keep_best,
-            bf16=_has_bf16(torch_device) if bf16 is None else bf16,
+            bf16=has_bf16(torch_device) if bf16 is None else bf16,
         )
     except ValidationError as error:
         raise TrainingFailed(explain(error)) from error
@@ -257,29 +258,6 @@ def inspect(
         typer.echo(json.dumps(report.as_json(examined), indent=1, ensure_ascii=False))
     else:
         Console(highlight=False).print(report.as_table(examined))
-
-
-def _available(device: str) -> str:
-    """Return `cpu` or `cuda` for the --device option."""
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise TrainingFailed(
-            "--device cuda: this PyTorch finds no GPU that it can use; leave --device out, or put "
-            "driver and PyTorch right"
-        )
-    return device
-
-
-def _has_bf16(device: str) -> bool:
-    """Return whether the device has bfloat16 instructions; emulation is slower than float32."""
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def _split(labels: str | None) -> tuple[str, ...] | None:

@@ -1,11 +1,13 @@
 """What `offramp train` refuses before it reads the data."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from tempfile import TemporaryFile
 
 from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.multi_exit import check_exits
-from models.training.job import FROZEN, ModelChoice, TrainJob
+from models.training.job import FROZEN, ModelChoice
 
 # These recipes train the earlier exits on layers that stay as they are.
 _ON_FROZEN_LAYERS = ("two-stage", FROZEN)
@@ -25,10 +27,14 @@ def check_choice(choice: ModelChoice) -> None:
         )
 
 
-def check_out(job: TrainJob) -> None:
-    """Fail before the training, not after it, if the model folder cannot be written."""
-    out = job.out
-    for owner, folder in (("encoder", job.choice.encoder), ("teacher", job.choice.teacher)):
+def check_out(out: Path, read: Mapping[str, Path | None]) -> None:
+    """Fail before the training, not after it, if the model folder cannot be written.
+
+    Args:
+        out: the folder, which is made.
+        read: folders that the run reads, by what they are.
+    """
+    for owner, folder in read.items():
         if folder and out.resolve() == folder.resolve():
             raise TrainingFailed(
                 f"--out {out}: is the {owner}'s folder, which would be overwritten; choose another "

@@ -22,7 +22,7 @@ from models.evaluation.scores import exit_figures, main_metric, score
 from models.multi_exit import MultiExitModel
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
-from models.training.checkpoint import Checkpoint
+from models.training.checkpoint import open_checkpoint
 from models.training.checks import check_choice, check_out
 from models.training.job import TrainJob
 from models.training.loop import fit
@@ -37,7 +37,6 @@ from serve.bundle.loader import TOKENIZER, sha256_of
 from serve.rules.traits import Traits, listed
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
-CHECKPOINT = "training.ckpt"
 _SHOWN_LABELS = 20
 
 Evaluate: TypeAlias = Callable[[], tuple[ExitFigures, ...]]
@@ -54,10 +53,10 @@ def train(job: TrainJob, console: Console) -> bool:
     """
     model, train_rows, evaluate = _prepare(job)
     stages = RECIPES[job.choice.recipe](model, job.choice.objective)
-    check_out(job)
+    check_out(job.out, {"encoder": job.choice.encoder, "teacher": job.choice.teacher})
     teacher = _read_teacher(job, model)  # which may know the labels' names
     console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
-    checkpoint = _open_checkpoint(job, teacher)
+    checkpoint = open_checkpoint(job.out, fingerprint(job, teacher), job.resume)
     answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
     run = TrainingRun(model, train_rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
@@ -149,19 +148,6 @@ def _ask(
     right = 100 * score(traits, gold, logits.numpy())[metric]
     console.print(f"teacher: {metric} {right:.1f} % on the training rows")
     return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
-
-
-def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
-    """Return the run's checkpoint file, which exists on --resume and only then."""
-    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job, teacher))
-    if job.resume:
-        checkpoint.require()
-    elif checkpoint.path.exists():
-        raise TrainingFailed(
-            f"{checkpoint.path} is of an unfinished run: "
-            "go on with it by --resume, or delete it to start anew"
-        )
-    return checkpoint
 
 
 def _write(
