@@ -30,6 +30,11 @@ def read_documents(paths: Sequence[Path], columns: Columns = KNOWN) -> list[Docu
     return [document for path in paths for document in _read(path, columns)]
 
 
+def are_ordered(documents: Iterable[Document]) -> bool:
+    """Return whether there are documents of several sentences, whose order can be told."""
+    return any(len(document) > 1 for document in documents)
+
+
 def _read(path: Path, columns: Columns) -> list[Document]:
     if is_tagged(path, needs_tags=False) or not is_plain(path) or columns != KNOWN:
         texts = read_unlabelled(path, columns)

@@ -52,7 +52,7 @@ class HeldOut:
         with torch.inference_mode():
             for masked in self._batches:
                 here = masked.to(device)
-                found = self._model(here)
+                found = self._model.found(here, self._model.exits)
                 counts = [_counts(each, here.batch.labels) for each in found]
                 sums = [a.plus(b) for a, b in zip(sums, counts, strict=True)]
         return tuple(map(_figures, self._model.exits, sums))

@@ -59,9 +59,10 @@ class PretrainingModel(EncoderWithHeads):
 
     def forward(self, masked: MaskedBatch, exits: Sequence[int] | None = None) -> list[Found]:
         """Return what these exits find, in gradient equilibrium; None stands for all exits."""
-        return list(self._found(masked, exits or self.exits))
+        return list(self.found(masked, exits or self.exits))
 
-    def _found(self, masked: MaskedBatch, exits: Sequence[int]) -> Iterator[Found]:
+    def found(self, masked: MaskedBatch, exits: Sequence[int]) -> Iterator[Found]:
+        """Yield what each of these exits finds, so that not all need memory at once."""
         batch, name_words = masked.batch, WORD_HEADS[self.config.model_type]
         states = states_in_equilibrium(self.backbone, exits, batch)
         for layer, hidden in zip(exits, states, strict=True):

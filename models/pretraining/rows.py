@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from models.data.alignment import IGNORED
 from models.data.examples import Example
 from models.errors import UnusableData
-from models.pretraining.documents import Document
+from models.pretraining.documents import Document, are_ordered
 
 # Consecutive sentences of a document that fill a row.
 Chunk: TypeAlias = tuple[str, ...]
@@ -26,11 +26,6 @@ class Split(NamedTuple):
 
     train: list[Example]
     held_out: list[Example]
-
-
-def are_ordered(documents: Iterable[Document]) -> bool:
-    """Return whether there are documents of several sentences, whose order can be told."""
-    return any(len(document) > 1 for document in documents)
 
 
 def split_rows(
