@@ -52,8 +52,8 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
     assert command(changed).partition("--out out ")[2] == (
         "--task regression --recipe mixed --max-tokens 64 --distill 0.5 --exit-weights mean "
         "--labels 'how alike' --exits 2,6 --pooling first --epochs 5 --lr 0.0001 "
-        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 --keep-best --bf16 "
-        "--dtype fp16"
+        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 "
+        "--keep-best --bf16 --dtype fp16"
     )
 
 
