@@ -71,6 +71,14 @@ def train(
         Literal["first", "mean"] | None,
         typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
     ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Keep only the encoder's first so many layers, by default with one exit after "
+            "the last of them.",
+        ),
+    ] = None,
     exits: Annotated[
         str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
     ] = None,
@@ -127,6 +135,7 @@ def train(
             encoder=encoder,
             task=task,
             labels=_split(labels),
+            layers=layers,
             exits=parse_layers("--exits", exits) if exits else None,
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,

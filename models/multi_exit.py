@@ -161,6 +161,7 @@ class MultiExitModel(nn.Module):
         exits: tuple[int, ...] | None = None,
         head: AnyHeadConfig | None = None,
         task: Task = "single_label",
+        layers: int | None = None,
     ) -> "MultiExitModel":
         """Add randomly initialised heads to a pretrained encoder.
 
@@ -170,8 +171,9 @@ class MultiExitModel(nn.Module):
             exits: exit layers, counted from 1; None puts a head after every layer.
             head: shape of the heads; by default one that fits the task.
             task: what the logits mean.
+            layers: keep only the encoder's first so many layers.
         """
-        encoder = read_encoder(folder, labels)
+        encoder = read_encoder(folder, labels, layers)
         exits = exits or tuple(range(1, build_backbone(encoder).depth + 1))
         return cls(encoder, ExitConfig(exits=exits, head=head or new_head(task), task=task))
 

@@ -1,5 +1,6 @@
 """What `offramp train` refuses before it reads the data."""
 
+from collections.abc import Sequence
 from tempfile import TemporaryFile
 
 from models.encoders.families import read_config
@@ -13,15 +14,26 @@ _ON_FROZEN_LAYERS = ("two-stage", FROZEN)
 
 def check_choice(choice: ModelChoice) -> None:
     """Raise TrainingFailed if options exclude each other, or exits are not the encoder's."""
-    if choice.exits:
-        try:
-            check_exits(choice.exits, read_config(choice.encoder).num_hidden_layers)
-        except ValueError as error:
-            raise TrainingFailed(f"--exits: {error}") from error
+    if choice.layers or choice.exits:
+        _check_layers(choice, read_config(choice.encoder).num_hidden_layers)
+    if choice.layers and choice.frozen:
+        raise TrainingFailed(
+            f"--layers: recipe {FROZEN} leaves a classifier's answers as they are, and a cut "
+            "encoder has none; leave --layers out, or take another recipe"
+        )
     if choice.objective.exit_weights and choice.recipe in _ON_FROZEN_LAYERS:
         raise TrainingFailed(
             f"--exit-weights: recipe {choice.recipe} trains the earlier exits apart from each "
             "other, so that weights would change nothing; leave them out, or take another recipe"
+        )
+
+
+def check_exits_suffice(choice: ModelChoice, exits: Sequence[int]) -> None:
+    """Raise TrainingFailed if earlier exits are to be trained, and there are none."""
+    if len(exits) == 1 and (what := _of_earlier_exits(choice)):
+        raise TrainingFailed(
+            f"{what} is about exits before the last, and the model has one exit only; name more by "
+            "--exits, or leave it out"
         )
 
 
@@ -42,3 +54,20 @@ def check_out(job: TrainJob) -> None:
         raise TrainingFailed(
             f"--out {out}: cannot be written ({error.strerror}); choose another folder"
         ) from error
+
+
+def _check_layers(choice: ModelChoice, depth: int) -> None:
+    if choice.layers and choice.layers > depth:
+        raise TrainingFailed(f"--layers {choice.layers}: the encoder has {depth} layers")
+    if choice.exits:
+        try:
+            check_exits(choice.exits, choice.layers or depth)
+        except ValueError as error:
+            raise TrainingFailed(f"--exits: {error}") from error
+
+
+def _of_earlier_exits(choice: ModelChoice) -> str | None:
+    """Return the option that has a meaning only where there are several exits."""
+    if choice.recipe in _ON_FROZEN_LAYERS:
+        return f"recipe {choice.recipe}"
+    return "--distill" if choice.objective.distill else None

@@ -69,6 +69,7 @@ def command(job: TrainJob) -> str:
         **_changed(choice.objective, ("distill", "exit_weights")),
         **_changed(choice, ("teacher", "teacher_weight", "temperature")),
         "labels": ",".join(choice.labels or ()),
+        "layers": choice.layers,
         "exits": ",".join(map(str, choice.exits or ())),
         "pooling": choice.head.pooling if choice.head else "",
         **_changed(config, ("epochs", "lr", "head_lr_factor", "batch_size", "seed")),

@@ -21,6 +21,9 @@ def read_classifier(choice: ModelChoice) -> MultiExitModel | None:
         TrainingFailed: there is none, or one with exits, and the recipe needs a classifier.
     """
     folder = choice.encoder
+    if choice.layers:
+        _say_anew("--layers cuts the encoder")
+        return None
     try:
         model = checkpoints.load(folder).model
     except (ValueError, OSError, UnusableCheckpoint) as error:
@@ -70,7 +73,9 @@ def starting_model(
             raise
         _say_anew(str(error))
     try:
-        return MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
+        exits, layers = choice.exits, choice.layers
+        exits = (layers,) if layers and not exits else exits
+        return MultiExitModel.from_encoder(choice.encoder, labels, exits, choice.head, task, layers)
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{choice.encoder}: {error}") from error
 

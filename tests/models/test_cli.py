@@ -154,6 +154,16 @@ def test_what_is_left_out_of_the_data_is_told_once(
     assert result.stderr.count(f"note: {data}: rows left out because gold_label is -: 1\n") == 1
 
 
+def test_a_cut_encoder_answers_after_its_last_layer(train: Train, tmp_path: Path) -> None:
+    result = train(layers=2)
+    assert result.exit_code == 0, result.output
+    model = MultiExitModel.load(tmp_path / "out")
+    assert (model.exits, model.backbone.depth) == ((2,), 2)
+    assert " --layers 2 " in (tmp_path / "out" / "README.md").read_text()
+    assert train(layers=2, exits="1,2", out=tmp_path / "two").exit_code == 0
+    assert MultiExitModel.load(tmp_path / "two").exits == (1, 2)
+
+
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that makes the process receive SIGINT once, during a step."""
@@ -212,7 +222,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     shorter = write_data("other.tsv", sentiment_lines[:-1])
     for changed in (
         *({"lr": 2e-3}, {"train": shorter}, {"dev": shorter}, {"exits": "1,3"}),
-        *({"exit_weights": "sum"}, {"distill": 1}),
+        *({"exit_weights": "sum"}, {"distill": 1}, {"layers": 2}),
     ):
         message = refusal(train("--resume", **changed))
         assert "is of a run with other settings or data" in message
@@ -222,6 +232,10 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     ("changed", "message"),
     [
         ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2: use 1,2,3"),
+        ({"layers": 4}, "--layers 4: the encoder has 3 layers"),
+        ({"layers": 2, "exits": "1,3"}, "the last exit must be the last layer, 2, not 3: use 1,2"),
+        ({"layers": 2, "recipe": "two-stage"}, "recipe two-stage is about exits before the last"),
+        ({"exits": 3, "distill": 1}, "--distill is about exits before the last"),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
         ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),

@@ -182,6 +182,16 @@ def test_what_does_not_fit_a_frozen_classifier_is_refused(
     assert message in refusal(train(recipe="frozen", **options))
 
 
+def test_a_classifier_that_is_cut_gets_a_new_head(train: Train, tmp_path: Path) -> None:
+    result = train(layers=2)
+    assert result.exit_code == 0, result.output
+    assert f"note: {ANEW}--layers cuts the encoder" in result.stderr
+    assert MultiExitModel.load(tmp_path / "out").exits == (2,)
+    assert "--layers: recipe frozen leaves a classifier" in refusal(
+        train(layers=2, recipe="frozen")
+    )
+
+
 def test_exits_that_are_not_the_encoders_are_refused_before_the_data_is_read(
     train: Train, write_data: Write
 ) -> None:
