@@ -55,6 +55,13 @@ def train(
             "depth in reverse, or shallow-deep: inner exits ever more. Default: the recipe's."
         ),
     ] = None,
+    learn_error: Annotated[
+        bool,
+        typer.Option(
+            "--learn-error",
+            help="Exits also learn to estimate their own error, by which rule learned leaves.",
+        ),
+    ] = False,
     teacher: Annotated[
         Path | None,
         typer.Option(
@@ -139,7 +146,9 @@ def train(
             exits=parse_layers("--exits", exits) if exits else None,
             head=HeadConfig(pooling=pooling) if pooling else None,
             recipe=recipe,
-            objective=Objective(distill=distill, exit_weights=exit_weights),
+            objective=Objective(
+                distill=distill, exit_weights=exit_weights, learn_error=learn_error
+            ),
             teacher=teacher,
             teacher_weight=teacher_weight,
             temperature=temperature,

@@ -210,7 +210,8 @@ class MultiExitModel(nn.Module):
         config = _with_exits(self.config, self.exit_config)
         config.save_pretrained(folder)
         weights = {
-            self._to_stored(name): value.detach().to(dtype).contiguous()
+            # Copied: heads may share a layer, and the file holds no weights that share memory.
+            self._to_stored(name): value.detach().to(dtype, copy=True).contiguous()
             for name, value in self.state_dict().items()
         }
         path = folder / "model.safetensors"

@@ -1,12 +1,13 @@
 """What `offramp train` refuses before it reads the data."""
 
-from collections.abc import Sequence
 from tempfile import TemporaryFile
 
 from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.multi_exit import check_exits
+from models.training.error_targets import ERROR_TARGETS
 from models.training.job import FROZEN, ModelChoice, TrainJob
+from serve.rules.traits import Traits
 
 # These recipes train the earlier exits on layers that stay as they are.
 _ON_FROZEN_LAYERS = ("two-stage", FROZEN)
@@ -28,9 +29,14 @@ def check_choice(choice: ModelChoice) -> None:
         )
 
 
-def check_exits_suffice(choice: ModelChoice, exits: Sequence[int]) -> None:
-    """Raise TrainingFailed if earlier exits are to be trained, and there are none."""
-    if len(exits) == 1 and (what := _of_earlier_exits(choice)):
+def check_fit(choice: ModelChoice, traits: Traits) -> None:
+    """Raise TrainingFailed if options do not fit the model's task or its number of exits."""
+    if choice.objective.learn_error and traits.task not in ERROR_TARGETS:
+        raise TrainingFailed(
+            "--learn-error is for whole texts: an exit estimates one error for a text, and a "
+            "tagger gives every token an answer; leave it out"
+        )
+    if len(traits.exits) == 1 and (what := _of_earlier_exits(choice)):
         raise TrainingFailed(
             f"{what} is about exits before the last, and the model has one exit only; name more by "
             "--exits, or leave it out"
@@ -70,4 +76,6 @@ def _of_earlier_exits(choice: ModelChoice) -> str | None:
     """Return the option that has a meaning only where there are several exits."""
     if choice.recipe in _ON_FROZEN_LAYERS:
         return f"recipe {choice.recipe}"
+    if choice.objective.learn_error:
+        return "--learn-error"
     return "--distill" if choice.objective.distill else None

@@ -11,12 +11,14 @@ class Objective(BaseModel):
     Attributes:
         distill: weight of learning from the last exit's answers.
         exit_weights: how much each exit counts; None takes the recipe's own weights.
+        learn_error: whether exits learn to estimate their own error.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     distill: NonNegativeFloat = 0.0
     exit_weights: ExitWeights | None = None
+    learn_error: bool = False
 
     def weigh(self, own: Weigh) -> Weigh:
         """Return the chosen weights of the exits, or the recipe's own."""

@@ -66,7 +66,7 @@ def command(job: TrainJob) -> str:
         "text_columns": ",".join(job.columns.texts),
         "label_column": job.columns.label,
         **_changed(choice, ("task", "recipe", "max_tokens")),
-        **_changed(choice.objective, ("distill", "exit_weights")),
+        **_changed(choice.objective, ("distill", "exit_weights", "learn_error")),
         **_changed(choice, ("teacher", "teacher_weight", "temperature")),
         "labels": ",".join(choice.labels or ()),
         "layers": choice.layers,

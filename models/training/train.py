@@ -23,7 +23,7 @@ from models.multi_exit import MultiExitModel
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import Checkpoint
-from models.training.checks import check_choice, check_exits_suffice, check_out
+from models.training.checks import check_choice, check_fit, check_out
 from models.training.job import TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
@@ -53,7 +53,7 @@ def train(job: TrainJob, console: Console) -> bool:
         TrainingFailed: data, encoder or options that cannot be used.
     """
     model, train_rows, evaluate = _prepare(job)
-    check_exits_suffice(job.choice, model.exits)
+    check_fit(job.choice, model.traits)
     stages = RECIPES[job.choice.recipe](model, job.choice.objective)
     check_out(job)
     teacher = _read_teacher(job, model)  # which may know the labels' names

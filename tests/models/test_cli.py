@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -226,6 +227,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     ):
         message = refusal(train("--resume", **changed))
         assert "is of a run with other settings or data" in message
+    assert "is of a run with other settings" in refusal(train("--resume", "--learn-error"))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +238,10 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         ({"layers": 2, "exits": "1,3"}, "the last exit must be the last layer, 2, not 3: use 1,2"),
         ({"layers": 2, "recipe": "two-stage"}, "recipe two-stage is about exits before the last"),
         ({"exits": 3, "distill": 1}, "--distill is about exits before the last"),
+        (
+            {"flags": ["--learn-error"], "exits": 3},
+            "--learn-error is about exits before the last, and the model has one exit only",
+        ),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
         ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
@@ -252,12 +258,13 @@ def test_unusable_option_is_refused_in_one_sentence_before_training(
     train: Train,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    changed: dict[str, object],
+    changed: dict[str, Any],
     message: str,
 ) -> None:
     monkeypatch.setattr(TrainingRun, "step", lambda run: pytest.fail("a step was run"))
     monkeypatch.chdir(tmp_path)
-    assert message in refusal(train(**changed))
+    flags = changed.pop("flags", [])
+    assert message in refusal(train(*flags, **changed))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -265,8 +272,12 @@ def test_missing_gpu_is_reported(train: Train) -> None:
     assert "--device cuda: this PyTorch finds no GPU" in refusal(train(device="cuda"))
 
 
-def test_pooling_is_refused_for_token_classification(train: Train, write_data: Write) -> None:
+def test_what_whole_texts_need_is_refused_for_token_classification(
+    train: Train, write_data: Write
+) -> None:
     data = write_data("tags.conll", ["good\tnegative", "bad\tpositive"])
+    message = refusal(train("--learn-error", train=data, dev=data))
+    assert "--learn-error is for whole texts" in message
     message = refusal(train(train=data, dev=data, pooling="mean"))
     assert "pooling mean: in token classification every token has an answer of its own" in message
 

@@ -153,6 +153,56 @@ def test_recipe_learns_by_the_loss_of_the_models_task(
     torch.testing.assert_close(loss_of(stage, logits=logits, labels=right), expected)
 
 
+ESTIMATES = [torch.tensor([0.2, 0.7]), torch.tensor([0.4, 0.1]), torch.tensor([0.5, 0.5])]
+# Two texts, three exits: right and wrong, right and right, wrong and right.
+SAID: dict[Task, tuple[Losses, torch.Tensor, Losses]] = {
+    "single_label": (
+        [torch.tensor(z) for z in ([[1.0, 0], [1, 0]], [[2.0, 0], [0, 1]], [[0.0, 1], [0, 3]])],
+        torch.tensor([0, 1]),
+        [torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])],
+    ),
+    "multi_label": (
+        [torch.tensor(z) for z in ([[1.0, -1], [1, 1]], [[2.0, -2], [-1, 1]], [[1.0, 1], [-1, 3]])],
+        torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        [torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])],
+    ),
+    "regression": (
+        [torch.tensor(z) for z in ([[2.0], [1.0]], [[1.5], [3.0]], [[0.0], [2.0]])],
+        torch.tensor([2.0, 3.0]),
+        [torch.tanh(torch.tensor(d)) for d in ([0.0, 2.0], [0.5, 0.0], [2.0, 1.0])],
+    ),
+}
+
+
+@pytest.mark.parametrize("task", SAID)
+@pytest.mark.parametrize(
+    ("recipe", "weights"), [("joint", (1 / 6, 2 / 6)), ("alternating", (1, 1)), ("frozen", (1, 1))]
+)
+def test_every_exit_before_the_last_learns_its_own_error_by_its_square(
+    make_model: Model, task: Task, recipe: str, weights: tuple[float, float]
+) -> None:
+    logits, labels, errors = SAID[task]
+    logits = [z.requires_grad_() for z in logits]
+    estimates = [estimate.clone().requires_grad_() for estimate in ESTIMATES]
+    outputs = [HeadOutput(z, e) for z, e in zip(logits, estimates, strict=True)]
+    names = ("a", "b")[: logits[0].shape[1]]
+    learning, plain = (
+        RECIPES[recipe](make_model(task=task, labels=names), Objective(learn_error=learns))[-1]
+        for learns in (True, False)
+    )
+    expected = 0.0
+    for weight, estimate, error in zip(weights, ESTIMATES[:-1], errors[:-1], strict=True):
+        expected += weight * ((estimate - error) ** 2).sum() / 2
+    said = Said(outputs, labels)
+    added = learning.turn_at(1).loss(said) - plain.turn_at(1).loss(said)
+    torch.testing.assert_close(added, expected)
+    gradients = torch.autograd.grad(added, [*logits, *estimates[:2]], materialize_grads=True)
+    assert max(g.abs().max() for g in gradients[:3]) < 1e-6, "exits do not err as they estimated"
+    assert all(g.any() for g in gradients[3:])
+    if recipe == "alternating":
+        torch.testing.assert_close(learning.turn_at(0).loss(said), plain.turn_at(0).loss(said))
+
+
 def changed(before: dict[str, torch.Tensor], model: MultiExitModel) -> set[str]:
     return {name for name, value in model.state_dict().items() if not value.equal(before[name])}
 
