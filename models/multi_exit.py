@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from models.encoder_with_heads import EncoderWithHeads
 from models.encoders.backbone import Backbone
 from models.encoders.families import build_backbone, build_encoder, read_config, read_encoder
 from models.encoders.meta import check_shapes, without_memory
@@ -76,7 +77,7 @@ class ExitConfig(BaseModel):
         return (*[self.head] * (len(self.exits) - 1), self.last_head or self.head)
 
 
-class MultiExitModel(nn.Module):
+class MultiExitModel(EncoderWithHeads):
     """An encoder and its exit heads.
 
     Attributes:
@@ -84,6 +85,8 @@ class MultiExitModel(nn.Module):
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
         heads: one per exit, in that order.
     """
+
+    encoder: PreTrainedModel
 
     def __init__(self, encoder: PreTrainedModel, exit_config: ExitConfig) -> None:
         super().__init__()
@@ -140,13 +143,8 @@ class MultiExitModel(nn.Module):
         return outputs
 
     def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
-        """Run the layers from `start`, counted from 0, up to before `stop`.
-
-        `stop` may exceed the depth: no layer runs for the last layer's second head.
-        """
-        for index in range(start, min(stop, self.backbone.depth)):
-            hidden = self.backbone.layer(index, hidden, attention_mask)
-        return hidden
+        """Run the layers from `start`, counted from 0, up to before `stop`."""
+        return self.backbone.run_layers(hidden, attention_mask, start, stop)
 
     def head(self, index: int) -> AnyHead:
         """Return the head of an exit, counted from 0."""

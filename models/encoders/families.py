@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from transformers import (
+    CONFIG_MAPPING,
     AlbertModel,
     AutoConfig,
-    BertConfig,
     BertModel,
     DebertaV2Model,
     DistilBertModel,
@@ -124,12 +124,24 @@ def read_config(folder: Path) -> PreTrainedConfig:
         UnusableCheckpoint: a file lies elsewhere or is too large, or the config cannot be used.
     """
     stated = stated_config(folder)
+    family = stated.get("model_type") or _named_family(folder)
+    if family == _ELASTICBERT:
+        family = "bert"
     try:
-        if stated.get("model_type") == _ELASTICBERT:
-            return BertConfig.from_dict(stated | {"model_type": "bert"})
+        if family in FAMILIES and family != stated.get("model_type"):
+            return CONFIG_MAPPING[family].from_dict(stated | {"model_type": family})
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers' checks raise no narrower type
         raise UnusableCheckpoint(f"{folder}/{CONFIG}: {in_one_line(error)}") from error
+
+
+def _named_family(folder: Path) -> str | None:
+    """Return the family that names the weights' first part: ElasticBERT, or one of those above.
+
+    The configs of early-exit systems older than transformers 4 name no model type.
+    """
+    parts = {name.partition(".")[0] for name in read_shapes(folder)}
+    return next((family for family in (_ELASTICBERT, *FAMILIES) if family in parts), None)
 
 
 def read_encoder(

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.heads import HeadOutput
+from models.training.diversity import unlikeness
 from models.training.error_targets import ERROR_TARGETS
 from models.training.exit_weights import Weigh
 from models.training.losses import LOSSES
@@ -73,7 +74,12 @@ class ExitsLoss:
             assert estimate is not None
             # Detached: the exit must not err as it had estimated. The estimate's input is not.
             yield functional.mse_loss(estimate, self._error(logits.detach(), said))
+        if self._objective.diversity and index:
+            earlier = [output.logits for output in said.outputs[:index]]
+            yield -self._objective.diversity * unlikeness(self._task, logits, earlier)
 
     def _error(self, logits: Tensor, said: Said) -> Tensor:
         answers, error = ERROR_TARGETS[self._task]
-        return error(answers(logits), said.labels)
+        unlabelled = self._objective.unlabelled
+        gold = answers(said.outputs[-1].logits.detach()) if unlabelled else said.labels
+        return error(answers(logits), gold)

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from models.data.columns import KNOWN, Columns
-from models.multi_exit import HeadConfig
+from models.heads import AnyHeadConfig
 from models.training.objective import Objective
 from serve.rules.traits import Task
 
@@ -39,7 +39,7 @@ class ModelChoice(BaseModel):
     labels: tuple[str, ...] | None = None
     layers: PositiveInt | None = None
     exits: tuple[int, ...] | None = None
-    head: HeadConfig | None = None
+    head: AnyHeadConfig | None = None
     recipe: str = "joint"
     objective: Objective = Objective()
     teacher: Path | None = None
@@ -80,6 +80,10 @@ class TrainConfig(BaseModel):
     evaluate_every: PositiveInt | None = None
     keep_best: bool = False
     bf16: bool = False
+
+    def stage_steps(self, epoch_steps: int) -> int:
+        """Return the steps of a stage, from those of one pass over the data."""
+        return self.epochs * epoch_steps
 
 
 def default_lr(recipe: str) -> float:

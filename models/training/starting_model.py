@@ -9,7 +9,7 @@ from models import checkpoints
 from models.data.label_ids import are_ids, label_order
 from models.data.notes import note
 from models.errors import TrainingFailed, UnusableCheckpoint
-from models.heads import AnyHeadConfig
+from models.heads import AnyHeadConfig, AttentionHeadConfig
 from models.multi_exit import MultiExitModel, new_head
 from models.training.error_targets import share_estimate, with_estimate
 from models.training.job import ModelChoice
@@ -63,9 +63,10 @@ def starting_model(
         TrainingFailed: exits, task or labels do not fit, or the encoder cannot be used.
     """
     if task == "token" and choice.head and choice.head.pooling != "tokens":
+        attends = isinstance(choice.head, AttentionHeadConfig)
+        what = "--head attention" if attends else f"pooling {choice.head.pooling}"
         raise TrainingFailed(
-            f"pooling {choice.head.pooling}: in token classification every token has an answer "
-            "of its own; leave the pooling out"
+            f"{what}: in token classification every token has an answer of its own; leave it out"
         )
     model = _built(choice, classifier, task, labels)
     if choice.objective.learn_error:

@@ -11,7 +11,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.data.batches import Batch, collate, shuffled_batches
 from models.data.encoding import EncodedRow
-from models.multi_exit import MultiExitModel
+from models.encoder_with_heads import EncoderWithHeads
 from models.training.exits_loss import Said
 from models.training.job import TrainConfig
 from models.training.optimizer import parameter_groups, rate_factor
@@ -34,7 +34,7 @@ class TrainingRun:
 
     def __init__(
         self,
-        model: MultiExitModel,
+        model: EncoderWithHeads,
         rows: Sequence[EncodedRow],
         stages: Sequence[Stage],
         config: TrainConfig,
@@ -131,7 +131,7 @@ class TrainingRun:
 
     @property
     def _stage_steps(self) -> int:
-        return self.config.epochs * self._epoch_steps
+        return self.config.stage_steps(self._epoch_steps)
 
     def _enter_stage(self) -> None:
         self._trainable = freeze_all_but(self.model, self.stage.modules)

@@ -242,6 +242,17 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
             {"flags": ["--learn-error"], "exits": 3},
             "--learn-error is about exits before the last, and the model has one exit only",
         ),
+        (
+            {"flags": ["--unlabelled"]},
+            "--unlabelled: recipe joint learns from labels; take",
+        ),
+        ({"diversity": 1}, "diversity: must be less than 1, not 1.0"),
+        ({"diversity": 0.1, "recipe": "frozen"}, "--diversity: recipe frozen teaches the exits to"),
+        ({"head": "attention", "pooling": "mean"}, "--pooling mean: attention heads read all"),
+        (
+            {"head": "attention", "flags": ["--learn-error"]},
+            "--learn-error is for pooled heads, which have the features to estimate",
+        ),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
         ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
@@ -278,6 +289,10 @@ def test_what_whole_texts_need_is_refused_for_token_classification(
     data = write_data("tags.conll", ["good\tnegative", "bad\tpositive"])
     message = refusal(train("--learn-error", train=data, dev=data))
     assert "--learn-error is for whole texts" in message
+    message = refusal(train(train=data, dev=data, diversity=0.1))
+    assert "--diversity is for answers that are labels of a whole text" in message
+    message = refusal(train(train=data, dev=data, head="attention"))
+    assert "--head attention: in token classification every token has an answer" in message
     message = refusal(train(train=data, dev=data, pooling="mean"))
     assert "pooling mean: in token classification every token has an answer of its own" in message
 

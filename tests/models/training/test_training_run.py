@@ -58,6 +58,7 @@ def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> l
         ("mixed", 14),
         ("alternating", 3),
         ("gradient-equilibrium", 5),
+        ("grouped", 3),
     ],
 )
 def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(
