@@ -159,6 +159,7 @@ class MultiExitModel(EncoderWithHeads):
         exits: tuple[int, ...] | None = None,
         head: AnyHeadConfig | None = None,
         task: Task = "single_label",
+        layers: int | None = None,
     ) -> "MultiExitModel":
         """Add randomly initialised heads to a pretrained encoder.
 
@@ -168,8 +169,9 @@ class MultiExitModel(EncoderWithHeads):
             exits: exit layers, counted from 1; None puts a head after every layer.
             head: shape of the heads; by default one that fits the task.
             task: what the logits mean.
+            layers: keep only the encoder's first so many layers.
         """
-        encoder = read_encoder(folder, labels)
+        encoder = read_encoder(folder, labels, layers)
         exits = exits or tuple(range(1, build_backbone(encoder).depth + 1))
         return cls(encoder, ExitConfig(exits=exits, head=head or new_head(task), task=task))
 
@@ -206,7 +208,8 @@ class MultiExitModel(EncoderWithHeads):
         config = _with_exits(self.config, self.exit_config)
         config.save_pretrained(folder)
         weights = {
-            self._to_stored(name): value.detach().to(dtype).contiguous()
+            # Copied: heads may share a layer, and the file holds no weights that share memory.
+            self._to_stored(name): value.detach().to(dtype, copy=True).contiguous()
             for name, value in self.state_dict().items()
         }
         path = folder / "model.safetensors"

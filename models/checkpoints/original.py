@@ -27,7 +27,8 @@ from transformers.utils.logging import (
 
 from models.checkpoints.auto_tokenizer import load_auto_tokenizer, quiet
 from models.checkpoints.formats import LoadedCheckpoint
-from models.checkpoints.parsed import CheckpointInfo, cut_config
+from models.checkpoints.parsed import CheckpointInfo
+from models.encoders.first_layers import cut_config
 from models.encoders.meta import without_memory
 from models.errors import in_one_line
 from models.model_files import CONFIG, read_json

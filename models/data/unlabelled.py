@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from models.data.columns import KNOWN, KNOWN_NAMES, Columns, fold
+from models.data.examples import Example, Word
 from models.data.lines import read_lines
 from models.data.records import is_plain
 from models.data.rows import read_rows
 from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
+from serve.rules.traits import Task
 from serve.tokenization.length_bounds import Text
 
 # How JSON lines and files for fastText begin.
@@ -30,6 +32,13 @@ def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
     if not texts:
         raise UnusableData(f"{path}: the file has no texts")
     return texts
+
+
+def without_label(text: Text, task: Task) -> Example:
+    """Return a text as an example whose label says nothing; a tagger's says where words begin."""
+    words = re.finditer(r"\S+", text.text) if task == "token" else None
+    label = 0 if words is None else [Word(*word.span(), tag=0) for word in words]
+    return Example(text.text, text.text_pair, label)
 
 
 def _read(path: Path, columns: Columns) -> Iterator[Text]:

@@ -22,16 +22,6 @@ def sum_of_exits(found: Sequence[Found], order: Tensor) -> Tensor:
     return torch.stack(losses).sum()
 
 
-def groups_of(exits: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return ElasticBERT's two groups: exits at odd places, and at even ones, each with the last.
-
-    A head costs as much as a layer or more, and in each step one group learns (Liu et al. 2022).
-    """
-    last = exits[-1]
-    groups = (tuple(sorted({*exits[start::2], last})) for start in (0, 1))
-    return tuple(dict.fromkeys(groups))
-
-
 def _mean(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross-entropy; of nothing it is 0."""
     total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")

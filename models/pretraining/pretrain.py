@@ -27,12 +27,13 @@ from models.pretraining.job import PretrainJob
 from models.pretraining.language_model import read_language_model
 from models.pretraining.masking import Masking
 from models.pretraining.model import Found, PretrainingModel
-from models.pretraining.objective import groups_of, sum_of_exits
+from models.pretraining.objective import sum_of_exits
 from models.pretraining.rows import split_rows
 from models.pretraining.vocabulary import masking_of
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import open_checkpoint
 from models.training.checks import check_out
+from models.training.gradient_equilibrium import groups_of
 from models.training.loop import fit
 from models.training.recipes import Stage, Turn
 from models.training.training_run import TrainingRun

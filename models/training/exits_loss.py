@@ -5,8 +5,11 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from models.heads import HeadOutput
+from models.training.diversity import unlikeness
+from models.training.error_targets import ERROR_TARGETS
 from models.training.exit_weights import Weigh
 from models.training.losses import LOSSES
 from models.training.objective import Objective
@@ -45,7 +48,7 @@ class ExitsLoss:
         self, task: Task, weigh: Weigh, objective: Objective, from_labels: bool = True
     ) -> None:
         """Take what the exits learn; `from_labels` tells whether they learn from labels."""
-        self._task_loss = LOSSES[task]
+        self._task, self._task_loss = task, LOSSES[task]
         self._weigh = weigh
         self._objective = objective
         self._from_labels = from_labels
@@ -58,7 +61,7 @@ class ExitsLoss:
 
     def _parts(self, said: Said, index: int) -> Iterator[Tensor]:
         """Yield the parts of one exit's loss."""
-        logits, before_last = said.outputs[index].logits, index < len(said.outputs) - 1
+        (logits, estimate), before_last = said.outputs[index], index < len(said.outputs) - 1
         if self._from_labels:
             yield self._task_loss.from_labels(logits, said.labels)
         if said.teacher:
@@ -67,3 +70,16 @@ class ExitsLoss:
             # Detached: the last exit must not learn from the earlier ones.
             last = said.outputs[-1].logits.detach()
             yield self._objective.distill * self._task_loss.from_teacher(logits, last, said.labels)
+        if self._objective.learn_error and before_last:
+            assert estimate is not None
+            # Detached: the exit must not err as it had estimated. The estimate's input is not.
+            yield functional.mse_loss(estimate, self._error(logits.detach(), said))
+        if self._objective.diversity and index:
+            earlier = [output.logits for output in said.outputs[:index]]
+            yield -self._objective.diversity * unlikeness(self._task, logits, earlier)
+
+    def _error(self, logits: Tensor, said: Said) -> Tensor:
+        answers, error = ERROR_TARGETS[self._task]
+        unlabelled = self._objective.unlabelled
+        gold = answers(said.outputs[-1].logits.detach()) if unlabelled else said.labels
+        return error(answers(logits), gold)

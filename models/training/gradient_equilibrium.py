@@ -53,7 +53,22 @@ def states_in_equilibrium(
         start = stop
 
 
-def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[HeadOutput]:
-    """Return the heads' outputs, as `model.exit_outputs` does."""
-    states = states_in_equilibrium(model.backbone, model.exits, batch)
-    return [model.head(i).output(state, batch.attention_mask) for i, state in enumerate(states)]
+def run_in_equilibrium(
+    model: MultiExitModel, batch: Batch, exits: Sequence[int] | None = None
+) -> list[HeadOutput]:
+    """Return the outputs of these exits' heads, as `model.exit_outputs` does; None for all."""
+    exits = exits or model.exits
+    heads = [model.head(model.exits.index(layer)) for layer in exits]
+    states = states_in_equilibrium(model.backbone, exits, batch)
+    pairs = zip(heads, states, strict=True)
+    return [head.output(state, batch.attention_mask) for head, state in pairs]
+
+
+def groups_of(exits: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return ElasticBERT's two groups: exits at odd places, and at even ones, each with the last.
+
+    One group learns in each step (Liu et al. 2022).
+    """
+    last = exits[-1]
+    groups = (tuple(sorted({*exits[start::2], last})) for start in (0, 1))
+    return tuple(dict.fromkeys(groups))

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from models.data.columns import KNOWN, Columns
-from models.multi_exit import HeadConfig
+from models.heads import AnyHeadConfig
 from models.training.objective import Objective
 from serve.rules.traits import Task
 
@@ -21,7 +21,8 @@ class ModelChoice(BaseModel):
         encoder: a transformers folder; of a classifier with the data's labels, its head too.
         task: what the labels mean; None detects it from the training file.
         labels: label names by id; None takes them from the data.
-        exits: exit layers; None puts one after every layer.
+        layers: keep only the encoder's first so many layers.
+        exits: exit layers; None puts one after every layer, or after the last one kept.
         head: shape of new heads; None takes the one that fits the task.
         recipe: a key of `models.training.recipes.RECIPES`.
         objective: what the exits learn besides their labels, and how much each counts.
@@ -36,8 +37,9 @@ class ModelChoice(BaseModel):
     encoder: Path
     task: Task | None = None
     labels: tuple[str, ...] | None = None
+    layers: PositiveInt | None = None
     exits: tuple[int, ...] | None = None
-    head: HeadConfig | None = None
+    head: AnyHeadConfig | None = None
     recipe: str = "joint"
     objective: Objective = Objective()
     teacher: Path | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
@@ -11,7 +12,7 @@ from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 from models.training.exit_weights import Weigh, all_but_last, by_depth, last_only, summed
 from models.training.exits_loss import ExitsLoss, Loss
-from models.training.gradient_equilibrium import run_in_equilibrium
+from models.training.gradient_equilibrium import groups_of, run_in_equilibrium
 from models.training.job import FROZEN
 from models.training.objective import Objective
 
@@ -81,6 +82,13 @@ def gradient_equilibrium(model: MultiExitModel, objective: Objective) -> tuple[S
     return (Stage("all exits in equilibrium", (model,), (turn,)),)
 
 
+def grouped(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
+    """Two groups of exits in turn, each in equilibrium: ElasticBERT's pretraining."""
+    loss, groups = _of_all(model, objective, summed), groups_of(model.exits)
+    turns = tuple(Turn(loss, partial(run_in_equilibrium, exits=group)) for group in groups)
+    return (Stage("groups of exits in turn", (model,), turns),)
+
+
 def frozen(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """The earlier heads alone, on a trained classifier and from its answers, not from labels."""
     taught = objective.model_copy(update={"distill": objective.distill or 1.0})
@@ -94,6 +102,7 @@ RECIPES: dict[str, Recipe] = {
     "mixed": mixed,
     "alternating": alternating,
     "gradient-equilibrium": gradient_equilibrium,
+    "grouped": grouped,
     FROZEN: frozen,
 }
 

@@ -12,10 +12,11 @@ from typing import TypeAlias
 import torch
 from rich.console import Console
 
-from models.data.datasets import read_dataset, task_of
+from models.data.datasets import Dataset, read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
 from models.data.label_ids import are_ids
+from models.data.unlabelled import read_unlabelled, without_label
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
@@ -23,7 +24,7 @@ from models.multi_exit import MultiExitModel
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
 from models.training.checkpoint import open_checkpoint
-from models.training.checks import check_choice, check_out
+from models.training.checks import check_choice, check_fit, check_out
 from models.training.job import TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
@@ -34,7 +35,7 @@ from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
-from serve.rules.traits import Traits, listed
+from serve.rules.traits import Task, Traits, listed
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 _SHOWN_LABELS = 20
@@ -52,6 +53,7 @@ def train(job: TrainJob, console: Console) -> bool:
         TrainingFailed: data, encoder or options that cannot be used.
     """
     model, train_rows, evaluate = _prepare(job)
+    check_fit(job.choice, model.traits)
     stages = RECIPES[job.choice.recipe](model, job.choice.objective)
     check_out(job.out, {"encoder": job.choice.encoder, "teacher": job.choice.teacher})
     teacher = _read_teacher(job, model)  # which may know the labels' names
@@ -102,7 +104,7 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     if classifier and choice.frozen:  # which answers as before, whatever the data's labels are
         task, known = task or classifier.exit_config.task, known or tuple(classifier.labels)
     task = task or task_of(job.train, job.columns)
-    labels, examples = read_dataset(job.train, task, known, job.columns)
+    labels, examples = _data(job, task, known)
     with TemporaryDirectory() as folder:
         write_tokenizer(choice.encoder, Path(folder))
         tokenizer = (Path(folder) / TOKENIZER).read_text("utf-8")
@@ -117,6 +119,14 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
         )
     source = TorchSource(model, tokenizer, choice.max_tokens)
     return model, train_rows, partial(_evaluate, source, dev)
+
+
+def _data(job: TrainJob, task: Task, known: Sequence[str]) -> Dataset:
+    """Return what to train on; examples of unlabelled texts bear labels that are never read."""
+    if job.choice.objective.unlabelled:
+        texts = read_unlabelled(job.train, job.columns)
+        return Dataset(list(known), [without_label(text, task) for text in texts])
+    return read_dataset(job.train, task, known, job.columns)
 
 
 def _summary(model: MultiExitModel) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -81,11 +82,12 @@ def make_model() -> Callable[..., MultiExitModel]:
         seed: int = 0,
         task: Task = "single_label",
         labels: Sequence[str] = ("negative", "positive"),
+        **head: Any,
     ) -> MultiExitModel:
         torch.manual_seed(seed)
         encoder = BertModel(tiny_config(labels), add_pooling_layer=False)
-        head = HeadConfig(pooling="tokens" if task == "token" else pooling)
-        return MultiExitModel(encoder, ExitConfig(exits=exits, task=task, head=head)).eval()
+        shape = HeadConfig(pooling="tokens" if task == "token" else pooling, **head)
+        return MultiExitModel(encoder, ExitConfig(exits=exits, task=task, head=shape)).eval()
 
     return make
 

@@ -149,6 +149,25 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
         assert torch.equal(weights, kept[name].float()), name
 
 
+@pytest.mark.parametrize("family", CONFIGS)
+def test_first_layers_of_an_encoder_compute_what_they_do_in_the_whole(
+    family: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    AutoModel.from_config(with_depth(CONFIGS[family], 3)).save_pretrained(tmp_path)
+    whole = MultiExitModel.from_encoder(tmp_path, ["no", "yes"]).eval()
+    cut = MultiExitModel.from_encoder(tmp_path, ["no", "yes"], (2,), layers=2).eval()
+    assert (cut.backbone.depth, cut.config.num_hidden_layers) == (2, 2)
+    with torch.no_grad():
+        hidden = whole.backbone.embed(IDS, TYPES, MASK)
+        expected = whole.backbone.head_input(whole.run_layers(hidden, MASK, 0, 2))
+        found = last_states(cut, IDS, MASK, TYPES)
+    torch.testing.assert_close(found, expected)
+    cut.save(tmp_path / "cut")
+    again = last_states(MultiExitModel.load(tmp_path / "cut"), IDS, MASK, TYPES)
+    torch.testing.assert_close(again, expected)
+
+
 @pytest.mark.parametrize("name", ["encoder.", "net.text_model."])
 @pytest.mark.parametrize("family", ["albert", "bert", "modernbert"])
 def test_an_encoder_inside_a_class_of_its_own_is_found(

@@ -5,7 +5,8 @@ from torch.nn import functional
 
 from models.data.alignment import IGNORED
 from models.pretraining.model import Found
-from models.pretraining.objective import groups_of, sum_of_exits
+from models.pretraining.objective import sum_of_exits
+from models.training.gradient_equilibrium import groups_of
 
 
 def test_the_loss_is_the_sum_over_exits_of_the_mean_of_words_and_the_mean_of_pairs() -> None:

@@ -38,10 +38,11 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
         encoder=Path("e"),
         task="regression",
         labels=("how alike",),
+        layers=6,
         exits=(2, 6),
         head=HeadConfig(pooling="first"),
         recipe="mixed",
-        objective=Objective(distill=0.5, exit_weights="mean"),
+        objective=Objective(distill=0.5, exit_weights="mean", learn_error=True, diversity=0.1),
         max_tokens=64,
     )
     config = TrainConfig(
@@ -51,9 +52,10 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
     changed = TrainJob(choice, config, job.train, job.dev, job.out, "fp16")
     assert command(changed).partition("--out out ")[2] == (
         "--task regression --recipe mixed --max-tokens 64 --distill 0.5 --exit-weights mean "
-        "--labels 'how alike' --exits 2,6 --pooling first --epochs 5 --lr 0.0001 "
-        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 --keep-best --bf16 "
-        "--dtype fp16"
+        "--learn-error --diversity 0.1 "
+        "--labels 'how alike' --layers 6 --exits 2,6 --pooling first --epochs 5 --lr 0.0001 "
+        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 "
+        "--keep-best --bf16 --dtype fp16"
     )
 
 

@@ -1,5 +1,6 @@
 """Recipes: the published loss formulas, and who learns when."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +60,8 @@ STAGES: dict[str, list[tuple[Callable[..., torch.Tensor], Callable[..., torch.Te
     "mixed": [(last, last, False), (by_depth, by_depth, True)],
     "alternating": [(last, sum, True)],
     "gradient-equilibrium": [(sum, sum, True)],
+    # Of the exits of a group, which are all that the step runs.
+    "grouped": [(sum, sum, True)],
 }
 
 
@@ -81,6 +84,7 @@ def test_every_stage_has_the_published_loss(make_model: Model, recipe: str) -> N
         ("mixed", by_depth),
         ("alternating", sum),
         ("gradient-equilibrium", sum),
+        ("grouped", sum),
     ],
 )
 def test_distillation_adds_the_divergence_from_the_last_exit(
@@ -105,7 +109,9 @@ def test_distillation_adds_the_divergence_from_the_last_exit(
         ("shallow-deep", 0.999, [0.45, 0.9, 1]),
     ],
 )
-@pytest.mark.parametrize("recipe", ["joint", "mixed", "alternating", "gradient-equilibrium"])
+@pytest.mark.parametrize(
+    "recipe", ["joint", "mixed", "alternating", "gradient-equilibrium", "grouped"]
+)
 def test_exits_count_as_the_chosen_weights_say(
     make_model: Model, recipe: str, chosen: ExitWeights, done: float, weights: list[float]
 ) -> None:
@@ -151,6 +157,102 @@ def test_recipe_learns_by_the_loss_of_the_models_task(
     logits = [z[:, : len(labels)] for z in LOGITS]
     expected = by_depth([LOSSES[task].from_labels(z, right) for z in logits])
     torch.testing.assert_close(loss_of(stage, logits=logits, labels=right), expected)
+
+
+ESTIMATES = [torch.tensor([0.2, 0.7]), torch.tensor([0.4, 0.1]), torch.tensor([0.5, 0.5])]
+# Two texts, three exits: right and wrong, right and right, wrong and right.
+SAID: dict[Task, tuple[Losses, torch.Tensor, Losses]] = {
+    "single_label": (
+        [torch.tensor(z) for z in ([[1.0, 0], [1, 0]], [[2.0, 0], [0, 1]], [[0.0, 1], [0, 3]])],
+        torch.tensor([0, 1]),
+        [torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])],
+    ),
+    "multi_label": (
+        [torch.tensor(z) for z in ([[1.0, -1], [1, 1]], [[2.0, -2], [-1, 1]], [[1.0, 1], [-1, 3]])],
+        torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        [torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])],
+    ),
+    "regression": (
+        [torch.tensor(z) for z in ([[2.0], [1.0]], [[1.5], [3.0]], [[0.0], [2.0]])],
+        torch.tensor([2.0, 3.0]),
+        [torch.tanh(torch.tensor(d)) for d in ([0.0, 2.0], [0.5, 0.0], [2.0, 1.0])],
+    ),
+}
+
+
+@pytest.mark.parametrize("task", SAID)
+@pytest.mark.parametrize(
+    ("recipe", "weights"), [("joint", (1 / 6, 2 / 6)), ("alternating", (1, 1)), ("frozen", (1, 1))]
+)
+def test_every_exit_before_the_last_learns_its_own_error_by_its_square(
+    make_model: Model, task: Task, recipe: str, weights: tuple[float, float]
+) -> None:
+    logits, labels, errors = SAID[task]
+    logits = [z.requires_grad_() for z in logits]
+    estimates = [estimate.clone().requires_grad_() for estimate in ESTIMATES]
+    outputs = [HeadOutput(z, e) for z, e in zip(logits, estimates, strict=True)]
+    names = ("a", "b")[: logits[0].shape[1]]
+    learning, plain = (
+        RECIPES[recipe](make_model(task=task, labels=names), Objective(learn_error=learns))[-1]
+        for learns in (True, False)
+    )
+    expected = 0.0
+    for weight, estimate, error in zip(weights, ESTIMATES[:-1], errors[:-1], strict=True):
+        expected += weight * ((estimate - error) ** 2).sum() / 2
+    said = Said(outputs, labels)
+    added = learning.turn_at(1).loss(said) - plain.turn_at(1).loss(said)
+    torch.testing.assert_close(added, expected)
+    gradients = torch.autograd.grad(added, [*logits, *estimates[:2]], materialize_grads=True)
+    assert max(g.abs().max() for g in gradients[:3]) < 1e-6, "exits do not err as they estimated"
+    assert all(g.any() for g in gradients[3:])
+    if recipe == "alternating":
+        torch.testing.assert_close(learning.turn_at(0).loss(said), plain.turn_at(0).loss(said))
+
+
+def test_without_labels_an_exits_error_is_to_differ_from_the_last_exit(make_model: Model) -> None:
+    logits, _, _ = SAID["single_label"]
+    outputs = [HeadOutput(z, e) for z, e in zip(logits, ESTIMATES, strict=True)]
+    objective = Objective(learn_error=True, unlabelled=True)
+    (learning,) = RECIPES["frozen"](make_model(), objective)
+    (plain,) = RECIPES["frozen"](make_model(), Objective())
+    said = Said(outputs, torch.tensor([-7, -7]))
+    added = learning.turn_at(0).loss(said) - plain.turn_at(0).loss(said)
+    differs = [torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0])]
+    pairs = zip(ESTIMATES, differs, strict=False)
+    torch.testing.assert_close(added, sum(((e - d) ** 2).mean() for e, d in pairs))
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_diversity_rewards_each_text_by_the_most_alike_of_the_earlier_exits(
+    make_model: Model, task: Task
+) -> None:
+    logits, labels, _ = SAID[task]
+    logits = [z.clone().requires_grad_() for z in logits]
+    (diverse,), (plain,) = (
+        RECIPES["gradient-equilibrium"](make_model(task=task), Objective(diversity=weight))
+        for weight in (0.3, 0.0)
+    )
+    added = loss_of(diverse, 0, logits, labels) - loss_of(plain, 0, logits, labels)
+    expected = 0.0
+    for i in (1, 2):
+        for row in range(2):
+            nearest = float("inf")
+            for j in range(i):
+                x, y = logits[i][row].tolist(), logits[j][row].tolist()
+                nearest = min(nearest, crossed(x, y, task))
+            expected -= 0.3 * nearest / 2
+    assert added.item() == pytest.approx(expected, abs=1e-5)
+    assert not torch.autograd.grad(added, logits[0])[0].abs().max() > 1e-6, "it is a target only"
+
+
+def crossed(x: list[float], target: list[float], task: Task) -> float:
+    """Return the cross-entropy of x's probabilities, in plain arithmetic."""
+    if task == "single_label":
+        p, q = ([math.exp(a) / sum(map(math.exp, z)) for a in z] for z in (target, x))
+        return -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
+    p, q = ([1 / (1 + math.exp(-a)) for a in z] for z in (target, x))
+    each = (a * math.log(b) + (1 - a) * math.log(1 - b) for a, b in zip(p, q, strict=True))
+    return -sum(each) / len(x)
 
 
 def changed(before: dict[str, torch.Tensor], model: MultiExitModel) -> set[str]:
