@@ -203,8 +203,10 @@ $(MPNET_ZOO:%=zoo/%): zoo/%: build/zoo/%/recording.npy
 MPNET_TRAINED := $(MPNET_ZOO:%=build/zoo/%/recording.npy)
 $(MPNET_TRAINED): OPTIONS_sst2 := --labels negative,positive \
   --epochs 2 --lr 4e-5 --batch-size 64 --average-every 100 --evaluate-every 400
-$(MPNET_TRAINED): OPTIONS_mrpc := --epochs 4 --lr 5e-5 --batch-size 16
-$(MPNET_TRAINED): OPTIONS_rte := --epochs 6 --lr 5e-5 --batch-size 16
+$(MPNET_TRAINED): OPTIONS_mrpc := --labels not_equivalent,equivalent \
+  --epochs 4 --lr 5e-5 --batch-size 16
+$(MPNET_TRAINED): OPTIONS_rte := --labels entailment,not_entailment \
+  --epochs 6 --lr 5e-5 --batch-size 16
 $(MPNET_TRAINED): OPTIONS_agnews := --labels World,Sports,Business,Sci/Tech \
   --epochs 2 --lr 5e-5 --batch-size 32
 $(MPNET_TRAINED): build/zoo/%/recording.npy: $(MPNET) | $(SPLIT)
