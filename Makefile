@@ -209,7 +209,8 @@ $(MPNET_TRAINED): OPTIONS_rte := --labels entailment,not_entailment \
   --epochs 6 --lr 5e-5 --batch-size 16
 $(MPNET_TRAINED): OPTIONS_agnews := --labels World,Sports,Business,Sci/Tech \
   --epochs 2 --lr 5e-5 --batch-size 32
-$(MPNET_TRAINED): build/zoo/%/recording.npy: $(MPNET) | $(SPLIT)
+.SECONDEXPANSION:
+$(MPNET_TRAINED): build/zoo/%/recording.npy: $(MPNET) | build/zoo/$$(call of,$$*)/train.tsv
 	$(call card,$*)
 	$(call train_mpnet,$(@D)) --train build/zoo/$(call of,$*)/train.tsv \
 	  --dev $(DATA)/$(call of,$*)/dev.tsv $(OPTIONS_$(call of,$*))
