@@ -7,7 +7,7 @@ from pathlib import Path
 from models.data.columns import KNOWN, KNOWN_NAMES, Columns, fold
 from models.data.lines import read_lines
 from models.data.records import is_plain
-from models.data.rows import read_rows
+from models.data.rows import each_row
 from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
 from serve.tokenization.length_bounds import Text
@@ -26,10 +26,16 @@ def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
     Raises:
         UnusableData: an unreadable file, columns that are not known, or no texts.
     """
-    texts = list(_read(path, columns))
-    if not texts:
+    return list(each_text(path, columns))
+
+
+def each_text(path: Path, columns: Columns = KNOWN) -> Iterator[Text]:
+    """Yield what `read_unlabelled` returns; some of its errors come after the last text."""
+    text = None
+    for text in _read(path, columns):
+        yield text
+    if text is None:
         raise UnusableData(f"{path}: the file has no texts")
-    return texts
 
 
 def _read(path: Path, columns: Columns) -> Iterator[Text]:
@@ -38,7 +44,7 @@ def _read(path: Path, columns: Columns) -> Iterator[Text]:
     elif is_plain(path) and columns == KNOWN:
         yield from _lines(path)
     else:
-        yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))
+        yield from (Text(row.text_a, row.text_b) for row in each_row(path, None, columns))
 
 
 def _lines(path: Path) -> Iterator[Text]:
