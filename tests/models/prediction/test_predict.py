@@ -28,12 +28,6 @@ from tests.support.tiny import tiny_model, tiny_tokenizer
 
 Write = Callable[..., Path]
 TEXTS = [" ".join(f"w{(7 * i + k) % 50}" for k in range(1 + 3 * i % 11)) for i in range(30)]
-RULES: dict[Task, ExitRule] = {
-    "single_label": EntropyRule(threshold=1.0),
-    "multi_label": EntropyRule(threshold=0.5),
-    "regression": PatienceRule(patience=1, tolerance=0.1),
-    "token": EntropyRule(threshold=1.55),
-}
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -65,14 +59,23 @@ def layers_of(found: Recorded, rule: ExitRule) -> list[int]:
     return [found.traits.exits[index] for index in found.taken(rule).exits]
 
 
+def deciding(said: Recorded) -> ExitRule:
+    """Return a rule by which about half of the texts leave early."""
+    if said.traits.task == "regression":
+        moved = np.abs(said.logits[1] - said.logits[0])
+        return PatienceRule(patience=1, tolerance=float(np.median(moved)))
+    return EntropyRule(threshold=float(np.median(said.signals(EntropyRule(threshold=1))[0])))
+
+
 @pytest.mark.parametrize("task", get_args(Task))
 def test_a_bundle_answers_as_its_recording_says(task: Task, texts: Path, tmp_path: Path) -> None:
-    folder, out, rule = write_task_bundle(tmp_path, Kind(task)), tmp_path / "out.jsonl", RULES[task]
+    folder, out = write_task_bundle(tmp_path, Kind(task)), tmp_path / "out.jsonl"
+    source = BundleSource(load_bundle(folder), Placement("cpu", "fp32"))
+    said = recorded(source, [Text(text) for text in TEXTS])
+    rule = deciding(said)
     result = offramp("predict", folder, data=texts, out=out, exit=json_of(rule), format="jsonl")
     assert result.exit_code == 0, result.output
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    source = BundleSource(load_bundle(folder), Placement("cpu", "fp32"))
-    said = recorded(source, [Text(text) for text in TEXTS])
     assert [each["index"] for each in found] == list(range(len(TEXTS)))
     layers = layers_of(said, rule)
     assert [each["exit_layer"] for each in found] == layers
@@ -86,7 +89,8 @@ def test_a_bundle_answers_as_its_recording_says(task: Task, texts: Path, tmp_pat
     elif task == "regression":
         np.testing.assert_allclose([each["value"] for each in found], logits[:, 0], rtol=1e-5)
     else:
-        assert {key for e in found for key in e["entities"][0]} >= {"entity", "word", "start"}
+        keys = {key for each in found for entity in each["entities"] for key in entity}
+        assert keys >= {"entity", "score", "word", "start", "end"}
 
 
 @pytest.mark.parametrize("system", [Pabee, FastBert])
@@ -165,7 +169,7 @@ def test_a_stopped_run_goes_on_to_the_same_file(
 
 
 def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
-    bundle_folder: Path, model_folder: Path, texts: Path, tmp_path: Path, write_data: Write
+    model_folder: Path, texts: Path, tmp_path: Path, write_data: Write
 ) -> None:
     out = tmp_path / "out.tsv"
 
@@ -183,7 +187,6 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     assert "layer" in message(model_folder, exit='{"rule": "layer", "layer": 9}')
     target = '{"target": {"max_disagreement": 0.01}}'
     assert "targets need certified rules" in message(model_folder, exit=target)
-    assert "offramp calibrate" in message(bundle_folder, exit=target)
     assert "is for bundles" in message(model_folder, precision="int8")
     several = write_task_bundle(tmp_path, Kind("multi_label"))
     assert "is for one label or one number" in message(several, format="elue")
@@ -192,6 +195,16 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     empty = write_data("empty.txt", [])
     assert "has no texts" in message(model_folder, data=empty)
     assert not out.exists()
+
+
+def test_a_target_that_nothing_is_certified_for_runs_all_layers_as_in_a_request(
+    bundle_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    target, out = '{"target": {"max_disagreement": 0.01}}', tmp_path / "out.tsv"
+    result = offramp("predict", bundle_folder, data=texts, out=out, exit=target)
+    assert result.exit_code == 0, result.output
+    assert "every text runs in full: No rule of" in " ".join(result.output.split())
+    assert {row["exit_layer"] for row in rows_of(out)} == {"4"}
 
 
 def test_labels_need_not_be_known_and_predictions_are_replaced(
