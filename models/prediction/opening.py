@@ -31,7 +31,7 @@ _NO_TARGETS = (
     "export` and `offramp calibrate` make of the model, or a rule"
 )
 # Lengths that the counter runs, or what a model takes of them.
-_COUNTED = (8, 16, 32)
+COUNTED = (8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _of_checkpoint(folder: Path, loaded: LoadedCheckpoint, exit_: ExitChoice | N
 
 
 def _flops(loaded: LoadedCheckpoint) -> ModuleFlops:
-    return module_flops(loaded.model, [min(n, loaded.max_tokens) for n in _COUNTED])
+    return module_flops(loaded.model, [min(n, loaded.max_tokens) for n in COUNTED])
 
 
 def _tell(chosen: ChosenExit) -> None:

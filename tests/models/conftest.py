@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from models import cli
 from models.data.batches import collate
 from models.data.encoding import EncodedRow
+from models.elue.cli import elue
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
 from models.prediction.cli import predict
 from models.recorded import Recorded
@@ -61,6 +62,7 @@ def offramp(command: str, *arguments: object, **options: object) -> Result:
     app = typer.Typer()
     for each in (cli.train, cli.evaluate, cli.inspect, predict):
         app.command()(each)
+    app.add_typer(elue, name="elue")
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
     words = [command, *arguments, *(part for pair in pairs for part in pair)]
     return CliRunner().invoke(app, [str(word) for word in words])
