@@ -8,7 +8,7 @@ from models.data.columns import KNOWN, KNOWN_NAMES, Columns, fold
 from models.data.examples import Example, Word
 from models.data.lines import read_lines
 from models.data.records import is_plain
-from models.data.rows import read_rows
+from models.data.rows import each_row
 from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
 from serve.rules.traits import Task
@@ -28,10 +28,16 @@ def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
     Raises:
         UnusableData: an unreadable file, columns that are not known, or no texts.
     """
-    texts = list(_read(path, columns))
-    if not texts:
+    return list(each_text(path, columns))
+
+
+def each_text(path: Path, columns: Columns = KNOWN) -> Iterator[Text]:
+    """Yield what `read_unlabelled` returns; some of its errors come after the last text."""
+    text = None
+    for text in _read(path, columns):
+        yield text
+    if text is None:
         raise UnusableData(f"{path}: the file has no texts")
-    return texts
 
 
 def without_label(text: Text, task: Task) -> Example:
@@ -47,7 +53,7 @@ def _read(path: Path, columns: Columns) -> Iterator[Text]:
     elif is_plain(path) and columns == KNOWN:
         yield from (Text(line) for line in plain_lines(path) if line)
     else:
-        yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))
+        yield from (Text(row.text_a, row.text_b) for row in each_row(path, None, columns))
 
 
 def plain_lines(path: Path) -> Iterator[str]:
