@@ -61,6 +61,7 @@ class Figures:
     rate_per_user: float | None = None  # of an open loop
     cost: RunCost = field(default_factory=RunCost)  # processor time and memory
     ramp: RampResult | None = None
+    charts: str = ""  # throughput, latency and users over time, as Locust's page of HTML
 
     @cached_property
     def errors(self) -> dict[str, int]:

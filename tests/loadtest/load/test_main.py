@@ -62,7 +62,8 @@ def test_report_has_percentiles_and_exits_that_add_up(start_fake: StartFake, loa
         "patience",
         "batch",
     }
-    assert (done.folder / "report.md").is_file()
+    assert "(charts.html)" in (done.folder / "report.md").read_text()
+    assert "avg_response_time" in (done.folder / "charts.html").read_text()
 
 
 def test_options_decide_what_is_sent_and_how_often(
