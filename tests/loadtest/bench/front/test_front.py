@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.bench.front.__main__ import main
-from loadtest.bench.front.servers import FLOOR, THIS
+from loadtest.bench.front.table import FLOOR, THIS
 from serve.bundle.loader import Bundle
 
 
@@ -33,12 +33,5 @@ def test_other_checkout_runs_its_own_code(
     (tmp_path / "serve").mkdir()
     (tmp_path / "serve" / "__init__.py").touch()
     (tmp_path / "serve" / "cli.py").write_text("def main(): raise SystemExit('the other one')\n")
-    assert main([str(bundle.folder), "--against", str(tmp_path), "--only", "Offramp in"]) == 1
+    assert main([str(bundle.folder), "--against", str(tmp_path)]) == 1
     assert "before it was ready:\nthe other one" in capsys.readouterr().out
-
-
-def test_name_that_no_server_has_is_refused(
-    bundle: Bundle, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(bundle.folder), "--only", "Triton"]) == 1
-    assert "no server has that in its name" in capsys.readouterr().out
