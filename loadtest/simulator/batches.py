@@ -13,49 +13,40 @@ from collections.abc import Callable
 from itertools import islice
 
 from loadtest.simulator.device import Device
-from loadtest.simulator.record import Record
-from loadtest.simulator.workload import Workload
+from loadtest.simulator.workload import Record, Workload
 from serve.engine.batch_selection import SizeLimits, select_batch
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.scheduler import BatchLimits
 from serve.engine.waiting_queue import LOOKAHEAD, likely_cost
 
-# Called with how many more requests have been simulated.
-Progress = Callable[[int], None]
 # Runs a batch from this time on, and returns when it is finished.
 Finish = Callable[[list[int], float], float]
 
 
-def run_whole(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
+def run_whole(work: Workload, device: Device, limits: BatchLimits) -> Record:
     """Serve the workload with batches of the whole model."""
-    tokens, record, cost = work.tokens.tolist(), Record.of(len(work)), device.whole_cost()
+    tokens, record, cost = work.tokens.tolist(), Record(len(work)), device.whole_cost()
 
     def finish(batch: list[int], now_s: float) -> float:
-        longest = max(tokens[i] for i in batch)
-        now_s += device.whole_s(len(batch), longest)
-        record.run(len(batch), sum(tokens[i] for i in batch), longest)
+        now_s += device.whole_s(len(batch), max(tokens[i] for i in batch))
         for request in batch:
             record.answer(request, now_s, len(device))
         return now_s
 
-    _serve(work, _narrowed(limits, cost), cost, finish, progress)
+    _serve(work, _narrowed(limits, cost), cost, finish)
     return record
 
 
-def run_to_completion(
-    work: Workload, device: Device, limits: BatchLimits, progress: Progress
-) -> Record:
+def run_to_completion(work: Workload, device: Device, limits: BatchLimits) -> Record:
     """Serve the workload with batches that only shrink."""
     # The engine's own estimate serves these batches better than the true shares do.
     ahead = CostModel.of(device.costs()).remaining(0)
     cost = likely_cost(ahead, _narrowed(limits, ahead))
-    tokens, exits, record = work.tokens.tolist(), work.exits.tolist(), Record.of(len(work))
+    tokens, exits, record = work.tokens.tolist(), work.exits.tolist(), Record(len(work))
 
     def finish(batch: list[int], now_s: float) -> float:
         for index in range(len(device)):
-            lengths = [tokens[i] for i in batch]
-            now_s += device.run_s(index, len(batch), max(lengths))
-            record.run(len(batch), sum(lengths), max(lengths))
+            now_s += device.run_s(index, len(batch), max(tokens[i] for i in batch))
             for request in batch:
                 if exits[request] == index + 1:
                     record.answer(request, now_s, index + 1)
@@ -64,7 +55,7 @@ def run_to_completion(
                 break
         return now_s
 
-    _serve(work, _narrowed(limits, cost), cost, finish, progress)
+    _serve(work, _narrowed(limits, cost), cost, finish)
     return record
 
 
@@ -73,9 +64,7 @@ def _narrowed(limits: BatchLimits, cost: SegmentCost) -> SizeLimits:
     return SizeLimits(limits.max_rows, limits.max_tokens).narrowed(cost)
 
 
-def _serve(
-    work: Workload, limits: SizeLimits, cost: SegmentCost, finish: Finish, progress: Progress
-) -> None:
+def _serve(work: Workload, limits: SizeLimits, cost: SegmentCost, finish: Finish) -> None:
     """Make the best batch that the waiting requests allow, finish it, and so on.
 
     Args:
@@ -83,7 +72,6 @@ def _serve(
         limits: on a batch.
         cost: of a batch from its first segment to its last.
         finish: runs a batch.
-        progress: is told of every batch.
     """
     arrival_s, tokens = work.arrival_s.tolist(), work.tokens.tolist()
     waiting: deque[int] = deque()
@@ -99,7 +87,6 @@ def _serve(
         batch = [candidates[place] for place in places]
         _remove(waiting, set(batch))
         now_s = finish(batch, now_s)
-        progress(len(batch))
 
 
 def _remove(waiting: deque[int], gone: set[int]) -> None:

@@ -1,30 +1,10 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from loadtest.simulator.arrivals import Bursts, Poisson
 from loadtest.simulator.errors import InvalidSimulation
 from loadtest.simulator.presets import cpu_like, h100, read_device
-
-
-@pytest.mark.parametrize(
-    ("process", "least", "most"), [(Poisson(), 0.8, 1.2), (Bursts(burst_s=2.0), 5, np.inf)]
-)
-def test_arrivals_come_in_order_at_the_mean_rate_and_bursts_vary_more(
-    process: Poisson | Bursts, least: float, most: float
-) -> None:
-    times = process.draw(50.0, 40_000, np.random.default_rng(0))
-    assert (np.diff(times) >= 0).all()
-    assert 40_000 / times[-1] == pytest.approx(50, rel=0.05)
-    counts = np.bincount(times.astype(int))
-    assert least < counts.var() / counts.mean() < most, "1 for Poisson arrivals"
-
-
-def test_bursts_that_hold_more_than_all_requests_are_refused() -> None:
-    with pytest.raises(InvalidSimulation, match="must not exceed 1"):
-        Bursts(peak=5, share=0.5)
 
 
 def test_a_lone_run_pays_each_launch_and_round_trip_and_the_whole_model_its_own() -> None:

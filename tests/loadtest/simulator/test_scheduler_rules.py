@@ -2,14 +2,13 @@
 
 import pytest
 
-from loadtest.simulator.arrivals import Poisson
 from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.presets import PRESETS
 from loadtest.simulator.scenario import COMPLETION, ENGINE, Scenario
 from loadtest.simulator.workload import Traffic
 from serve.engine.scheduler import BatchLimits
 
-TRAFFIC = Traffic(Poisson(), read_mix("deebert:5", 12))
+TRAFFIC = Traffic(read_mix("deebert:5", 12))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
