@@ -2,39 +2,34 @@
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.bench.engine.bars import Bar, Measured, Report, at_most
+from loadtest.bench.engine.bars import Bar, Report, at_most
 from loadtest.bench.engine.settings import Budget
 from loadtest.bench.engine_driver import Driver, driving, rows_of
 from loadtest.bench.inputs import Ids, random_texts
 from loadtest.bench.loaded_bundle import LoadedBundle
-from loadtest.bench.segments.segment_timing import Rounds, time_segments
+from loadtest.bench.segments.segment_timing import cutting_ratio
 from loadtest.simulator.lengths import sst2_lengths
 
 _CUT = "segments at full depth / one graph"
 _LEAVE = "a lone request that leaves at layer k / at the last"
 _ROUNDING = 0.03
-_REST_EVERY = 5
 
 
-def price_of_cutting(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured:
+def price_of_cutting(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
     """Run the segments and the one graph in turns, shape by shape."""
-    rounds = Rounds(("segments", "one_graph"), _REST_EVERY, budget.shape_turns)
     bars: list[Bar] = []
-    figures: list[dict[str, Any]] = []
     for shape in budget.shapes:
         report(f"{loaded.precision}: segments against one graph, {shape}")
-        timing = time_segments(loaded, shape, budget.shape_s, rounds)
-        bars.append(at_most(_CUT, f"{loaded.precision} {shape}", timing.ratio, 1.05))
-        figures.append(timing.as_json())
-    return bars, {"price_of_cutting": figures}
+        ratio = cutting_ratio(loaded, shape, budget.shape_s, budget.shape_turns)
+        bars.append(at_most(_CUT, f"{loaded.precision} {shape}", ratio, 1.05))
+    return bars
 
 
-def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured:
+def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
     """Send lone requests that leave at layer 1, 2, ... through the engine, in turns.
 
     Times are from submission to outcome, each compared with the full run of its turn. A first
@@ -43,7 +38,6 @@ def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measu
     furthest from its share of the layers.
     """
     bars: list[Bar] = []
-    figures: list[dict[str, Any]] = []
     exits = loaded.shape.exits
     with driving(loaded.chain, loaded.shape) as driver:
         for named, lengths in _lengths(budget, budget.leave_turns).items():
@@ -53,9 +47,7 @@ def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measu
             times_s = _turns(driver, texts, exits, budget.leave_s)
             shares = np.median(times_s / times_s[:, -1:], axis=0)
             bars.append(_worst(loaded, named, shares))
-            found = {"texts": named, "turns": len(times_s), "exit_shares": shares.tolist()}
-            figures.append(found)
-    return bars, {"leaving_early": figures}
+    return bars
 
 
 def _lengths(budget: Budget, turns: int) -> dict[str, list[int]]:

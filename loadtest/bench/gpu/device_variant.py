@@ -8,7 +8,6 @@ from typing import NamedTuple
 import onnxruntime as ort
 from tokenizers import Tokenizer
 
-from loadtest.bench.gpu.timed_memory import TimedMemory
 from loadtest.bench.inputs import Shape
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import FOR_GPUS, Precision
@@ -20,6 +19,7 @@ from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.device_memory import DeviceMemory
 from serve.runtime.hardware import available_threads, choose_precision
 from serve.runtime.io_binding import OpenSession
 from serve.runtime.ort_session import open_session, session_options
@@ -102,7 +102,7 @@ class DeviceVariant:
     precision: Precision
     place: Place
     chain: CudaRunner
-    memory: TimedMemory
+    memory: DeviceMemory
     vocabulary: int  # number of token ids
 
     @property
@@ -153,7 +153,7 @@ def variants(bundle: Bundle) -> list[Precision]:
 
 def load(bundle: Bundle, precision: Precision, place: Place) -> DeviceVariant:
     """Return a variant on the device."""
-    memory = TimedMemory(device_memory(place.device))
+    memory = device_memory(place.device)
     chain = CudaRunner(bundle, precision, memory, place.opener())
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
     return DeviceVariant(bundle, precision, place, chain, memory, vocabulary)

@@ -13,7 +13,7 @@ import onnxruntime as ort
 from loadtest.bench.gpu.attention import kernel_names
 from loadtest.bench.gpu.bound_graph import BoundGraph
 from loadtest.bench.gpu.device_variant import DeviceVariant, Place
-from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures, reason_of
+from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures
 from loadtest.bench.gpu.subject import Subject
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
@@ -25,7 +25,6 @@ _QUERY = "name,driver_version,memory.total,compute_cap,clocks.max.sm"
 _WAIT_S = 30
 _WARNINGS = 2
 _LIBRARIES = ("torch", "transformers", "onnx", "tokenizers", "cuda-bindings", "pydantic")
-_NO_CPU_NODES = "session.disable_cpu_ep_fallback"
 
 
 def device_facts(bundle: Bundle, place: Place) -> dict[str, Any]:
@@ -71,10 +70,8 @@ def measure_facts(subject: Subject, figures: Figures, seconds: float) -> None:
     if subject.on_cuda:
         for kind in strays(assigned):
             figures.problem(f"{kind} does not run on the GPU")
-        figures.add("needs_the_cpu", _needing_the_cpu(variant))
         figures.add("attention_kernel", kernel_names(variant, variant.shapes[1]))
     else:
-        figures.skip("fallback forbidden", NEEDS_CUDA)
         figures.skip("names of attention kernels", NEEDS_CUDA)
     middle = len(variant.chain) // 2
     for head in (False, True):
@@ -107,21 +104,6 @@ def strays(assigned: dict[str, dict[str, int]]) -> list[str]:
 def _graphs(variant: DeviceVariant) -> list[Path]:
     bundle, precision = variant.bundle, variant.precision
     return [*bundle.segment_paths(precision), *bundle.head_paths(precision)]
-
-
-def _needing_the_cpu(variant: DeviceVariant) -> list[str]:
-    """Return which of three graphs cannot do without the CPU: two segments' and a head's."""
-    found = []
-    *bodies, first_head = _graphs(variant)[: len(variant.chain) + 1]
-    for path in (bodies[0], bodies[len(bodies) // 2], first_head):
-        options = variant.place.options()
-        options.add_session_config_entry(_NO_CPU_NODES, "1")
-        chosen = [(cuda.PROVIDER, cuda.provider_options(None))]
-        try:
-            ort.InferenceSession(path, options, providers=chosen, enable_fallback=0)
-        except Exception as error:  # ONNX Runtime's errors have no common type
-            found.append(f"{path.name}: {reason_of(error)}")
-    return found
 
 
 def _profiled(subject: Subject, index: int, head: bool) -> dict[str, Any]:
