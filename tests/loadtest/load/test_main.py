@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from loadtest.http.server_process import HOST, free_port
 from loadtest.load.__main__ import main
 from tests.loadtest.conftest import StartFake
 from tests.loadtest.fake_server import FakeServer
@@ -119,12 +118,6 @@ def test_fault_of_the_server_makes_the_run_fail(
     assert done.status == 1
     assert [each for each in complaints if each not in done.printed] == []
     assert ("requests failed" in done.printed) == ("requests failed" in complaints)
-
-
-def test_server_that_is_not_there_makes_the_run_fail(load: Load) -> None:
-    done = load(f"http://{HOST}:{free_port()}")
-    assert done.status == 1
-    assert "the load test failed" in done.printed
 
 
 @pytest.mark.parametrize(

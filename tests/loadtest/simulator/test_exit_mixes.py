@@ -39,14 +39,6 @@ def test_wrong_exit_mixes_are_refused(text: str, message: str) -> None:
         read_mix(text, 4)
 
 
-def test_order_of_arrival_does_not_decide_the_layer() -> None:
-    ranks = np.arange(2000)
-    # As unlucky as can be for layers that go by arrival.
-    lengths = 4 + (50 * (ranks * (5**0.5 - 1) / 2 % 1)).astype(int)
-    layers = uniform(2, 12, 12).assign(lengths)
-    assert (layers * lengths).sum() / lengths.sum() == pytest.approx(7, rel=0.01)
-
-
 @pytest.mark.parametrize(
     "mix", [uniform(2, 12, 12), deebert_like(4.8, 12), uniform(2, 4, 4), deebert_like(1.6, 4)]
 )

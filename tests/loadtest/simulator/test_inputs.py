@@ -4,15 +4,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.simulator.errors import InvalidSimulation
-from loadtest.simulator.presets import cpu_like, h100, read_device
-
-
-def test_a_lone_run_pays_each_launch_and_round_trip_and_the_whole_model_its_own() -> None:
-    device = h100(12)
-    host_s = device.host_s + device.host_per_row_s
-    assert device.lone_s(25) == pytest.approx(12 * (host_s + 135e-6))
-    assert device.whole_s(1, 32) == pytest.approx(host_s + 0.70e-3, rel=0.01)
-    assert device.whole_s(32, 128) == pytest.approx(device.host_s + 32e-6 + 2.7e-3, rel=0.01)
+from loadtest.simulator.presets import cpu_like, read_device
 
 
 def test_the_engine_learns_what_the_device_takes() -> None:

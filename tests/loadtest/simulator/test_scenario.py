@@ -89,15 +89,3 @@ def test_a_lost_or_repeated_request_is_noticed() -> None:
         record.answered()
     with pytest.raises(RuntimeError, match="twice"):
         record.answer(0, 12.0, 1)
-
-
-def test_rates_change_when_requests_come_but_not_what_they_are(make_traffic: Make) -> None:
-    traffic = make_traffic()
-    slow, fast, other = (
-        traffic.draw(rate, 100, seed) for rate, seed in ((1.0, 1), (2.0, 1), (1.0, 2))
-    )
-    for name in ("tokens", "exits"):
-        assert (getattr(slow, name) == getattr(fast, name)).all()
-        assert (getattr(slow, name) != getattr(other, name)).any()
-    assert slow.arrival_s == pytest.approx(2 * fast.arrival_s)
-    assert (slow.arrival_s != other.arrival_s).all()
