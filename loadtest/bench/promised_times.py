@@ -58,21 +58,13 @@ TARGETS: tuple[Bounds, ...] = (
 
 
 class Kept(NamedTuple):
-    """What a target promised, and what was taken.
+    """What a target promised, and what was taken; each pair is (promised, taken)."""
 
-    Attributes:
-        target: what was asked for.
-        rule: what it became.
-        layers: mean per text, promised and taken.
-        ms: mean from a text's first layer to its answer, promised and taken.
-        speedup: over full depth, promised and taken.
-    """
-
-    target: Bounds
-    rule: dict[str, Any]
-    layers: tuple[float, float]
-    ms: tuple[float, float]
-    speedup: tuple[float, float]
+    target: Bounds  # what was asked for
+    rule: dict[str, Any]  # what it became
+    layers: tuple[float, float]  # mean per text
+    ms: tuple[float, float]  # mean from a text's first layer to its answer
+    speedup: tuple[float, float]  # over full depth
 
     @property
     def deviation(self) -> float:

@@ -13,7 +13,7 @@ from rich.console import Console
 from loadtest.http.console import print_text, run_typed
 from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.presets import PRESETS, read_device
-from loadtest.simulator.scenario import CONTENDERS, ENGINE, Scenario
+from loadtest.simulator.scenario import CONTENDERS, ENGINE, WHOLE, Scenario
 from loadtest.simulator.workload import Traffic
 from models.report.markdown import table
 
@@ -69,11 +69,10 @@ def simulate(
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
 ) -> None:
-    """Compare the engine's scheduler with batches that run to completion, on simulated devices.
+    """Compare the engine's scheduler with batches of the whole model, on simulated devices.
 
-    All contenders get the same requests, the same costs and the same limits on a batch: the engine;
-    batches of the whole model without early exit; and batches that rows leave early but none joins
-    before the end. Two runs give the same figures.
+    Both get the same requests, the same costs and the same limits on a batch. Two runs give the
+    same figures.
     """
     device = read_device(cost, layers)
     limits = replace(
@@ -95,15 +94,14 @@ def simulate(
 
 
 def parts_table(parts: Sequence[Part]) -> str:
-    """Return each contender's rates, and the engine's over those of the others."""
-    others = [name for name in CONTENDERS if name != ENGINE]
-    head = ("exits", "requests/s", *CONTENDERS, *(f"engine / {name}" for name in others))
+    """Return both contenders' rates and their ratio."""
+    head = ("exits", "requests/s", *CONTENDERS, "ratio")
     rows: list[list[Any]] = []
     for part in parts:
         bound = f"p99 within {part.bound_ms:.1f} ms"
         for what, rates in ("saturated", part.capacity), (bound, part.sustainable):
-            ratios = [rates[ENGINE] / rates[name] if rates[name] else None for name in others]
-            rows.append([part.mix, what, *rates.values(), *ratios])
+            ratio = rates[ENGINE] / rates[WHOLE] if rates[WHOLE] else None
+            rows.append([part.mix, what, *rates.values(), ratio])
     return table(head, rows)
 
 

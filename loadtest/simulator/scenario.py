@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from loadtest.simulator.batches import run_to_completion, run_whole
+from loadtest.simulator.batches import run_whole
 from loadtest.simulator.device import Device
 from loadtest.simulator.engine import run_engine
 from loadtest.simulator.workload import Record, Times, Traffic, Workload
@@ -14,12 +14,8 @@ from serve.engine.scheduler import BatchLimits
 
 Contender: TypeAlias = Callable[[Workload, Device, BatchLimits], Record]
 
-ENGINE, COMPLETION, WHOLE = "engine", "run to completion", "whole model"
-CONTENDERS: Mapping[str, Contender] = {
-    ENGINE: run_engine,
-    COMPLETION: run_to_completion,
-    WHOLE: run_whole,
-}
+ENGINE, WHOLE = "engine", "whole model"
+CONTENDERS: Mapping[str, Contender] = {ENGINE: run_engine, WHOLE: run_whole}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What a request costs around the model: processor time of a server's event loop and engine.
 
-`python -m loadtest.bench.front BUNDLE`. This server, a bare ASGI app over the same classifier (the
-floor), the whole model behind FastAPI and, with --against, another checkout's server are loaded in
-turns. They share one core, the load has another, and each thread's time is read from the system.
+`python -m loadtest.bench.front BUNDLE`. This server, the whole model behind FastAPI and, with
+--against, another checkout's server are loaded in turns. They share one core, the load has another,
+and each thread's time is read from the system.
 """
 
 import argparse

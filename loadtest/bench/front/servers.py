@@ -1,6 +1,5 @@
 """The servers that are measured beside each other, and their loads in turns."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from loadtest.bench.front.costs import Lane, measure
-from loadtest.bench.front.table import FLOOR, OTHER, THIS, Line
+from loadtest.bench.front.table import OTHER, THIS, Line
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import ServedModel, one_graph, policies
 from loadtest.compare.cores import Cores, on, running
@@ -58,16 +57,14 @@ class Setting:
 
 
 def sides(model: ServedModel, precision: Precision, against: Path | None) -> list[Side]:
-    """Return all servers: the other checkout's, this one, the floor and the contender."""
+    """Return all servers: the other checkout's, this one and the contender."""
     exits = dict(policies(model.bundle)[:2])
     folder = str(model.bundle.folder)
     options = ("--precision", precision, "--port")
     offramp = (OFFRAMP, "serve", folder, "--standalone", *options)
-    floor = (sys.executable, "-m", "loadtest.bench.front.floor", folder, *options)
     whole = one_graph(model, precision).command
     found = [
         Side(THIS, offramp, exits),
-        Side(FLOOR, floor, exits),
         Side("ONNX Runtime + FastAPI", whole, {"whole model": {}}),
     ]
     if against:

@@ -7,7 +7,6 @@ from loadtest.bench.front.costs import Cost, loop_ratio, median_cost
 from loadtest.http.client import Json
 
 THIS, OTHER = "Offramp", "Offramp, the other checkout"
-FLOOR = "bare ASGI app over the same classifier"
 
 
 class Line(NamedTuple):
@@ -33,16 +32,14 @@ def figures(lines: Sequence[Line]) -> list[Json]:
             **dict(zip(line._fields[:3], line[:3], strict=True)),
             **median_cost(line.costs)._asdict(),
             "sum_ms": median_cost(line.costs).sum_ms,
-            "event loop / floor's": _loop_to(FLOOR, line, lines),
-            "event loop / other's": _loop_to(OTHER, line, lines),
+            "event loop / other's": _loop_to_other(line, lines),
             "turns": [cost._asdict() for cost in line.costs],
         }
         for line in lines
     ]
 
 
-def _loop_to(server: str, line: Line, lines: Sequence[Line]) -> float | None:
-    """Compare event loops at equal requests; one without exits is compared to `never`."""
-    same = [other for other in lines if other.server == server and other.texts == line.texts]
-    found = next((other for other in same if other.exit == line.exit), same[0] if same else None)
-    return loop_ratio(line.costs, found.costs) if found else None
+def _loop_to_other(line: Line, lines: Sequence[Line]) -> float | None:
+    """Compare with the other checkout's event loop at equal requests, if there is one."""
+    kind = (OTHER, *line[1:3])
+    return next((loop_ratio(line.costs, each.costs) for each in lines if each[:3] == kind), None)

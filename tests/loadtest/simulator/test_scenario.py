@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadtest.simulator.device import Device
-from loadtest.simulator.scenario import COMPLETION, CONTENDERS, WHOLE, Scenario
+from loadtest.simulator.scenario import CONTENDERS, ENGINE, WHOLE, Scenario
 from loadtest.simulator.workload import Record, Traffic
 from serve.engine.scheduler import BatchLimits
 from tests.loadtest.simulator.conftest import TICK_S
@@ -42,16 +42,6 @@ def test_saturated_throughput_is_a_full_batch_over_its_time(
     assert scenario.capacity(contender, traffic) == pytest.approx(8 / (4 * (100 + 8 * 20)) / TICK_S)
 
 
-def test_batches_shrink_as_rows_leave(device: Device, make_traffic: Make) -> None:
-    traffic = make_traffic(exits="uniform:1-2", tokens=20)
-    work = traffic.draw(1, 8, seed=2).all_at_once()
-    record = CONTENDERS[COMPLETION](work, device, LIMITS)
-    staying = int((work.exits == 2).sum())
-    assert 0 < staying < 8
-    last_s = (100 + 160 + 100 + 20 * staying) * TICK_S
-    assert sorted(set(record.answered_s)) == pytest.approx([260 * TICK_S, last_s])
-
-
 @contenders
 @pytest.mark.parametrize("rate", [0.005, 0.02, 0.2])
 def test_every_request_is_answered_once_where_it_leaves(
@@ -71,12 +61,12 @@ def test_the_highest_rate_within_the_bound_keeps_it_and_little_more_breaks_it(
 ) -> None:
     scenario = Scenario(device, LIMITS, num_requests=1000, seed=1, bound_times=5)
     traffic = make_traffic()
-    capacity = scenario.capacity(COMPLETION, traffic)
-    rate = scenario.sustainable(COMPLETION, traffic, capacity)
+    capacity = scenario.capacity(ENGINE, traffic)
+    rate = scenario.sustainable(ENGINE, traffic, capacity)
     assert 0.1 * capacity < rate < capacity
     bound_s = scenario.bound_s(traffic)
     for more, kept in ((0.0, True), (0.011 * capacity, False)):
-        latency_s = scenario.latencies_s(COMPLETION, traffic, rate + more)
+        latency_s = scenario.latencies_s(ENGINE, traffic, rate + more)
         assert ((latency_s <= bound_s).mean() >= 0.99) == kept
     hopeless = Scenario(device, LIMITS, num_requests=200, seed=1, bound_times=0.5)
     assert hopeless.sustainable(WHOLE, traffic, 0.02 / TICK_S) == 0
