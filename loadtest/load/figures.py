@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.http.exit_counts import ExitCounts
-from loadtest.http.metrics_page import MetricsPage
+from loadtest.http.metrics_page import ExitCounts, MetricsPage
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
+from models.report.markdown import percent, table
 
 
 class Latency(NamedTuple):
@@ -41,6 +41,23 @@ class RampResult(NamedTuple):
     steps: tuple[Step, ...]
     knee: Step | None
     reason: str | None
+
+
+_HEAD = ("users", "offered/s", "answered/s", "p50 ms", "p99 ms", "failed", "")
+
+
+def ramp_table(ramp: RampResult) -> str:
+    """Return the steps with the knee marked, and why the ramp ended."""
+    rows = [
+        [
+            *(step.users, step.offered, step.per_second, step.p50_ms, step.p99_ms),
+            percent(step.failed),
+            "knee" if step == ramp.knee else "",
+        ]
+        for step in ramp.steps
+    ]
+    ended = f"The ramp ended because {ramp.reason}." if ramp.reason else "The ramp was cut short."
+    return f"{table(_HEAD, rows)}\n\n{ended}"
 
 
 @dataclass(frozen=True)

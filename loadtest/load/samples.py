@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.http.client import Json
-from loadtest.http.exit_counts import ExitCounts, exits_in_reply
+from loadtest.http.metrics_page import ExitCounts, exits_in_reply
 from loadtest.load.request_log import LoggedRequest
 
 SERVER_TIMES = ("queue_ms", "compute_ms", "total_ms")

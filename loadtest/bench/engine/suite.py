@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from loadtest.bench.engine.bars import Bar, Report
 from loadtest.bench.engine.bookkeeping import bookkeeping
-from loadtest.bench.engine.depth import leaving_early, price_of_cutting
-from loadtest.bench.engine.lone_request import lone_request
+from loadtest.bench.engine.depth import leaving_early, lone_request, price_of_cutting
 from loadtest.bench.engine.memory import memory
 from loadtest.bench.engine.settings import Budget
 from loadtest.bench.engine.throughput import throughput

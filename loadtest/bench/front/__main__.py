@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from loadtest.bench.front.costs import figures
 from loadtest.bench.front.servers import Setting, measured, sides
-from loadtest.bench.front.table import figures
 from loadtest.compare.contenders import ServedModel
 from loadtest.compare.cores import share_cores
 from loadtest.http.console import print_text, run_command

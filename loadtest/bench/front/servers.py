@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from loadtest.bench.front.costs import Lane, measure
-from loadtest.bench.front.table import OTHER, THIS, Line
+from loadtest.bench.front.costs import OTHER, THIS, Lane, Line, measure
 from loadtest.compare.connection import request_bytes
 from loadtest.compare.contenders import ServedModel, one_graph, policies
 from loadtest.compare.cores import Cores, on, running

@@ -27,17 +27,11 @@ from serve.runtime.placement import Device, device_memory
 
 
 class Scale(NamedTuple):
-    """How large the batches of a run are.
+    """How large the batches of a run are, smallest first."""
 
-    Attributes:
-        shapes: of single batches, smallest first.
-        token_limits: of the engine's batches, smallest first.
-        rows: of the check of invariance.
-    """
-
-    shapes: tuple[Shape, ...]
-    token_limits: tuple[int, ...]
-    rows: int
+    shapes: tuple[Shape, ...]  # of single batches
+    token_limits: tuple[int, ...]  # of the engine's batches
+    rows: int  # of the check of invariance
 
 
 _ON_CUDA = (
@@ -79,15 +73,10 @@ class Place:
 
 
 class Presented(NamedTuple):
-    """A model with some of its exits active.
-
-    Attributes:
-        runner: of these exits.
-        shape: what the engine must know, measured costs included.
-    """
+    """A model with some of its exits active."""
 
     runner: ModelRunner
-    shape: ModelShape
+    shape: ModelShape  # what the engine must know, measured costs included
 
     def layers(self, wanted: Sequence[int]) -> list[int]:
         """Return the active exit layers at which rows leave that may leave at these layers."""

@@ -77,7 +77,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def device_times(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what `loadtest.simulator.device_times` reads; None if too little was measured."""
+    """Return what `loadtest.simulator` reads; None if too little was measured."""
     times = document["steps"].get("shapes", {}).get("times", [])
     shapes = [line for line in times if line["whole_ms"] is not None]
     if len(shapes) < 2:

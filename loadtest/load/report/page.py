@@ -3,8 +3,7 @@
 from typing import Any
 
 from loadtest.http.client import Json
-from loadtest.load.figures import RampResult
-from loadtest.load.ramp_table import ramp_table
+from loadtest.load.figures import RampResult, ramp_table
 from models.report.markdown import percent, shown, table
 
 _MOST_ERRORS = 20

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from loadtest.http.exit_counts import Exit
-from loadtest.http.metrics_page import Growth, MetricsPage
+from loadtest.http.metrics_page import Exit, Growth, MetricsPage
 
 PAGE = """\
 # TYPE offramp_requests counter

@@ -1,8 +1,13 @@
 import numpy as np
 import pytest
 
-from loadtest.simulator.errors import InvalidSimulation
-from loadtest.simulator.exit_mixes import ExitMix, deebert_like, read_mix, uniform
+from loadtest.simulator.exit_mixes import (
+    ExitMix,
+    InvalidSimulation,
+    deebert_like,
+    read_mix,
+    uniform,
+)
 from loadtest.simulator.lengths import sst2_lengths
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.simulator.errors import InvalidSimulation
+from loadtest.simulator.exit_mixes import InvalidSimulation
 from loadtest.simulator.presets import cpu_like, read_device
 
 
@@ -40,7 +40,7 @@ def test_measured_times_are_taken_as_they_are(tmp_path: Path, document: object) 
 def test_wrong_measured_times_are_refused(tmp_path: Path, document: object) -> None:
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps(document))
-    with pytest.raises(InvalidSimulation, match=r"device_times\.py describes"):
+    with pytest.raises(InvalidSimulation, match=r"not what loadtest\.bench\.gpu writes"):
         read_device(f"measured:{path}", 2)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.bench.front.__main__ import main
-from loadtest.bench.front.table import THIS
+from loadtest.bench.front.costs import THIS
 from serve.bundle.loader import Bundle
 
 

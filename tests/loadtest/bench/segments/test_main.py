@@ -5,8 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from loadtest.bench.inputs import Shape
-from loadtest.bench.segments.__main__ import bench
-from loadtest.bench.segments.comparison import compare
+from loadtest.bench.segments.__main__ import bench, compare
 from serve.bundle.loader import Bundle
 
 
