@@ -110,7 +110,7 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	@mkdir -p build/bench
 	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
 	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
-	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
+	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json $(ARGS)
 	$(BIN)/python -m loadtest.simulator --json build/bench/simulator.json
 	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))
