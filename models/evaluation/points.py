@@ -49,7 +49,7 @@ class Point(NamedTuple):
     certificates: tuple[Certificate, ...]
 
 
-class _Trial:
+class Trial:
     """Tries rules on a recording."""
 
     def __init__(self, recorded: Recorded, costs: Costs) -> None:
@@ -65,6 +65,7 @@ class _Trial:
         name: str = "",
         certificates: tuple[Certificate, ...] = (),
     ) -> Point:
+        """Return what a rule makes of the recording."""
         recorded, taken = self._recorded, self._recorded.taken(rule)
         compiled, agrees = recorded.compiled(rule), recorded.agrees(taken)
         costs = {unit: cost.of(taken.exits, compiled) for unit, cost in self._costs.items()}
@@ -92,7 +93,7 @@ class _Trial:
 
 def points_of(subject: Subject, recorded: Recorded, costs: Costs) -> dict[str, list[Point]]:
     """Return all points, by family; `static`, one for each exit, is always there."""
-    trial, layers = _Trial(recorded, costs), recorded.traits.exits
+    trial, layers = Trial(recorded, costs), recorded.traits.exits
     static: list[ExitRule] = [*(LayerRule(layer=layer) for layer in layers[:-1]), NeverRule()]
     families = {STATIC: static, **rule_families(recorded)}
     points = {name: [trial.point(name, r) for r in rules] for name, rules in families.items()}
