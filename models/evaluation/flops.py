@@ -8,9 +8,9 @@ Two conventions are in use, and figures only compare within one:
 * `mflops_linear`, as `thop` counts, with which FastBERT was published: linear layers alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from models.multi_exit import MultiExitModel
 
 _ATEN = torch.ops.aten
 _LINEAR = {_ATEN.mm, _ATEN.addmm, _ATEN.convolution}
+_EXIT = "exit_"
 _ELEMENTWISE = (_ATEN._softmax, _ATEN._safe_softmax, _ATEN.native_layer_norm)
 
 
@@ -31,48 +32,85 @@ def num_parameters(model: MultiExitModel) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+class ModuleFlops(NamedTuple):
+    """The operations of a model's modules, in units of 10^6.
+
+    Attributes:
+        names: in the order in which they run, such as `emb`, `layer_1`, `exit_1`, `layer_2`.
+        powers: (conventions, modules, powers of the tokens); the conventions are `MFLOPS` and
+            `MFLOPS_LINEAR`.
+    """
+
+    names: tuple[str, ...]
+    powers: NDArray[np.float64]
+
+    def of(self, num_tokens: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return (conventions, modules, rows) the operations of texts."""
+        degree = self.powers.shape[-1]
+        return self.powers @ np.vander(num_tokens.astype(np.float64), degree, increasing=True).T
+
+
+def module_flops(model: MultiExitModel, lengths: Sequence[int]) -> ModuleFlops:
+    """Count the operations of every module.
+
+    Attention is quadratic in the tokens and all else linear, so that three different lengths give
+    every other length exactly.
+
+    Args:
+        model: any.
+        lengths: of the texts that the counter runs.
+    """
+    known = np.unique(lengths)
+    by_length = [_counted(model, int(length)) for length in known]
+    counted = np.stack([list(each.values()) for each in by_length])  # (lengths, modules, 2)
+    powers = np.vander(known.astype(np.float64), increasing=True)
+    found = np.linalg.solve(powers, counted.reshape(len(known), -1)).reshape(counted.shape)
+    return ModuleFlops(tuple(by_length[0]), found.transpose(2, 1, 0))
+
+
 def flops_by_exit(
     model: MultiExitModel, num_tokens: NDArray[np.intp], exits: tuple[int, ...] | None = None
 ) -> dict[str, RowCost]:
     """Return the operations, in units of 10^6, that each row takes to each exit.
-
-    The counter runs three lengths. Attention is quadratic in the tokens and all else linear, so
-    that these three give every other length exactly.
 
     Args:
         model: any.
         num_tokens: (rows,).
         exits: layers of the exits that are in use; None for all.
     """
-    kept = [model.exits.index(layer) for layer in exits or model.exits]
     shortest, longest = int(num_tokens.min()), int(num_tokens.max())
-    lengths = np.unique([shortest, (shortest + longest) // 2, longest])
-    counted = np.stack([_counted(model, int(length)) for length in lengths])
-    powers = np.vander(lengths.astype(np.float64), increasing=True)
-    coefficients = np.linalg.solve(powers, counted.reshape(len(lengths), -1))
-    rows = np.vander(num_tokens.astype(np.float64), len(lengths), increasing=True)
-    by_row = (rows @ coefficients).reshape(len(rows), *counted.shape[1:])
-    whole, linear = np.moveaxis(by_row, 0, -1)[:, :, kept]  # each (2, exits, rows)
-    return {MFLOPS: RowCost(*whole), MFLOPS_LINEAR: RowCost(*linear)}
+    found = module_flops(model, [shortest, (shortest + longest) // 2, longest])
+    return by_exit(found, num_tokens, exits or model.exits)
 
 
-def _counted(model: MultiExitModel, length: int) -> NDArray[np.float64]:
-    """Return (conventions, 2, exits): running to each exit, and its head, for one text."""
+def by_exit(
+    found: ModuleFlops, num_tokens: NDArray[np.intp], exits: Sequence[int]
+) -> dict[str, RowCost]:
+    """Return the operations of modules as costs of rows at these exit layers."""
+    by_module = found.of(num_tokens)
+    is_exit = np.array([name.startswith(_EXIT) for name in found.names])
+    body = np.where(is_exit[:, None], 0, by_module).cumsum(axis=1)
+    places = [found.names.index(f"{_EXIT}{layer}") for layer in exits]
+    run, asked = body[:, places], by_module[:, places]
+    return {MFLOPS: RowCost(run[0], asked[0]), MFLOPS_LINEAR: RowCost(run[1], asked[1])}
+
+
+def _counted(model: MultiExitModel, length: int) -> dict[str, NDArray[np.float64]]:
+    """Return (conventions,) of every module, in the order in which they run on one text."""
     ids = torch.full((1, length), 2)
     mask, types = torch.ones_like(ids), torch.zeros_like(ids)
-    run, asked = [], []
     with _counting() as counter:
-        hidden = model.backbone.embed(ids, types, mask)
-        start = 0
+        hidden, start = model.backbone.embed(ids, types, mask), 0
+        totals = {"emb": _totals(counter)}
         for index, stop in enumerate(model.exits):
-            hidden = model.run_layers(hidden, mask, start, stop)
-            run.append(_totals(counter))
+            for layer in range(start, min(stop, model.backbone.depth)):
+                hidden = model.run_layers(hidden, mask, layer, layer + 1)
+                totals[f"layer_{layer + 1}"] = _totals(counter)
             model.head(index).output(model.backbone.head_input(hidden), mask)
-            asked.append(_totals(counter))
+            totals[f"{_EXIT}{stop}"] = _totals(counter)
             start = stop
-    heads = np.array(asked) - np.array(run)  # (exits, conventions)
-    to_exits = np.array(run) - (heads.cumsum(axis=0) - heads)
-    return np.stack([to_exits.T, heads.T], axis=1) / 1e6
+    each = np.diff(list(totals.values()), axis=0, prepend=0) / 1e6
+    return dict(zip(totals, each, strict=True))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ hand-written sections survive a new training run.
 
 from pathlib import Path
 
+from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, MCC
 from models.report.markdown import table
 from serve.bundle.calibration import VariantCalibration
 from serve.rules.traits import Task, Traits
@@ -29,8 +30,11 @@ _TITLES = {
     "entity_f1": "entity F1",
     "pearson": "Pearson",
     "spearman": "Spearman",
+    MCC: "MCC",
+    ACCURACY_F1: "accuracy and F1",
+    CORRELATIONS: "Pearson and Spearman",
 }
-_CORRELATIONS = {"pearson", "spearman"}
+_CORRELATIONS = {"pearson", "spearman", MCC, CORRELATIONS}
 
 NEW_CARD = """---
 library_name: transformers

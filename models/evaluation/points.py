@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.evaluation.benchmark_scores import benchmark_scores
 from models.evaluation.costs import LAYERS, MS, Costs, TimeCost
 from models.evaluation.rule_families import rule_families
 from models.evaluation.scores import Statistics, main_metric, of_sums, statistics
@@ -30,6 +31,7 @@ class Point(NamedTuple):
         layers: (rows,) that each row runs.
         statistics: (rows, sums) of the main metric.
         value: the main metric.
+        metrics: all metrics by name; of taggers, whose entities take long to count, the main one.
         exit_shares: (exits,) share of the rows that leave at each exit.
         costs: mean cost of a row, by unit.
         disagreement: share of rows with another answer than full depth's; None for a regression.
@@ -42,6 +44,7 @@ class Point(NamedTuple):
     layers: NDArray[np.float64]
     statistics: Statistics
     value: float
+    metrics: Mapping[str, float]
     exit_shares: list[float]
     costs: Mapping[str, float]
     disagreement: float | None
@@ -71,17 +74,26 @@ class Trial:
         costs = {unit: cost.of(taken.exits, compiled) for unit, cost in self._costs.items()}
         left_at = np.bincount(taken.exits, minlength=len(recorded.logits))
         found = self._statistics(taken)
+        main = main_metric(recorded.traits)
+        value = float(of_sums(main, found.sum(axis=0)))
         return Point(
             family=family,
             rule=rule,
             layers=costs[LAYERS],
             statistics=found,
-            value=float(of_sums(main_metric(recorded.traits), found.sum(axis=0))),
+            value=value,
+            metrics=self._metrics(taken) or {main: value},
             exit_shares=(left_at / recorded.num_rows).tolist(),
             costs={unit: float(each.mean()) for unit, each in costs.items()},
             disagreement=None if agrees is None else float((~agrees).mean()),
             name=name,
             certificates=certificates,
+        )
+
+    def _metrics(self, taken: Taken) -> dict[str, float]:
+        traits = self._recorded.traits
+        return (
+            {} if traits.task == "token" else benchmark_scores(traits, self._gold, taken.deciding)
         )
 
     def _statistics(self, taken: Taken) -> Statistics:

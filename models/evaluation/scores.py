@@ -19,6 +19,8 @@ from serve.rules.traits import Traits
 Array: TypeAlias = NDArray[Any]
 # (rows, sums): what each row adds to each sum.
 Statistics: TypeAlias = NDArray[np.float64]
+# From traits, correct answers and logits to metrics by name.
+Scores: TypeAlias = Callable[[Traits, Array, NDArray[np.float32]], dict[str, float]]
 
 
 def measures(traits: Traits) -> tuple[str, ...]:
@@ -37,12 +39,17 @@ def main_metric(traits: Traits) -> str:
     return measures(traits)[0 if traits.task in ("single_label", "regression") else -1]
 
 
-def exit_figures(recorded: Recorded) -> tuple[ExitFigures, ...]:
-    """Return the metrics of every exit when it answers all rows."""
+def exit_figures(recorded: Recorded, scores: Scores | None = None) -> tuple[ExitFigures, ...]:
+    """Return the metrics of every exit when it answers all rows.
+
+    Args:
+        recorded: with correct answers.
+        scores: from what `score` takes to metrics; None for `score` itself.
+    """
     assert recorded.gold is not None
     figures = []
     for layer, logits in zip(recorded.traits.exits, recorded.logits, strict=True):
-        found = score(recorded.traits, recorded.gold, logits)
+        found = (scores or score)(recorded.traits, recorded.gold, logits)
         accuracy = found.pop("accuracy", None)
         figures.append(ExitFigures(layer=layer, accuracy=accuracy, metrics=found))
     return tuple(figures)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from models.evaluation.analysis import Analysis
+from models.evaluation.benchmark_scores import benchmark_scores
 from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR, MS
 from models.evaluation.model_card import hundredths, title, unit
 from models.evaluation.points import STATIC
@@ -29,7 +30,7 @@ _TIMES = (
 
 def exits_part(analysis: Analysis) -> Part:
     """Return the table of exits."""
-    figures, errors = exit_figures(analysis.recorded), None
+    figures, errors = exit_figures(analysis.recorded, benchmark_scores), None
     if analysis.recorded.traits.task != "regression":
         errors = [found.bins.ece for found in reliability(analysis.recorded)]
     tokens = analysis.recorded.num_tokens.mean()

@@ -182,6 +182,7 @@ def _figure(analysis: Analysis, point: Point, best: bool) -> dict[str, Any]:
         "rule": point.rule.model_dump(mode="json", exclude_none=True),
         "name": point.name or None,
         "value": point.value,
+        "metrics": point.metrics,
         "interval": analysis.interval(point),
         "gain_at_equal_depth": gain_at(analysis, point),
         "disagreement": point.disagreement,

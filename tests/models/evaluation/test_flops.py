@@ -6,7 +6,7 @@ from transformers import BertConfig
 
 from models.encoders.families import build_encoder
 from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
-from models.evaluation.flops import flops_by_exit, num_parameters
+from models.evaluation.flops import flops_by_exit, module_flops, num_parameters
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from tests.support.families import CONFIGS, tiny_encoder
 from tests.support.tiny import tiny_model
@@ -58,3 +58,14 @@ def test_exits_that_are_not_in_use_are_neither_counted_nor_asked() -> None:
 
 def test_shared_layers_are_learned_once() -> None:
     assert num_parameters(tiny_model(family="albert")) < num_parameters(tiny_model()) / 2
+
+
+def test_modules_add_up_to_what_the_whole_model_takes() -> None:
+    model = tiny_model()
+    modules = module_flops(model, [4, 9, 20])
+    assert modules.names[:4] == ("emb", "layer_1", "exit_1", "layer_2")
+    lengths = np.array([7, 30])
+    whole = flops_by_exit(model, lengths)[MFLOPS]
+    np.testing.assert_allclose(
+        modules.of(lengths)[0].sum(axis=0), whole.run[-1] + whole.asked.sum(axis=0)
+    )

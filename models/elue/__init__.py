@@ -1,0 +1,1 @@
+"""The ELUE benchmark: scores against a static reference, its test files, and its picture."""
