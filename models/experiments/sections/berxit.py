@@ -1,4 +1,4 @@
-"""BERxiT (Xin et al. 2021): similarity of sentences, which leave by the error that heads predict."""
+"""BERxiT (Xin et al. 2021): similarity of sentences, which leave by their predicted error."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -65,7 +65,7 @@ def write(context: Context) -> str:
     }
     head = ["recipe", "rule", *(f"at {share:.0%} of the layers" for share in SHARES)]
     rows = [
-        [recipe, NAMES[rule], *(_mean([each.scores[rule][place] for each in models]) for place in range(len(SHARES)))]
+        [recipe, NAMES[rule], *(_mean(values) for values in _by_share(rule, models))]
         for recipe, models in found.items()
         for rule in NAMES
     ]
@@ -99,7 +99,7 @@ def sentence(recipe: str, models: Sequence[AtDepths]) -> str:
     """Return where the learned error is shown to be another than patience, seed by seed."""
     words = []
     for place, share in enumerate(SHARES):
-        learned, patience = ([m.scores[rule][place] for m in models] for rule in (LEARNED, PATIENCE))
+        learned, patience = (_by_share(rule, models)[place] for rule in (LEARNED, PATIENCE))
         gap = difference(learned, patience)
         if np.isfinite(gap.value):
             verdict = "shown" if gap.differs else "not shown"
@@ -130,6 +130,11 @@ def _mean_curve(curves: Sequence[_Curve]) -> _Curve:
     high = min(depths[-1] for depths, _ in curves)
     grid = np.linspace(low, high, 101)
     return grid, np.mean([np.interp(grid, *curve) for curve in curves], axis=0)
+
+
+def _by_share(rule: str, models: Sequence[AtDepths]) -> NDArray[np.float64]:
+    """Return (depths, models) a rule's metric."""
+    return np.stack([model.scores[rule] for model in models], axis=1)
 
 
 def _mean(values: Sequence[float]) -> str:

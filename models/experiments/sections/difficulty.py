@@ -19,7 +19,7 @@ from models.report.markdown import table
 from models.report.parts.difficulty import difficulty
 from models.report.parts.overthinking import overthinking
 
-MODELS = (SST2_MINILM, SST2_MPNET, MRPC_MPNET, RTE_MPNET)
+MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET, RTE_MPNET)
 
 _ABOUT = (
     "A text is overthought if an earlier exit has it right and the last one wrong, and rescued if "
@@ -86,7 +86,8 @@ SECTION = Section("Difficulty and overthinking", (), write)
 def overthinking_cells(recorded: Recorded) -> list[str]:
     """Return a model's row of the first table, without its name."""
     right, answers = recorded.right, recorded.answers
-    assert right is not None and answers is not None
+    assert right is not None
+    assert answers is not None
     found, correlations = overthinking(right, recorded.traits.exits), difficulty(recorded, answers)
     shares = found.full_accuracy, found.oracle_accuracy, found.overthought, found.rescued
     full, oracle, overthought, rescued = map(hundredths, shares)

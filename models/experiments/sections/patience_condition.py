@@ -20,7 +20,7 @@ from models.recorded import Recorded
 from models.report.markdown import table
 from serve.rules import PatienceRule
 
-MODELS = (SST2_MINILM, SST2_MPNET, MRPC_MPNET)
+MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)
 
 _ABOUT = (
     "PABEE's theorem is for two labels, with exits that err independently of each other: the "

@@ -32,9 +32,9 @@ _ABOUT = (
     "How often an exit gives another answer than the exit before it, and how alike the hidden "
     f"states before and after each layer are, on {NUM_TEXTS} of the texts: by the cosine of each "
     "token's states, and by the linear centred kernel alignment (Kornblith et al. 2019, unbiased) "
-    "of the texts' mean states, which is 1 where a layer keeps all distances between texts. A "
-    "residual connection makes neighbouring states alike in any transformer; what a layer adds "
-    "shows in the change from layer to layer."
+    "of the texts' mean states, which is 1 where a layer keeps all distances between texts. Where "
+    "both agreements and the alignment are near 100, the layers still change the tokens' states, "
+    "but not how the texts lie to each other, and no answers: that is what early exit saves."
 )
 _CAPTION = "Agreement of exits, and likeness of hidden states, by layer."
 _HEAD = [

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from models.evaluation.bootstrap import resampled
-from models.evaluation.costs import Costs, layer_costs
+from models.evaluation.costs import LAYERS, Costs, layer_costs
 from models.evaluation.gain import along
-from models.evaluation.points import LAYERS, STATIC, Point, Trial
+from models.evaluation.points import STATIC, Point, Trial
 from models.evaluation.scores import main_metric
 from models.experiments.sections.sampled import Sampled
 from models.recorded import Recorded
