@@ -22,8 +22,11 @@ def write_page(sections: Mapping[str, Section], chosen: Collection[str], context
     before = page.read_text("utf-8") if page.is_file() else ""
     parts = [_HEAD]
     for name, section in sections.items():
-        kept = None if name in chosen else _kept(before, name)
-        parts.append(_marked(name, kept or _written(name, section, context)))
+        if name in chosen:
+            text = _written(name, section, context)
+        else:
+            text = _kept(before, name) or _left_out(name, section)
+        parts.append(_marked(name, text))
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n\n".join(parts) + "\n", "utf-8")
     return page
@@ -34,6 +37,10 @@ def _written(name: str, section: Section, context: Context) -> str:
     there = any(map(context.finished, section.runs)) if section.partial else not missing
     body = [section.write(context)] if there else []
     return "\n\n".join([f"## {section.title}", *body, *([missing] if missing else [])])
+
+
+def _left_out(name: str, section: Section) -> str:
+    return f"## {section.title}\n\nNot written yet: `python -m models.experiments {name}` does it."
 
 
 def _missing(name: str, section: Section, context: Context) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from models.evaluation.rule_families import ENTROPY
 from models.experiments.figures import Mean, difference
 from models.experiments.run import SEEDS
-from models.report.markdown import percent, table
+from models.report.markdown import table
 from serve.rules.traits import listed
 
 BASELINE = "joint"
@@ -85,7 +85,7 @@ def recipe_table(grid: Grid, depth: int) -> str:
     """Return the table: quality by exit and at half depth, depth at 1 % other answers, time."""
     shown = [depth // 6, depth // 3, depth // 2, depth]
     head = ["recipe", *(f"exit {layer}" for layer in shown), "half depth"]
-    head += ["layers at 1 %", "other answers there", "time"]
+    head += ["layers at 1 %", "% other there", "time"]
     return table(head, (_line(row, found, grid, shown) for row, found in grid.items()))
 
 
@@ -118,7 +118,7 @@ def _line(row: Row, found: Mapping[int, Figures], grid: Grid, shown: Sequence[in
         *(mean(lambda f, place=layer - 1: f.exits[place]) for layer in shown),  # type: ignore[misc]
         mean(lambda f: f.half),
         mean(lambda f: f.layers, 1.0, 2),
-        percent(Mean.of([f.other for f in found.values()]).value),
+        f"{100 * Mean.of([f.other for f in found.values()]).value:.1f}",
         f"{Mean.of(ratios).value:.2f}" if ratios else "-",
     ]
 

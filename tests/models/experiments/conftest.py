@@ -10,8 +10,17 @@ import pytest
 
 from models.experiments import budgets
 from models.experiments.places import Places
+from models.experiments.record import WEIGHTS, Record, Seconds, asked
+from models.experiments.run import Run
 
 OPTIONS = (*budgets.BUDGETS["sst2"].options, "--max-tokens", "32")
+
+
+def as_if_trained(run: Run, places: Places) -> None:
+    """Write what a finished training leaves, without a model."""
+    run.folder(places.runs).mkdir(parents=True)
+    (run.folder(places.runs) / WEIGHTS).write_bytes(b"weights")
+    Record(asked(run, places), Seconds(2.0, 3.0), finished=True).write(run, places)
 
 
 @pytest.fixture

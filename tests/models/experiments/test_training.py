@@ -11,18 +11,12 @@ import pytest
 from models.errors import TrainingFailed
 from models.experiments import training
 from models.experiments.places import Places
-from models.experiments.record import NO_TIME, WEIGHTS, Record, Seconds, asked, record_file
+from models.experiments.record import NO_TIME, WEIGHTS, Record, asked, record_file
 from models.experiments.run import Run
 from models.experiments.training import Stopped, ensure, is_finished
+from tests.models.experiments.conftest import as_if_trained
 
 JOINT = Run("joint", "sst2", options=("--no-bf16",))
-
-
-def as_if_trained(run: Run, places: Places) -> None:
-    """Write what a finished training leaves, without a model."""
-    run.folder(places.runs).mkdir(parents=True)
-    (run.folder(places.runs) / WEIGHTS).write_bytes(b"weights")
-    Record(asked(run, places), Seconds(2.0, 3.0), finished=True).write(run, places)
 
 
 def test_a_run_and_what_it_starts_from_are_trained_once(places: Places) -> None:

@@ -1,0 +1,121 @@
+"""Static MiniLM of one to six layers: the curve that ELUE's score is reckoned from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from models.elue.score import curve
+from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, benchmark_scores
+from models.evaluation.costs import LAYERS, MFLOPS
+from models.experiments.budgets import BUDGETS
+from models.experiments.figures import Mean
+from models.experiments.recipes import DEPTHS
+from models.experiments.run import SEEDS, DataName, Run
+from models.experiments.section import Context, Section
+from models.report.markdown import table
+from models.report.style import COLOURS, STYLE, new_figure
+from serve.rules import NeverRule
+
+# ELUE's metric of each task.
+METRICS: Mapping[DataName, str] = {"sst2": "accuracy", "mrpc": ACCURACY_F1, "stsb": CORRELATIONS}
+_TITLES = {
+    "accuracy": "accuracy in %",
+    ACCURACY_F1: "(accuracy + F1) / 2 in %",
+    CORRELATIONS: "(Pearson + Spearman) / 2 x 100",
+}
+# As `offramp evaluate` writes it.
+Point: TypeAlias = Mapping[str, Any]
+_ABOUT = (
+    "MiniLM cut to its first layers, with one exit after the last of them, trained like all other "
+    "models here (`train --layers K`). ELUE's score of a model is its distance to such a curve at "
+    "as many operations. The coordinates that ELUE's own reference had are lost, so this one is "
+    "stored with the page: `offramp elue score REPORT --reference {file}`."
+)
+
+
+def static(data: DataName, seed: int) -> list[Run]:
+    """Return the models of one layer, two layers, and so on."""
+    layers = range(1, DEPTHS["minilm"] + 1)
+    return [Run(f"layers-{k}", data, options=("--layers", str(k)), seed=seed) for k in layers]
+
+
+def reference(context: Context) -> dict[str, Any]:
+    """Return all points in the form of `offramp evaluate`'s report.json, a model for each seed."""
+    models = [
+        {
+            "name": f"minilm on {data}, seed {seed}",
+            "task": context.recorded(static(data, seed)[0]).traits.task,
+            "data": {"name": BUDGETS[data].measured[0], "task": data},
+            "rules": {"families": {"static": [_point(run, context) for run in static(data, seed)]}},
+        }
+        for data in METRICS
+        for seed in SEEDS
+    ]
+    return {"facts": {"what": "MiniLM of one to six layers, trained as such"}, "models": models}
+
+
+def _point(run: Run, context: Context) -> dict[str, Any]:
+    """Return metrics and costs of a static model when it answers all texts."""
+    recorded, rule = context.recorded(run), NeverRule()
+    assert recorded.gold is not None
+    taken, compiled = recorded.taken(rule), recorded.compiled(rule)
+    costs = context.costs(run).items()
+    return {
+        "rule": {"rule": "never"},
+        "metrics": benchmark_scores(recorded.traits, recorded.gold, recorded.logits[-1]),
+        "costs": {unit: float(cost.of(taken.exits, compiled).mean()) for unit, cost in costs},
+    }
+
+
+def draw(points: Mapping[DataName, Sequence[Point]]) -> Figure:
+    """Draw each task's points, and the line through their means, against MFLOPs."""
+    figure = new_figure((9.0, 3.2))
+    panels = figure.subplots(1, len(points), squeeze=False)[0]
+    for axes, (data, found), colour in zip(panels, points.items(), COLOURS, strict=False):
+        places = [(p["costs"][MFLOPS], 100 * p["metrics"][METRICS[data]]) for p in found]
+        axes.plot(*zip(*curve(places), strict=True), color=colour)
+        axes.plot(*zip(*places, strict=True), ".", color=colour, alpha=0.6)
+        axes.set_title(data)
+        axes.set_xlabel("mean MFLOPs per text")
+        axes.set_ylabel(_TITLES[METRICS[data]])
+        axes.set_xlim(left=0)
+    return figure
+
+
+def _write(context: Context) -> str:
+    found = reference(context)
+    file = context.places.page.parent / "reference" / "minilm-elue.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    points = {data: _points(found, data) for data in METRICS}
+    with mpl.rc_context(STYLE):
+        caption = "Static MiniLM of one to six layers; a dot is one seed, the line their mean."
+        picture = context.picture("reference-curve", draw(points), caption)
+    return "\n\n".join([_ABOUT.format(file=file), _table(points), picture])
+
+
+def _points(found: Mapping[str, Any], data: DataName) -> list[Point]:
+    models = [model for model in found["models"] if model["data"]["task"] == data]
+    return [point for model in models for point in model["rules"]["families"]["static"]]
+
+
+def _table(points: Mapping[DataName, Sequence[Point]]) -> str:
+    def cells(data: DataName, layers: int) -> tuple[str, str]:
+        at = [point for point in points[data] if point["costs"][LAYERS] == layers]
+        mean = Mean.of([point["metrics"][METRICS[data]] for point in at])
+        return f"{at[0]['costs'][MFLOPS]:.0f}", mean.shown()
+
+    heads = [(f"{data}: MFLOPs", _TITLES[metric]) for data, metric in METRICS.items()]
+    depths = range(1, DEPTHS["minilm"] + 1)
+    rows = [[str(k), *(cell for data in METRICS for cell in cells(data, k))] for k in depths]
+    return table(["layers", *(head for pair in heads for head in pair)], rows)
+
+
+REFERENCE = Section(
+    "A reference curve for ELUE's score",
+    tuple(run for data in METRICS for seed in SEEDS for run in static(data, seed)),
+    _write,
+)
