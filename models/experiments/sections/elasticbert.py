@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from models.elue.score import EluScore, Place, elue_score
-from models.evaluation.benchmark_scores import ACCURACY_F1, benchmark_scores
+from models.evaluation.benchmark_scores import benchmark_scores
 from models.evaluation.costs import MFLOPS, Costs
 from models.experiments.figures import Mean, difference
 from models.experiments.recipe_table import Row
 from models.experiments.recipes import run_of
+from models.experiments.reference_curve import METRICS, static
 from models.experiments.run import SEEDS, DataName, Run
 from models.experiments.section import Context, Section
 from models.recorded import Recorded
@@ -15,8 +16,7 @@ from models.report.markdown import table
 from serve.rules import EntropyRule, ExitRule, NeverRule, PatienceRule
 
 RECIPE = Row("gradient-equilibrium", ("--recipe", "gradient-equilibrium"))
-# ELUE's metrics: the accuracy, and of MRPC the mean of accuracy and F1.
-METRICS: Mapping[DataName, str] = {"sst2": "accuracy", "mrpc": ACCURACY_F1}
+DATA: tuple[DataName, ...] = ("sst2", "mrpc")
 # The settings of ElasticBERT's scripts; its patiences are 2 to 7 of twelve exits.
 RULES: Mapping[str, Sequence[ExitRule]] = {
     "entropy": [EntropyRule(threshold=threshold) for threshold in (0.3, 0.4, 0.5)],
@@ -43,23 +43,18 @@ _HEAD = ["data", "rule", "ELUE score", "points outside the curve", "ElasticBERT-
 def write(context: Context) -> str:
     """Return the table, and a sentence for each data set."""
     rows, sentences = list[list[str]](), []
-    for data in METRICS:
+    for data in DATA:
         scores = _scores(context, data)
         rows += [_cells(data, rule, found) for rule, found in scores.items()]
         sentences.append(sentence(data, scores))
     return "\n\n".join([_ABOUT, table(_HEAD, rows), " ".join(sentences)])
 
 
-def static(data: DataName, seed: int) -> list[Run]:
-    """Return the models of one to six layers with one exit."""
-    return [Run(f"layers-{k}", data, options=("--layers", str(k)), seed=seed) for k in range(1, 7)]
-
-
 SECTION = Section(
     "ElasticBERT: entropy against patience, by ELUE's score",
     tuple(
         run
-        for data in METRICS
+        for data in DATA
         for seed in SEEDS
         for run in (run_of(RECIPE, seed, data), *static(data, seed))
     ),

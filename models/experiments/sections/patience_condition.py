@@ -1,5 +1,6 @@
 """When patience beats the last layer: the condition of PABEE's theorem, with a model's numbers."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ SECTION = Section("When patience beats the last layer", (), write)
 
 def right_side(patience: int, q: float, p: float) -> float:
     """Return what n - t must lie below, so that patience t has fewer errors than the last exit."""
-    return float((1 / (2 * q)) ** patience * p / q - p)
+    return (1 / (2 * q)) ** patience * p / q - p if q else math.inf
 
 
 def patiences(recorded: Recorded) -> list[Patience]:

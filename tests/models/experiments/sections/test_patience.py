@@ -46,7 +46,7 @@ def test_sentence_names_the_rules_that_are_shown_to_differ(difference: float, wo
 
 
 def test_condition_holds_in_the_papers_example_from_patience_four_on() -> None:
-    assert [t for t in range(1, 12) if 12 - t < right_side(t, q=0.2, p=0.1)][0] == 4
+    assert next(t for t in range(1, 12) if 12 - t < right_side(t, q=0.2, p=0.1)) == 4
 
 
 def test_measured_patience_stands_beside_the_condition() -> None:
@@ -64,9 +64,7 @@ def test_measured_patience_stands_beside_the_condition() -> None:
     assert found[0].wrong_if_independent == pytest.approx(np.mean(alone))
     assert found[0].right == pytest.approx(right_side(1, wrong.mean(), 1 - right[:, -1].mean()))
     answers = rows > 0
-    leaves = [
-        next((i for i in range(1, 5) if answer[i] == answer[i - 1]), 4) for answer in answers
-    ]
+    leaves = [next((i for i in range(1, 5) if answer[i] == answer[i - 1]), 4) for answer in answers]
     accuracy = np.mean([right[row, place] for row, place in enumerate(leaves)])
     assert found[0].gained.value == pytest.approx(accuracy - right[:, -1].mean())
 
