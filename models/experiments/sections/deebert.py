@@ -106,7 +106,7 @@ class Point(NamedTuple):
         return [
             f"{self.threshold:.3f}",
             f"{100 * self.layers_saved:.1f}",
-            self.time_saved.text(),
+            self.time_saved.text(digits=1),
             self.lost.text(signed=True),
             str(self.published.saved),
             f"{self.published.lost:+.1f} ({_METRICS[data]})",
@@ -165,9 +165,9 @@ def sentence(model: ZooModel, points: Sequence[Point]) -> str:
     """Return what the middle point says."""
     middle = points[len(points) // 2]
     change = middle.lost
-    what = "a difference that is shown" if change.shown else "a difference that is not shown"
+    verdict = "shown" if change.shown else "not shown"
     return (
         f"{model.name} saves {100 * middle.time_saved.value:.0f} % of the time at "
-        f"{hundredths(change.value, signed=True)} points, {what}; DeeBERT "
-        f"{middle.published.saved} % at {middle.published.lost:+.1f}."
+        f"{hundredths(change.value, signed=True)} points (a difference is {verdict}); DeeBERT "
+        f"saves {middle.published.saved} % at {middle.published.lost:+.1f}."
     )

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.model_card import hundredths
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,9 @@ class Sampled:
         """Whether it is another number than 0: the interval does not hold 0."""
         return not self.interval.low <= 0 <= self.interval.high
 
-    def text(self, signed: bool = False) -> str:
+    def text(self, signed: bool = False, digits: int = 2) -> str:
         """Return it in hundredths, with the interval in brackets."""
-        low, high = (hundredths(end, signed) for end in self.interval)
-        return f"{hundredths(self.value, signed)} ({low} to {high})"
+        sign = "+" if signed else ""
+        found = self.value, *self.interval
+        value, low, high = (f"{100 * each:{sign}.{digits}f}" for each in found)
+        return f"{value} ({low} to {high})"

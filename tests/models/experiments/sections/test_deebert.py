@@ -49,7 +49,7 @@ def test_sentence_tells_whether_the_loss_at_the_middle_point_is_shown() -> None:
         values = lost + 0.001 * np.linspace(-1, 1, 1001)
         return Point(0.1, 0.4, Sampled(np.full(1001, 0.3)), Sampled(values), Published(-0.6, 40))
 
-    assert "30 % of the time at -1.10 points, a difference that is shown" in sentence(
+    assert "30 % of the time at -1.10 points (a difference is shown)" in sentence(
         SST2_MPNET, [point(0.0), point(-0.01), point(0.0)]
     )
     assert "not shown" in sentence(SST2_MPNET, [point(0.0)])
