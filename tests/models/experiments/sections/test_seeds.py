@@ -95,7 +95,7 @@ def test_regressions_rules_are_compared_at_equal_depths() -> None:
 def test_picture_shows_each_rule_of_each_recipe() -> None:
     found = berxit.at_depths(_regression())
     figure = berxit.drawn({"joint": [found, found], "alternating": [found]})
-    assert [axes.get_title() for axes in figure.axes] == ["joint", "alternating"]
+    assert [axes.get_title("left") for axes in figure.axes] == ["joint", "alternating"]
     assert [line.get_label() for line in figure.axes[0].lines] == list(berxit.NAMES.values())
 
 

@@ -62,5 +62,5 @@ def test_exits_are_compared_with_the_one_before_and_the_last() -> None:
 
 def test_picture_has_a_panel_for_each_model() -> None:
     found = Redundancy(np.array([0.9, 0.995]), np.array([0.8, 0.9, 1]), np.ones(3), np.ones(3))
-    assert [axes.get_title() for axes in drawn({"a": found, "b": found}).axes] == ["a", "b"]
+    assert [axes.get_title("left") for axes in drawn({"a": found, "b": found}).axes] == ["a", "b"]
     assert "a: from layer 3 of 3 on" in sentence("a", found)
