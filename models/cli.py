@@ -5,7 +5,7 @@ Torch is imported when a command runs, so that `offramp --help` stays quick.
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import LabelColumn, TextColumns, named_columns
 from models.errors import TrainingFailed
+
+if TYPE_CHECKING:
+    from models.heads import AnyHeadConfig
 
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
@@ -38,16 +41,47 @@ def train(
         typer.Option(help="What labels mean. Default: detected from the training data."),
     ] = None,
     recipe: Annotated[
-        Literal["joint", "two-stage", "mixed", "alternating", "gradient-equilibrium", "frozen"],
+        Literal[
+            "joint",
+            "two-stage",
+            "mixed",
+            "alternating",
+            "gradient-equilibrium",
+            "grouped",
+            "frozen",
+        ],
         typer.Option(
             help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
             "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
-            "all at once, every layer equally fast; frozen: earlier exits only, from a classifier"
+            "all at once, every layer equally fast; grouped: so too, every second exit in turn; "
+            "frozen: earlier exits only, from a classifier"
         ),
     ] = "joint",
     distill: Annotated[
         float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
     ] = 0.0,
+    exit_weights: Annotated[
+        Literal["depth", "sum", "mean", "descending", "shallow-deep"] | None,
+        typer.Option(
+            help="How much each exit's loss counts: by its depth, alike (sum or mean), by its "
+            "depth in reverse, or shallow-deep: inner exits ever more. Default: the recipe's."
+        ),
+    ] = None,
+    diversity: Annotated[
+        float,
+        typer.Option(min=0, help="Weight of answering unlike earlier exits, below 1, for voting."),
+    ] = 0.0,
+    unlabelled: Annotated[
+        bool,
+        typer.Option("--unlabelled", help="With --recipe frozen: no labels in --train are read."),
+    ] = False,
+    learn_error: Annotated[
+        bool,
+        typer.Option(
+            "--learn-error",
+            help="Exits also learn to estimate their own error, by which rule learned leaves.",
+        ),
+    ] = False,
     teacher: Annotated[
         Path | None,
         typer.Option(
@@ -60,9 +94,21 @@ def train(
     temperature: Annotated[
         float, typer.Option(help="Softens the probabilities learned from the teacher.")
     ] = 1.0,
+    head: Annotated[
+        Literal["pooled", "attention"],
+        typer.Option(help="Form of new heads: a pool and a dense layer, or FastBERT's attention."),
+    ] = "pooled",
     pooling: Annotated[
         Literal["first", "mean"] | None,
         typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Keep only the encoder's first so many layers, by default with one exit after "
+            "the last of them.",
+        ),
     ] = None,
     exits: Annotated[
         str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
@@ -107,22 +153,30 @@ def train(
     """Train a multi-exit classifier; after Ctrl-C, --resume continues the run."""
     from pydantic import ValidationError
 
-    from models.multi_exit import HeadConfig
+    from models.training.device import available, has_bf16
     from models.training.job import ModelChoice, TrainConfig, TrainJob, default_lr
+    from models.training.objective import Objective
     from models.training.train import train as run
     from serve.bundle.loader import parse_layers
     from serve.validation import explain
 
-    torch_device = _available(device)
+    torch_device = available(device)
     try:
         choice = ModelChoice(
             encoder=encoder,
             task=task,
             labels=_split(labels),
+            layers=layers,
             exits=parse_layers("--exits", exits) if exits else None,
-            head=HeadConfig(pooling=pooling) if pooling else None,
+            head=_head(head, pooling),
             recipe=recipe,
-            distill=distill,
+            objective=Objective(
+                distill=distill,
+                exit_weights=exit_weights,
+                learn_error=learn_error,
+                diversity=diversity,
+                unlabelled=unlabelled,
+            ),
             teacher=teacher,
             teacher_weight=teacher_weight,
             temperature=temperature,
@@ -137,7 +191,7 @@ def train(
             average_every=average_every,
             evaluate_every=evaluate_every,
             keep_best=keep_best,
-            bf16=_has_bf16(torch_device) if bf16 is None else bf16,
+            bf16=has_bf16(torch_device) if bf16 is None else bf16,
         )
     except ValidationError as error:
         raise TrainingFailed(explain(error)) from error
@@ -251,27 +305,18 @@ def inspect(
         Console(highlight=False).print(report.as_table(examined))
 
 
-def _available(device: str) -> str:
-    """Return `cpu` or `cuda` for the --device option."""
-    import torch
+def _head(kind: str, pooling: Literal["first", "mean"] | None) -> "AnyHeadConfig | None":
+    """Return the shape of new heads; None for the one that fits the task."""
+    from models.heads import AttentionHeadConfig, HeadConfig
 
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise TrainingFailed(
-            "--device cuda: this PyTorch finds no GPU that it can use; leave --device out, or put "
-            "driver and PyTorch right"
-        )
-    return device
-
-
-def _has_bf16(device: str) -> bool:
-    """Return whether the device has bfloat16 instructions; emulation is slower than float32."""
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool(torch.cpu._is_avx512_bf16_supported())
+    if kind == "attention":
+        if pooling:
+            raise TrainingFailed(
+                f"--pooling {pooling}: attention heads read all tokens; leave --pooling or "
+                "--head attention out"
+            )
+        return AttentionHeadConfig(kind="attention")
+    return HeadConfig(pooling=pooling) if pooling else None
 
 
 def _split(labels: str | None) -> tuple[str, ...] | None:

@@ -36,6 +36,11 @@ class HeadOutput(NamedTuple):
     logits: Tensor
     uncertainty: Tensor | None = None
 
+    def float(self) -> "HeadOutput":
+        """Return the output in float32, in which losses are computed."""
+        uncertainty = None if self.uncertainty is None else self.uncertainty.float()
+        return HeadOutput(self.logits.float(), uncertainty)
+
 
 class HeadConfig(BaseModel):
     """Shape of every exit head: pooling, optional dense layer, linear classifier.

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from models.encoder_with_heads import EncoderWithHeads
 from models.encoders.backbone import Backbone
 from models.encoders.families import build_backbone, build_encoder, read_config, read_encoder
 from models.encoders.meta import check_shapes, without_memory
@@ -76,7 +77,7 @@ class ExitConfig(BaseModel):
         return (*[self.head] * (len(self.exits) - 1), self.last_head or self.head)
 
 
-class MultiExitModel(nn.Module):
+class MultiExitModel(EncoderWithHeads):
     """An encoder and its exit heads.
 
     Attributes:
@@ -84,6 +85,8 @@ class MultiExitModel(nn.Module):
         exits: exit layers, counted from 1, ascending; the last is the encoder's depth.
         heads: one per exit, in that order.
     """
+
+    encoder: PreTrainedModel
 
     def __init__(self, encoder: PreTrainedModel, exit_config: ExitConfig) -> None:
         super().__init__()
@@ -140,13 +143,8 @@ class MultiExitModel(nn.Module):
         return outputs
 
     def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
-        """Run the layers from `start`, counted from 0, up to before `stop`.
-
-        `stop` may exceed the depth: no layer runs for the last layer's second head.
-        """
-        for index in range(start, min(stop, self.backbone.depth)):
-            hidden = self.backbone.layer(index, hidden, attention_mask)
-        return hidden
+        """Run the layers from `start`, counted from 0, up to before `stop`."""
+        return self.backbone.run_layers(hidden, attention_mask, start, stop)
 
     def head(self, index: int) -> AnyHead:
         """Return the head of an exit, counted from 0."""
@@ -161,6 +159,7 @@ class MultiExitModel(nn.Module):
         exits: tuple[int, ...] | None = None,
         head: AnyHeadConfig | None = None,
         task: Task = "single_label",
+        layers: int | None = None,
     ) -> "MultiExitModel":
         """Add randomly initialised heads to a pretrained encoder.
 
@@ -170,8 +169,9 @@ class MultiExitModel(nn.Module):
             exits: exit layers, counted from 1; None puts a head after every layer.
             head: shape of the heads; by default one that fits the task.
             task: what the logits mean.
+            layers: keep only the encoder's first so many layers.
         """
-        encoder = read_encoder(folder, labels)
+        encoder = read_encoder(folder, labels, layers)
         exits = exits or tuple(range(1, build_backbone(encoder).depth + 1))
         return cls(encoder, ExitConfig(exits=exits, head=head or new_head(task), task=task))
 
@@ -208,7 +208,8 @@ class MultiExitModel(nn.Module):
         config = _with_exits(self.config, self.exit_config)
         config.save_pretrained(folder)
         weights = {
-            self._to_stored(name): value.detach().to(dtype).contiguous()
+            # Copied: heads may share a layer, and the file holds no weights that share memory.
+            self._to_stored(name): value.detach().to(dtype, copy=True).contiguous()
             for name, value in self.state_dict().items()
         }
         path = folder / "model.safetensors"

@@ -7,6 +7,7 @@ none of them, and torch is loaded only by the commands that need it.
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -248,7 +249,7 @@ def main() -> None:
     try:
         # Takes a second or two, in which Ctrl-C is no traceback either.
         for entry in entry_points(group="offramp.commands"):
-            app.command(entry.name)(entry.load())
+            _add(entry.name, entry.load())
         # What is wrong with the arguments is printed in colour, or raised.
         sys.exit(app(standalone_mode=not _speaks_json()))
     except KeyboardInterrupt:
@@ -260,6 +261,14 @@ def main() -> None:
         if not _speaks_json():
             raise
         _fail("the command has failed", error, status=1)
+
+
+def _add(name: str, command: Callable[..., None] | typer.Typer) -> None:
+    """Register a command of another package, or a group of commands."""
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
 
 
 def expected_message(error: Exception) -> str | None:

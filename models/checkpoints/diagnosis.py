@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from models.checkpoints.formats import LoadedCheckpoint
-from models.checkpoints.parsed import LAYER
 from models.checkpoints.sample_run import SampleRun
+from models.encoders.first_layers import LAYER
 from models.heads import AnyHead
 from models.multi_exit import MultiExitModel
 

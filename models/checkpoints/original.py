@@ -27,7 +27,8 @@ from transformers.utils.logging import (
 
 from models.checkpoints.auto_tokenizer import load_auto_tokenizer, quiet
 from models.checkpoints.formats import LoadedCheckpoint
-from models.checkpoints.parsed import CheckpointInfo, cut_config
+from models.checkpoints.parsed import CheckpointInfo
+from models.encoders.first_layers import cut_config
 from models.encoders.meta import without_memory
 from models.errors import in_one_line
 from models.model_files import CONFIG, read_json
@@ -97,7 +98,7 @@ def open_original(folder: Path, loaded: LoadedCheckpoint) -> Original:
     if loaded.info.exits.unbiased_norm:
         return Original(None, None, ("transformers has no encoder with FastBERT's norms",))
     missing: list[str] = []
-    with quiet(), _without_bars():
+    with quiet(), without_bars():
         config = _attempt(missing, "AutoConfig", lambda: _config(folder, loaded.info))
         if config is None:
             return Original(None, None, tuple(missing))
@@ -170,7 +171,7 @@ def _run(model: PreTrainedModel, types_too: bool, ids: Tensor, types: Tensor) ->
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """Keep transformers' progress of loading off the terminal."""
     shown = is_progress_bar_enabled()
     disable_progress_bar()

@@ -1,6 +1,5 @@
 """The result of reading a checkpoint: its description and its renamed weights."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,13 +9,11 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from models.checkpoints.weights import DroppedWeights
+from models.encoders.first_layers import cut_config, layer_of
 from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig
 from serve.errors import InvalidRule
 from serve.rules import EXIT_RULE, ExitRule
-
-# The names of a layer's weights, in every family.
-LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.(.+)$")
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,9 @@ class ParsedCheckpoint:
             info=shorter,
             config=cut_config(self.config, layers),
             encoder={
-                n: each for n, each in self.encoder.items() if not layers <= _layer(n) < info.depth
+                n: each
+                for n, each in self.encoder.items()
+                if not layers <= layer_of(n) < info.depth
             },
             heads=heads,
         )
@@ -118,18 +117,3 @@ def stated_rule(**settings: Any) -> ExitRule | None:
         return EXIT_RULE.validate_python(settings)
     except (ValidationError, InvalidRule):
         return None
-
-
-def cut_config(config: PreTrainedConfig, layers: int) -> PreTrainedConfig:
-    """Return the config of the first layers."""
-    config = type(config).from_dict(config.to_dict())
-    config.num_hidden_layers = layers
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:layers]
-    return config
-
-
-def _layer(name: str) -> int:
-    """Return the layer of a weight, counted from 0; -1 if it is of none."""
-    match = LAYER.search(name)
-    return int(match[1]) if match else -1

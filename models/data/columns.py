@@ -174,7 +174,7 @@ def _label(known: Mapping[str, str], asked: str | None, task: Task | None) -> st
     raise UnknownColumns(
         f"found {listed(known.values())}; none is known to hold labels ({wanted} are). "
         "--label-column names it, if this line is the header. Without labels, as in GLUE's test "
-        "files, only `offramp calibrate --unlabelled` takes a file"
+        "files, only `offramp calibrate --unlabelled` and `offramp predict` take a file"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from models.checkpoints.tokenizer_files import check_embeddings, read_tokenizer
 from models.data.alignment import tag_tokens
 from models.data.examples import Example, Target
+from models.encoders.families import read_config
 from models.errors import TrainingFailed
 from models.model_files import CONFIG, check_files, read_json
 from serve.bundle.loader import TOKENIZER
@@ -75,7 +76,7 @@ def write_tokenizer(source: Path, folder: Path) -> None:
     check_files(source)
     config = read_json(source, CONFIG)
     made_by = "Offramp" if "offramp" in config else "transformers"
-    made = read_tokenizer(source, made_by, str(config.get("model_type")))
+    made = read_tokenizer(source, made_by, read_config(source).model_type)
     if type(rows := config.get("vocab_size")) is int:
         check_embeddings(made, rows, source)
     (folder / TOKENIZER).write_text(made.content, "utf-8")

@@ -1,8 +1,9 @@
-"""Keep whole sentences of a phrase-labelled treebank out of training.
+"""Keep whole sentences of a phrase-labelled treebank, or pairs of texts, out of training.
 
 `python -m models.data.hold_out TRAIN.tsv --out FOLDER`. SST-2's training file holds sentences and
 the phrases they consist of. A sentence is unseen only if none of its phrases was trained on either.
-It also splits a file of whole texts, such as AG News.
+It also splits a file of whole texts, such as AG News, and of pairs, such as MRPC: a pair is unseen
+only if neither of its texts was trained on.
 """
 
 import hashlib
@@ -13,15 +14,15 @@ from typing import Annotated, NamedTuple
 import typer
 
 from models.data.lines import read_lines
-from models.data.rows import read_rows
+from models.data.rows import Row, read_rows
 
 
 class Split(NamedTuple):
-    """Lines of a file.
+    """Texts of a file, or pairs with a tab between the two.
 
     Attributes:
-        kept: texts that are no part of any held-out sentence.
-        held_out: the sentences.
+        kept: no part of any held-out sentence; pairs that share no text with a held-out one.
+        held_out: the sentences, or the pairs.
     """
 
     kept: list[str]
@@ -39,27 +40,50 @@ def split_sentences(texts: Iterable[str], count: int) -> Split:
     known = list(dict.fromkeys(map(_plain, texts)))
     parts = {part for text in known for part in _parts(text) if part != text}
     sentences = [text for text in known if text not in parts]
-    held_out = sorted(sentences, key=lambda text: hashlib.sha256(text.encode()).digest())[:count]
+    held_out = _first_by_hash(sentences, count)
     unseen = {part for text in held_out for part in _parts(text)}
     return Split([text for text in known if text not in unseen], held_out)
 
 
+def split_pairs(pairs: Iterable[str], count: int) -> Split:
+    """Hold out pairs, chosen by the hash of their texts; others that share a text with them go.
+
+    Args:
+        pairs: with a tab between the two texts.
+        count: how many to hold out.
+    """
+    known = list(dict.fromkeys(pairs))
+    held_out = _first_by_hash(known, count)
+    unseen = {text for pair in held_out for text in pair.split("\t")}
+    return Split([pair for pair in known if unseen.isdisjoint(pair.split("\t"))], held_out)
+
+
 def main(
-    data: Annotated[Path, typer.Argument(help="A .tsv with labels and single texts.")],
+    data: Annotated[Path, typer.Argument(help="A .tsv with labels and texts, or pairs of texts.")],
     out: Annotated[Path, typer.Option(help="Folder for train.tsv and held-out.tsv.")],
-    sentences: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
+    count: Annotated[int, typer.Option(min=1, help="How many to hold out.")] = 1500,
 ) -> None:
-    """Split a file into training rows and held-out sentences."""
+    """Split a file into training rows, and held-out sentences or pairs."""
     header, *lines = (line.rstrip("\r\n") for _, line in read_lines(data))
     rows = read_rows(data, None)
-    if any(row.text_b or "\n" in row.text_a for row in rows):
-        raise typer.BadParameter(f"{data}: pairs and texts of several lines cannot be split")
-    split = split_sentences([row.text_a for row in rows], sentences)
+    if any("\n" in row.text_a + (row.text_b or "") for row in rows):
+        raise typer.BadParameter(f"{data}: texts of several lines cannot be split")
+    split = split_pairs if any(row.text_b for row in rows) else split_sentences
+    kept, held_out = split(map(_text, rows), count)
     out.mkdir(parents=True, exist_ok=True)
-    for name, texts in (("train.tsv", set(split.kept)), ("held-out.tsv", set(split.held_out))):
-        chosen = [lines[row.line - 2] for row in rows if _plain(row.text_a) in texts]
+    for name, texts in (("train.tsv", set(kept)), ("held-out.tsv", set(held_out))):
+        chosen = [lines[row.line - 2] for row in rows if _text(row) in texts]
         (out / name).write_text("\n".join([header, *chosen]) + "\n", "utf-8")
         typer.echo(f"{out / name}: {len(chosen)} rows")
+
+
+def _text(row: Row) -> str:
+    """Return a row's text, or both with a tab between."""
+    return "\t".join(_plain(text) for text in (row.text_a, row.text_b) if text is not None)
+
+
+def _first_by_hash(texts: list[str], count: int) -> list[str]:
+    return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())[:count]
 
 
 def _plain(text: str) -> str:

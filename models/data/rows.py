@@ -51,16 +51,19 @@ def read_rows(path: Path, task: Task | None, columns: Columns = KNOWN) -> list[R
         UnusableData: an unreadable file, no rows, columns that are not known, a value that is no
             text, a label that is missing, or a column that is not read though it holds texts.
     """
+    return list(each_row(path, task, columns))
+
+
+def each_row(path: Path, task: Task | None, columns: Columns = KNOWN) -> Iterator[Row]:
+    """Yield what `read_rows` returns; some of its errors come after the last row."""
     if task and columns == KNOWN and is_plain(path):
         raise UnusableData(
-            f"{path}: a text per line, and no labels; `offramp calibrate --unlabelled` takes it"
+            f"{path}: a text per line, and no labels; `offramp calibrate --unlabelled` and "
+            "`offramp predict` take it"
         )
     reader = _RowReader(path, task, columns)
-    rows = list(reader.rows(read_records(path)))
-    if not rows:
-        raise UnusableData(f"{path}: the file has no rows")
-    reader.check(rows)
-    return rows
+    yield from reader.rows(read_records(path))
+    reader.check()
 
 
 def read_labels(path: Path, columns: Columns) -> tuple[str, list[object]]:
@@ -85,6 +88,8 @@ class _RowReader:
         self._unread: dict[str, None] = {}  # names, in order
         self._num_without_gold = 0
         self._of_several_lines: list[tuple[Record, Choice]] = []
+        self._labels: set[str] = set()
+        self._num_rows = self._num_single = 0
 
     def rows(self, records: Iterable[Record]) -> Iterator[Row]:
         for record in records:
@@ -95,19 +100,24 @@ class _RowReader:
                 self._num_without_gold += 1
                 continue
             first, *second = (_text(record, name, i > 0) for i, name in enumerate(choice.texts))
-            yield Row(record.line, first, (second[0] or None) if second else None, label)
+            row = Row(record.line, first, (second[0] or None) if second else None, label)
+            self._labels.add(str(label))
+            self._num_rows += 1
+            self._num_single += row.text_b is None
+            yield row
 
-    def check(self, rows: list[Row]) -> None:
-        """Tell what was left out, and refuse texts that have swallowed rows."""
-        labels = {str(row.label) for row in rows}
+    def check(self) -> None:
+        """Refuse no rows, and texts that have swallowed rows; tell what was left out."""
+        if not self._num_rows:
+            raise UnusableData(f"{self._path}: the file has no rows")
         for record, choice in self._of_several_lines:
-            _check_swallowed(record, choice, labels)
+            _check_swallowed(record, choice, self._labels)
         if self._num_without_gold:
             why = f"{GOLD} is {NO_GOLD}"
             note(f"{self._path}: rows left out because {why}: {self._num_without_gold}")
-        num_single = sum(row.text_b is None for row in rows)
-        if num_single < len(rows) and num_single:
-            note(f"{self._path}: rows whose second text is empty, read as one text: {num_single}")
+        if 0 < self._num_single < self._num_rows:
+            single = f"rows whose second text is empty, read as one text: {self._num_single}"
+            note(f"{self._path}: {single}")
         if self._unread:
             note(f"{self._path}: these columns are not read: {listed(self._unread)}")
 

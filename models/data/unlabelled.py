@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from models.data.columns import KNOWN, KNOWN_NAMES, Columns, fold
+from models.data.examples import Example, Word
 from models.data.lines import read_lines
 from models.data.records import is_plain
-from models.data.rows import read_rows
+from models.data.rows import each_row
 from models.data.tagged_sentences import is_tagged, read_words
 from models.errors import UnusableData
+from serve.rules.traits import Task
 from serve.tokenization.length_bounds import Text
 
 # How JSON lines and files for fastText begin.
@@ -26,23 +28,40 @@ def read_unlabelled(path: Path, columns: Columns = KNOWN) -> list[Text]:
     Raises:
         UnusableData: an unreadable file, columns that are not known, or no texts.
     """
-    texts = list(_read(path, columns))
-    if not texts:
+    return list(each_text(path, columns))
+
+
+def each_text(path: Path, columns: Columns = KNOWN) -> Iterator[Text]:
+    """Yield what `read_unlabelled` returns; some of its errors come after the last text."""
+    text = None
+    for text in _read(path, columns):
+        yield text
+    if text is None:
         raise UnusableData(f"{path}: the file has no texts")
-    return texts
+
+
+def without_label(text: Text, task: Task) -> Example:
+    """Return a text as an example whose label says nothing; a tagger's says where words begin."""
+    words = re.finditer(r"\S+", text.text) if task == "token" else None
+    label = 0 if words is None else [Word(*word.span(), tag=0) for word in words]
+    return Example(text.text, text.text_pair, label)
 
 
 def _read(path: Path, columns: Columns) -> Iterator[Text]:
     if is_tagged(path, needs_tags=False):
         yield from (Text(" ".join(words)) for words in read_words(path, columns))
     elif is_plain(path) and columns == KNOWN:
-        yield from _lines(path)
+        yield from (Text(line) for line in plain_lines(path) if line)
     else:
-        yield from (Text(row.text_a, row.text_b) for row in read_rows(path, None, columns))
+        yield from (Text(row.text_a, row.text_b) for row in each_row(path, None, columns))
 
 
-def _lines(path: Path) -> Iterator[Text]:
-    """Yield a text per line, unless the first line is one of a table or of JSON."""
+def plain_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a `.txt` without the blanks at their ends; a blank line is empty.
+
+    Raises:
+        UnusableData: an unreadable file, or a line that is one of a table or of JSON.
+    """
     for number, line in read_lines(path):
         text = line.strip()
         names = {fold(cell) for cell in re.split("[,;|]", text)} if number == 1 else set()
@@ -52,5 +71,4 @@ def _lines(path: Path) -> Iterator[Text]:
                 f"{path} line {number}: {text[:40]!r} is no text alone: name a table .csv or .tsv, "
                 "with a header, and JSON .jsonl; in a .txt each line is one text and holds no tab"
             )
-        if text:
-            yield Text(text)
+        yield text

@@ -60,6 +60,15 @@ class Backbone(ABC):
         output: Tensor = self.layers[index](hidden, additive_mask(attention_mask, hidden.dtype))
         return output
 
+    def run_layers(self, hidden: Tensor, attention_mask: Tensor, start: int, stop: int) -> Tensor:
+        """Run the layers from `start`, counted from 0, up to before `stop`.
+
+        `stop` may exceed the depth: no layer runs for the last layer's second head.
+        """
+        for index in range(start, min(stop, self.depth)):
+            hidden = self.layer(index, hidden, attention_mask)
+        return hidden
+
     def head_input(self, hidden: Tensor) -> Tensor:
         """Return (rows, tokens, width): the hidden states as an exit head reads them."""
         return hidden

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from transformers import (
+    CONFIG_MAPPING,
     AlbertModel,
     AutoConfig,
-    BertConfig,
     BertModel,
     DebertaV2Model,
     DistilBertModel,
@@ -28,6 +28,7 @@ from models.encoders.bert import BertBackbone
 from models.encoders.deberta import DebertaBackbone
 from models.encoders.distilbert import DistilBertBackbone
 from models.encoders.electra import ElectraBackbone
+from models.encoders.first_layers import cut_config, layer_of
 from models.encoders.meta import check_shapes, without_memory
 from models.encoders.mobilebert import MobileBertBackbone
 from models.encoders.modernbert import ModernBertBackbone
@@ -123,18 +124,37 @@ def read_config(folder: Path) -> PreTrainedConfig:
         UnusableCheckpoint: a file lies elsewhere or is too large, or the config cannot be used.
     """
     stated = stated_config(folder)
+    family = stated.get("model_type") or _named_family(folder)
+    if family == _ELASTICBERT:
+        family = "bert"
     try:
-        if stated.get("model_type") == _ELASTICBERT:
-            return BertConfig.from_dict(stated | {"model_type": "bert"})
+        if family in FAMILIES and family != stated.get("model_type"):
+            return CONFIG_MAPPING[family].from_dict(stated | {"model_type": family})
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers' checks raise no narrower type
         raise UnusableCheckpoint(f"{folder}/{CONFIG}: {in_one_line(error)}") from error
 
 
-def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
+def _named_family(folder: Path) -> str | None:
+    """Return the family that names the weights' first part: ElasticBERT, or one of those above.
+
+    The configs of early-exit systems older than transformers 4 name no model type.
+    """
+    parts = {name.partition(".")[0] for name in read_shapes(folder)}
+    return next((family for family in (_ELASTICBERT, *FAMILIES) if family in parts), None)
+
+
+def read_encoder(
+    folder: str | Path, labels: list[str], layers: int | None = None
+) -> PreTrainedModel:
     """Return a pretrained encoder, in float32 and without its own pooler, with these labels.
 
     Heads in the folder are ignored silently: of the pretraining, or of another task.
+
+    Args:
+        folder: a transformers folder.
+        labels: label names by id.
+        layers: keep only the first so many layers.
 
     Raises:
         ValueError: the family is not supported.
@@ -144,18 +164,22 @@ def read_encoder(folder: str | Path, labels: list[str]) -> PreTrainedModel:
     folder = Path(folder)
     config = read_config(folder)
     family_of(config)
+    if layers is not None:
+        config = cut_config(config, layers)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
     empty = without_memory(lambda: build_encoder(config))
-    shapes = _of_encoder(empty, read_shapes(folder))
+    shapes = _of_encoder(empty, read_shapes(folder), layers)
     check_shapes(empty, shapes, f"{folder}: the {config.model_type} encoder")
     encoder = build_encoder(config)
-    encoder.load_state_dict(_of_encoder(empty, read_weights(folder)))
+    encoder.load_state_dict(_of_encoder(empty, read_weights(folder), layers))
     return encoder.eval()
 
 
-def _of_encoder(encoder: PreTrainedModel, named: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return what is of the encoder's own parts, which are not its pooler or a head."""
+def _of_encoder(
+    encoder: PreTrainedModel, named: Mapping[str, _Value], layers: int | None
+) -> dict[str, _Value]:
+    """Return what is of the encoder's own parts, up to a layer, and not its pooler or a head."""
     prefix = _prefix(encoder, named)
     bare = {n.removeprefix(prefix): value for n, value in named.items() if n.startswith(prefix)}
     parts = {name for name, _ in encoder.named_children()}
@@ -163,7 +187,9 @@ def _of_encoder(encoder: PreTrainedModel, named: Mapping[str, _Value]) -> dict[s
     return {
         name: value
         for name, value in bare.items()
-        if name.partition(".")[0] in parts and not other.match(name)
+        if name.partition(".")[0] in parts
+        and not other.match(name)
+        and (layers is None or layer_of(name) < layers)
     }
 
 

@@ -64,8 +64,9 @@ def module_flops(model: MultiExitModel, lengths: Sequence[int]) -> ModuleFlops:
     by_length = [_counted(model, int(length)) for length in known]
     counted = np.stack([list(each.values()) for each in by_length])  # (lengths, modules, 2)
     powers = np.vander(known.astype(np.float64), increasing=True)
-    found = np.linalg.solve(powers, counted.reshape(len(known), -1)).reshape(counted.shape)
-    return ModuleFlops(tuple(by_length[0]), found.transpose(2, 1, 0))
+    found = np.linalg.solve(powers, counted.reshape(len(known), -1))
+    by_power = np.moveaxis(found.reshape(len(known), len(by_length[0]), -1), 0, -1)
+    return ModuleFlops(tuple(by_length[0]), by_power.transpose(1, 0, 2).astype(np.float64))
 
 
 def flops_by_exit(

@@ -39,6 +39,18 @@ def open_models(
     return opened
 
 
+def fitting_original(bundle: Bundle, folder: Path) -> LoadedCheckpoint:
+    """Load the model that a bundle was exported from.
+
+    Raises:
+        OfframpError: the folder holds none, or one of other layers, width or labels.
+    """
+    loaded = load(folder)
+    if not _fits(bundle, loaded):
+        raise _unfit(folder)
+    return loaded
+
+
 def _variants(
     bundle: Bundle, name: str, precisions: Sequence[str], original: LoadedCheckpoint | None
 ) -> list[Model]:
@@ -86,7 +98,11 @@ def _check_originals(
 ) -> None:
     for folder, model in loaded.items():
         if not any(model is each for each in used.values()):
-            raise TrainingFailed(
-                f"--model {folder}: no bundle that is measured has its layers, width and labels; "
-                "name the model that a bundle was exported from"
-            )
+            raise _unfit(folder)
+
+
+def _unfit(folder: Path) -> TrainingFailed:
+    return TrainingFailed(
+        f"--model {folder}: no bundle that is measured has its layers, width and labels; "
+        "name the model that a bundle was exported from"
+    )

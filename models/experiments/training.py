@@ -25,8 +25,8 @@ from models.experiments.record import (
     options,
 )
 from models.experiments.run import Run
+from models.training.checkpoint import CHECKPOINT
 from models.training.stop_request import stop_on_signal
-from models.training.train import CHECKPOINT
 
 _OFFRAMP = (sys.executable, "-c", "from serve.cli import main; main()")
 _SHOWN_LINES = 5

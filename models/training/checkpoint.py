@@ -8,6 +8,8 @@ import torch
 
 from models.errors import TrainingFailed
 
+CHECKPOINT = "training.ckpt"
+
 
 class Checkpoint:
     """A file with the state and the fingerprint of one run.
@@ -54,3 +56,21 @@ class Checkpoint:
     def remove(self) -> None:
         """Delete the file once the run is finished."""
         self.path.unlink(missing_ok=True)
+
+
+def open_checkpoint(out: Path, fingerprint: str, resume: bool) -> Checkpoint:
+    """Return the checkpoint file of the run that writes a folder.
+
+    Raises:
+        TrainingFailed: there is none, and the run is to be resumed; or there is one of an
+            unfinished run, and this is a new one.
+    """
+    checkpoint = Checkpoint(out / CHECKPOINT, fingerprint)
+    if resume:
+        checkpoint.require()
+    elif checkpoint.path.exists():
+        raise TrainingFailed(
+            f"{checkpoint.path} is of an unfinished run: "
+            "go on with it by --resume, or delete it to start anew"
+        )
+    return checkpoint

@@ -5,10 +5,14 @@ a layer near the top ("Improved Techniques for Training Adaptive Deep Networks",
 2019; also used by ElasticBERT).
 """
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
 from models.data.batches import Batch
+from models.encoders.backbone import Backbone
+from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
 
 
@@ -30,21 +34,41 @@ def scaled_gradient(values: Tensor, factor: float) -> Tensor:
     return _Scaled.apply(values, factor)
 
 
-def run_in_equilibrium(model: MultiExitModel, batch: Batch) -> list[Tensor]:
-    """Return the model's logits, as `model.forward` does.
+def states_in_equilibrium(
+    backbone: Backbone, exits: Sequence[int], batch: Batch
+) -> Iterator[Tensor]:
+    """Yield (rows, tokens, width): what the head of each exit reads, first to last.
 
     With n exits, the head of exit i, counted from 0, passes back 1 / (n - i) of its gradient, and
     the layers after exit i pass back (n - i - 1) / (n - i) of theirs.
     """
-    hidden = model.backbone.embed(batch.input_ids, batch.token_type_ids, batch.attention_mask)
-    logits: list[Tensor] = []
+    hidden = backbone.embed(batch.input_ids, batch.token_type_ids, batch.attention_mask)
     start = 0
-    for index, stop in enumerate(model.exits):
-        above = len(model.exits) - index
-        hidden = model.run_layers(hidden, batch.attention_mask, start, stop)
+    for index, stop in enumerate(exits):
+        above = len(exits) - index
+        hidden = backbone.run_layers(hidden, batch.attention_mask, start, stop)
         hidden = scaled_gradient(hidden, 1 / above)
-        head_input = model.backbone.head_input(hidden)
-        logits.append(model.head(index)(head_input, batch.attention_mask))
+        yield backbone.head_input(hidden)
         hidden = scaled_gradient(hidden, above - 1)
         start = stop
-    return logits
+
+
+def run_in_equilibrium(
+    model: MultiExitModel, batch: Batch, exits: Sequence[int] | None = None
+) -> list[HeadOutput]:
+    """Return the outputs of these exits' heads, as `model.exit_outputs` does; None for all."""
+    exits = exits or model.exits
+    heads = [model.head(model.exits.index(layer)) for layer in exits]
+    states = states_in_equilibrium(model.backbone, exits, batch)
+    pairs = zip(heads, states, strict=True)
+    return [head.output(state, batch.attention_mask) for head, state in pairs]
+
+
+def groups_of(exits: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return ElasticBERT's two groups: exits at odd places, and at even ones, each with the last.
+
+    One group learns in each step (Liu et al. 2022).
+    """
+    last = exits[-1]
+    groups = (tuple(sorted({*exits[start::2], last})) for start in (0, 1))
+    return tuple(dict.fromkeys(groups))

@@ -6,7 +6,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from models.data.columns import KNOWN, Columns
-from models.multi_exit import HeadConfig
+from models.heads import AnyHeadConfig
+from models.training.objective import Objective
 from serve.rules.traits import Task
 
 # The recipe that leaves a classifier as it is and trains its earlier exits only.
@@ -20,10 +21,11 @@ class ModelChoice(BaseModel):
         encoder: a transformers folder; of a classifier with the data's labels, its head too.
         task: what the labels mean; None detects it from the training file.
         labels: label names by id; None takes them from the data.
-        exits: exit layers; None puts one after every layer.
+        layers: keep only the encoder's first so many layers.
+        exits: exit layers; None puts one after every layer, or after the last one kept.
         head: shape of new heads; None takes the one that fits the task.
         recipe: a key of `models.training.recipes.RECIPES`.
-        distill: weight of learning from the last exit's answers.
+        objective: what the exits learn besides their labels, and how much each counts.
         teacher: a classifier's folder; all exits learn from its answers too.
         teacher_weight: weight of learning from the teacher.
         temperature: softens the probabilities that the exits and the teacher compare.
@@ -35,10 +37,11 @@ class ModelChoice(BaseModel):
     encoder: Path
     task: Task | None = None
     labels: tuple[str, ...] | None = None
+    layers: PositiveInt | None = None
     exits: tuple[int, ...] | None = None
-    head: HeadConfig | None = None
+    head: AnyHeadConfig | None = None
     recipe: str = "joint"
-    distill: NonNegativeFloat = 0.0
+    objective: Objective = Objective()
     teacher: Path | None = None
     teacher_weight: PositiveFloat = 1.0
     temperature: PositiveFloat = 1.0
@@ -77,6 +80,10 @@ class TrainConfig(BaseModel):
     evaluate_every: PositiveInt | None = None
     keep_best: bool = False
     bf16: bool = False
+
+    def stage_steps(self, epoch_steps: int) -> int:
+        """Return the steps of a stage, from those of one pass over the data."""
+        return self.epochs * epoch_steps
 
 
 def default_lr(recipe: str) -> float:

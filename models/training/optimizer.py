@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models.multi_exit import MultiExitModel
+from models.encoder_with_heads import EncoderWithHeads
 
 WARM_UP_SHARE = 0.06
 
@@ -14,7 +14,7 @@ def rate_factor(step: int, num_steps: int) -> float:
 
 
 def parameter_groups(
-    model: MultiExitModel, weight_decay: float, head_lr_factor: float
+    model: EncoderWithHeads, weight_decay: float, head_lr_factor: float
 ) -> list[dict[str, Any]]:
     """Return the trainable parameters as groups for AdamW.
 

@@ -7,7 +7,9 @@ import torch
 import transformers
 from pydantic import BaseModel
 
+from models.heads import AnyHeadConfig, AttentionHeadConfig
 from models.training.job import TrainJob
+from models.training.objective import Objective
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
 from serve.version import __version__
@@ -65,11 +67,13 @@ def command(job: TrainJob) -> str:
         "out": job.out,
         "text_columns": ",".join(job.columns.texts),
         "label_column": job.columns.label,
-        **_changed(choice, ("task", "recipe", "distill", "max_tokens")),
+        **_changed(choice, ("task", "recipe", "max_tokens")),
+        **_changed(choice.objective, tuple(Objective.model_fields)),
         **_changed(choice, ("teacher", "teacher_weight", "temperature")),
         "labels": ",".join(choice.labels or ()),
+        "layers": choice.layers,
         "exits": ",".join(map(str, choice.exits or ())),
-        "pooling": choice.head.pooling if choice.head else "",
+        **_head(choice.head),
         **_changed(config, ("epochs", "lr", "head_lr_factor", "batch_size", "seed")),
         **_changed(config, ("average_every", "evaluate_every", "keep_best")),
         "bf16": config.bf16,
@@ -79,6 +83,12 @@ def command(job: TrainJob) -> str:
     for name, value in options.items():
         words += _option(name.replace("_", "-"), value)
     return " ".join(words)
+
+
+def _head(head: AnyHeadConfig | None) -> dict[str, str]:
+    if isinstance(head, AttentionHeadConfig):
+        return {"head": head.kind}
+    return {"pooling": head.pooling} if head else {}
 
 
 def _changed(settings: BaseModel, names: tuple[str, ...]) -> dict[str, Any]:

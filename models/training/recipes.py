@@ -2,40 +2,34 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models.data.batches import Batch
+from models.heads import HeadOutput
 from models.multi_exit import MultiExitModel
-from models.training.gradient_equilibrium import run_in_equilibrium
+from models.training.exit_weights import Weigh, all_but_last, by_depth, last_only, summed
+from models.training.exits_loss import ExitsLoss, Loss
+from models.training.gradient_equilibrium import groups_of, run_in_equilibrium
 from models.training.job import FROZEN
-from models.training.losses import LOSSES
-from models.training.teacher import TeacherAnswers
+from models.training.objective import Objective
 
-Forward: TypeAlias = Callable[[MultiExitModel, Batch], list[Tensor]]
-
-
-class Loss(Protocol):
-    """A loss of all exits together."""
-
-    def __call__(
-        self, logits: Sequence[Tensor], labels: Tensor, teacher: TeacherAnswers | None = None
-    ) -> Tensor:
-        """Return a scalar.
-
-        Args:
-            logits: of all exits, first to last.
-            labels: of the batch.
-            teacher: another classifier's answers for the batch.
-        """
-        ...
+# From the model of a run, which is most often a `MultiExitModel`, to what its exits say.
+Forward: TypeAlias = Callable[[Any, Batch], Sequence[HeadOutput]]
 
 
-def run_forward(model: MultiExitModel, batch: Batch) -> list[Tensor]:
-    """Return the logits of all exits."""
-    return model(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+def run_forward(model: MultiExitModel, batch: Batch) -> list[HeadOutput]:
+    """Return the outputs of all exits."""
+    return model.exit_outputs(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+
+
+class Turn(NamedTuple):
+    """One kind of training step: how the model is run, and the loss of what its exits say."""
+
+    loss: Loss
+    forward: Forward = run_forward
 
 
 @dataclass(frozen=True)
@@ -45,54 +39,60 @@ class Stage:
     Attributes:
         name: for the log.
         modules: the parts of the model that are trained; all others stay frozen.
-        losses: the losses, used in turn step by step; most stages have one.
-        forward: runs the model.
+        turns: the kinds of step, which take turns; most stages have one.
     """
 
     name: str
     modules: tuple[nn.Module, ...]
-    losses: tuple[Loss, ...]
-    forward: Forward = run_forward
+    turns: tuple[Turn, ...]
 
-    def loss_at(self, step: int) -> Loss:
-        """Return the loss of a step, counted from 0 within the stage."""
-        return self.losses[step % len(self.losses)]
-
-
-# From a model, and the weight of learning from the last exit's logits, to the stages in order.
-Recipe: TypeAlias = Callable[[MultiExitModel, float], tuple[Stage, ...]]
+    def turn_at(self, step: int) -> Turn:
+        """Return the kind of a step, counted from 0 within the stage."""
+        return self.turns[step % len(self.turns)]
 
 
-def joint(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+# From a model, and what its exits learn, to the stages in order.
+Recipe: TypeAlias = Callable[[MultiExitModel, Objective], tuple[Stage, ...]]
+
+
+def joint(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """All parameters at once, exit j weighted by j: PABEE (Zhou et al. 2020)."""
-    return (Stage("all exits", (model,), (_ExitsLoss(model, depth_weighted, distill),)),)
+    return (Stage("all exits", (model,), (Turn(_of_all(model, objective, by_depth)),)),)
 
 
-def two_stage(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+def two_stage(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """Backbone with the last head, then the earlier heads alone: DeeBERT (Xin et al. 2020)."""
-    return (_backbone_first(model), _earlier_exits(model, distill))
+    return (_backbone_first(model), _earlier_exits(model, objective))
 
 
-def mixed(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+def mixed(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """Backbone with the last head, then all parameters at once: Kubaty et al. 2025."""
-    return (_backbone_first(model), *joint(model, distill))
+    return (_backbone_first(model), *joint(model, objective))
 
 
-def alternating(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+def alternating(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """All parameters, by the last loss and the sum of all in turn: BERxiT (Xin et al. 2021)."""
-    losses = (_ExitsLoss(model, last), _ExitsLoss(model, summed, distill))
-    return (Stage("all exits in turn", (model,), losses),)
+    turns = (Turn(_of_last(model)), Turn(_of_all(model, objective, summed)))
+    return (Stage("all exits in turn", (model,), turns),)
 
 
-def gradient_equilibrium(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+def gradient_equilibrium(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """Sum of all losses with gradient equilibrium: ElasticBERT (Liu et al. 2022)."""
-    loss = _ExitsLoss(model, summed, distill)
-    return (Stage("all exits in equilibrium", (model,), (loss,), run_in_equilibrium),)
+    turn = Turn(_of_all(model, objective, summed), run_in_equilibrium)
+    return (Stage("all exits in equilibrium", (model,), (turn,)),)
 
 
-def frozen(model: MultiExitModel, distill: float) -> tuple[Stage, ...]:
+def grouped(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
+    """Two groups of exits in turn, each in equilibrium: ElasticBERT's pretraining."""
+    loss, groups = _of_all(model, objective, summed), groups_of(model.exits)
+    turns = tuple(Turn(loss, partial(run_in_equilibrium, exits=group)) for group in groups)
+    return (Stage("groups of exits in turn", (model,), turns),)
+
+
+def frozen(model: MultiExitModel, objective: Objective) -> tuple[Stage, ...]:
     """The earlier heads alone, on a trained classifier and from its answers, not from labels."""
-    return (_earlier_exits(model, distill or 1.0, label_weight=0.0),)
+    taught = objective.model_copy(update={"distill": objective.distill or 1.0})
+    return (_earlier_exits(model, taught, from_labels=False),)
 
 
 # A further recipe is a function and a line here.
@@ -102,25 +102,9 @@ RECIPES: dict[str, Recipe] = {
     "mixed": mixed,
     "alternating": alternating,
     "gradient-equilibrium": gradient_equilibrium,
+    "grouped": grouped,
     FROZEN: frozen,
 }
-
-
-def depth_weighted(losses: Sequence[Tensor]) -> Tensor:
-    """Return sum(j * L_j) / sum(j), j counting the exits from 1."""
-    stacked = torch.stack(list(losses))
-    weights = torch.arange(1, len(losses) + 1, dtype=stacked.dtype, device=stacked.device)
-    return (weights * stacked).sum() / weights.sum()
-
-
-def summed(losses: Sequence[Tensor]) -> Tensor:
-    """Return the unweighted sum."""
-    return torch.stack(list(losses)).sum()
-
-
-def last(losses: Sequence[Tensor]) -> Tensor:
-    """Return the last exit's loss alone."""
-    return losses[-1]
 
 
 def freeze_all_but(model: nn.Module, modules: Sequence[nn.Module]) -> list[nn.Parameter]:
@@ -131,44 +115,19 @@ def freeze_all_but(model: nn.Module, modules: Sequence[nn.Module]) -> list[nn.Pa
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-class _ExitsLoss:
-    """The combined loss of all exits: from labels, a teacher and the last exit, if asked for."""
-
-    def __init__(
-        self,
-        model: MultiExitModel,
-        combine: Callable[[Sequence[Tensor]], Tensor],
-        distill: float = 0.0,
-        label_weight: float = 1.0,
-    ) -> None:
-        self._task_loss = LOSSES[model.exit_config.task]
-        self._combine = combine
-        self._distill = distill
-        self._label_weight = label_weight
-
-    def __call__(
-        self, logits: Sequence[Tensor], labels: Tensor, teacher: TeacherAnswers | None = None
-    ) -> Tensor:
-        from_labels, from_teacher = self._task_loss
-        losses = [self._label_weight * from_labels(z, labels) for z in logits]
-        if teacher:
-            taught = [teacher.loss(from_teacher, z, labels) for z in logits]
-            losses = [a + b for a, b in zip(losses, taught, strict=True)]
-        total = self._combine(losses)
-        if not self._distill:
-            return total
-        # Detached: the last exit must not learn from the earlier ones.
-        last_exit = logits[-1].detach()
-        distilled = [from_teacher(z, last_exit, labels) for z in logits]
-        return total + self._distill * self._combine(distilled)
+def _of_all(model: MultiExitModel, objective: Objective, own: Weigh) -> Loss:
+    return ExitsLoss(model.exit_config.task, objective.weigh(own), objective)
 
 
-def _earlier_exits(model: MultiExitModel, distill: float, label_weight: float = 1.0) -> Stage:
-    loss = _ExitsLoss(model, lambda losses: summed(losses[:-1]), distill, label_weight)
-    return Stage("earlier exits", tuple(model.heads[:-1]), (loss,))
+def _of_last(model: MultiExitModel) -> Loss:
+    return ExitsLoss(model.exit_config.task, last_only, Objective())
+
+
+def _earlier_exits(model: MultiExitModel, objective: Objective, from_labels: bool = True) -> Stage:
+    loss = ExitsLoss(model.exit_config.task, all_but_last, objective, from_labels)
+    return Stage("earlier exits", tuple(model.heads[:-1]), (Turn(loss),))
 
 
 def _backbone_first(model: MultiExitModel) -> Stage:
-    return Stage(
-        "backbone and last exit", (model.encoder, model.heads[-1]), (_ExitsLoss(model, last),)
-    )
+    modules = (model.encoder, model.heads[-1])
+    return Stage("backbone and last exit", modules, (Turn(_of_last(model)),))

@@ -9,7 +9,9 @@ from models import checkpoints
 from models.data.label_ids import are_ids, label_order
 from models.data.notes import note
 from models.errors import TrainingFailed, UnusableCheckpoint
+from models.heads import AnyHeadConfig, AttentionHeadConfig
 from models.multi_exit import MultiExitModel, new_head
+from models.training.error_targets import share_estimate, with_estimate
 from models.training.job import ModelChoice
 from serve.rules.traits import Task, listed
 
@@ -21,6 +23,9 @@ def read_classifier(choice: ModelChoice) -> MultiExitModel | None:
         TrainingFailed: there is none, or one with exits, and the recipe needs a classifier.
     """
     folder = choice.encoder
+    if choice.layers:
+        _say_anew("--layers cuts the encoder")
+        return None
     try:
         model = checkpoints.load(folder).model
     except (ValueError, OSError, UnusableCheckpoint) as error:
@@ -58,10 +63,20 @@ def starting_model(
         TrainingFailed: exits, task or labels do not fit, or the encoder cannot be used.
     """
     if task == "token" and choice.head and choice.head.pooling != "tokens":
+        attends = isinstance(choice.head, AttentionHeadConfig)
+        what = "--head attention" if attends else f"pooling {choice.head.pooling}"
         raise TrainingFailed(
-            f"pooling {choice.head.pooling}: in token classification every token has an answer "
-            "of its own; leave the pooling out"
+            f"{what}: in token classification every token has an answer of its own; leave it out"
         )
+    model = _built(choice, classifier, task, labels)
+    if choice.objective.learn_error:
+        share_estimate(model)
+    return model
+
+
+def _built(
+    choice: ModelChoice, classifier: MultiExitModel | None, task: Task, labels: list[str]
+) -> MultiExitModel:
     try:
         if classifier:
             return _with_exits(classifier, choice, task, labels)
@@ -69,10 +84,17 @@ def starting_model(
         if choice.frozen:
             raise
         _say_anew(str(error))
+    exits, layers = choice.exits, choice.layers
+    exits = (layers,) if layers and not exits else exits
+    head = _shape(choice, choice.head or new_head(task))
     try:
-        return MultiExitModel.from_encoder(choice.encoder, labels, choice.exits, choice.head, task)
+        return MultiExitModel.from_encoder(choice.encoder, labels, exits, head, task, layers)
     except (ValueError, OSError) as error:
         raise TrainingFailed(f"{choice.encoder}: {error}") from error
+
+
+def _shape(choice: ModelChoice, head: AnyHeadConfig) -> AnyHeadConfig:
+    return with_estimate(head) if choice.objective.learn_error else head
 
 
 class _OtherAnswers(TrainingFailed):
@@ -85,9 +107,11 @@ def _with_exits(
     order = _order(classifier, choice, task, labels)
     own = classifier.exit_config
     exits = choice.exits or tuple(range(1, classifier.exits[-1] + 1))
-    shapes = {"head": choice.head or new_head(task), "last_head": own.heads[-1]}
+    heads = choice.head or new_head(task), own.heads[-1]
+    shapes = dict(zip(("head", "last_head"), (_shape(choice, head) for head in heads), strict=True))
     model = MultiExitModel(classifier.encoder, own.model_copy(update={"exits": exits} | shapes))
     head = classifier.head(0)
+    head.config = model.head(-1).config
     head.classifier.weight.data = head.classifier.weight.data[order]
     head.classifier.bias.data = head.classifier.bias.data[order]
     model.heads[-1] = head

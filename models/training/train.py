@@ -6,25 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import torch
 from rich.console import Console
 
-from models.data.datasets import read_dataset, task_of
+from models.data.datasets import Dataset, read_dataset, task_of
 from models.data.encoding import EncodedRow, copy_tokenizer, encode, write_tokenizer
 from models.data.examples import Example
 from models.data.label_ids import are_ids
-from models.encoders.families import read_config
+from models.data.unlabelled import read_unlabelled, without_label
 from models.errors import TrainingFailed
 from models.evaluation.model_card import write_training
 from models.evaluation.scores import exit_figures, main_metric, score
-from models.multi_exit import MultiExitModel, check_exits
+from models.multi_exit import MultiExitModel
 from models.recorded import Recorded, TorchSource, inputs, recorded
 from models.training.best_weights import BestWeights
-from models.training.checkpoint import Checkpoint
-from models.training.job import ModelChoice, TrainJob
+from models.training.checkpoint import open_checkpoint
+from models.training.checks import check_choice, check_fit, check_out
+from models.training.job import TrainJob
 from models.training.loop import fit
 from models.training.measured import measure_folder
 from models.training.provenance import describe_run
@@ -34,10 +35,9 @@ from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import TOKENIZER, sha256_of
-from serve.rules.traits import Traits, listed
+from serve.rules.traits import Task, Traits, listed
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
-CHECKPOINT = "training.ckpt"
 _SHOWN_LABELS = 20
 
 Evaluate: TypeAlias = Callable[[], tuple[ExitFigures, ...]]
@@ -53,11 +53,12 @@ def train(job: TrainJob, console: Console) -> bool:
         TrainingFailed: data, encoder or options that cannot be used.
     """
     model, train_rows, evaluate = _prepare(job)
-    stages = RECIPES[job.choice.recipe](model, job.choice.distill)
-    _check_out(job)
+    check_fit(job.choice, model.traits)
+    stages = RECIPES[job.choice.recipe](model, job.choice.objective)
+    check_out(job.out, {"encoder": job.choice.encoder, "teacher": job.choice.teacher})
     teacher = _read_teacher(job, model)  # which may know the labels' names
     console.print(_summary(model), soft_wrap=True, highlight=False, markup=False)
-    checkpoint = _open_checkpoint(job, teacher)
+    checkpoint = open_checkpoint(job.out, fingerprint(job, teacher), job.resume)
     answers = _ask(teacher, job, train_rows, model.traits, console) if teacher else None
     run = TrainingRun(model, train_rows, stages, job.config, answers)
     best = BestWeights(main_metric(model.traits))
@@ -97,13 +98,13 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     """Return the untrained model, the rows to train on, and what measures the model."""
     choice = job.choice
     torch.manual_seed(job.config.seed)
-    _check_choice(choice)
+    check_choice(choice)
     classifier = read_classifier(choice)
     task, known = choice.task, choice.labels or ()
     if classifier and choice.frozen:  # which answers as before, whatever the data's labels are
         task, known = task or classifier.exit_config.task, known or tuple(classifier.labels)
     task = task or task_of(job.train, job.columns)
-    labels, examples = read_dataset(job.train, task, known, job.columns)
+    labels, examples = _data(job, task, known)
     with TemporaryDirectory() as folder:
         write_tokenizer(choice.encoder, Path(folder))
         tokenizer = (Path(folder) / TOKENIZER).read_text("utf-8")
@@ -120,32 +121,12 @@ def _prepare(job: TrainJob) -> tuple[MultiExitModel, list[EncodedRow], Evaluate]
     return model, train_rows, partial(_evaluate, source, dev)
 
 
-def _check_choice(choice: ModelChoice) -> None:
-    """Fail before the data is read if the exits are not layers of the encoder."""
-    if choice.exits:
-        try:
-            check_exits(choice.exits, read_config(choice.encoder).num_hidden_layers)
-        except ValueError as error:
-            raise TrainingFailed(f"--exits: {error}") from error
-
-
-def _check_out(job: TrainJob) -> None:
-    """Fail before the training, not after it, if the model folder cannot be written."""
-    out = job.out
-    for owner, folder in (("encoder", job.choice.encoder), ("teacher", job.choice.teacher)):
-        if folder and out.resolve() == folder.resolve():
-            raise TrainingFailed(
-                f"--out {out}: is the {owner}'s folder, which would be overwritten; choose another "
-                "one"
-            )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise TrainingFailed(
-            f"--out {out}: cannot be written ({error.strerror}); choose another folder"
-        ) from error
+def _data(job: TrainJob, task: Task, known: Sequence[str]) -> Dataset:
+    """Return what to train on; examples of unlabelled texts bear labels that are never read."""
+    if job.choice.objective.unlabelled:
+        texts = read_unlabelled(job.train, job.columns)
+        return Dataset(list(known), [without_label(text, task) for text in texts])
+    return read_dataset(job.train, task, known, job.columns)
 
 
 def _summary(model: MultiExitModel) -> str:
@@ -177,19 +158,6 @@ def _ask(
     right = 100 * score(traits, gold, logits.numpy())[metric]
     console.print(f"teacher: {metric} {right:.1f} % on the training rows")
     return TeacherAnswers(logits, job.choice.teacher_weight, job.choice.temperature)
-
-
-def _open_checkpoint(job: TrainJob, teacher: Teacher | None) -> Checkpoint:
-    """Return the run's checkpoint file, which exists on --resume and only then."""
-    checkpoint = Checkpoint(job.out / CHECKPOINT, fingerprint(job, teacher))
-    if job.resume:
-        checkpoint.require()
-    elif checkpoint.path.exists():
-        raise TrainingFailed(
-            f"{checkpoint.path} is of an unfinished run: "
-            "go on with it by --resume, or delete it to start anew"
-        )
-    return checkpoint
 
 
 def _write(

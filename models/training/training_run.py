@@ -11,10 +11,11 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.data.batches import Batch, collate, shuffled_batches
 from models.data.encoding import EncodedRow
-from models.multi_exit import MultiExitModel
+from models.encoder_with_heads import EncoderWithHeads
+from models.training.exits_loss import Said
 from models.training.job import TrainConfig
 from models.training.optimizer import parameter_groups, rate_factor
-from models.training.recipes import Loss, Stage, freeze_all_but
+from models.training.recipes import Stage, freeze_all_but
 from models.training.teacher import TeacherAnswers
 
 MAX_GRADIENT_NORM = 1.0
@@ -33,7 +34,7 @@ class TrainingRun:
 
     def __init__(
         self,
-        model: MultiExitModel,
+        model: EncoderWithHeads,
         rows: Sequence[EncodedRow],
         stages: Sequence[Stage],
         config: TrainConfig,
@@ -82,10 +83,12 @@ class TrainingRun:
         rows = self._next_rows()
         batch = self._collate(rows)
         teacher = self._teacher.of_rows(rows, self._device) if self._teacher else None
+        step = self.steps_done % self._stage_steps
+        turn = self.stage.turn_at(step)
         self.model.train()
         with self._precision():
-            logits = self.stage.forward(self.model, batch)
-        loss = self._loss([z.float() for z in logits], batch.labels, teacher)
+            outputs = [output.float() for output in turn.forward(self.model, batch)]
+        loss = turn.loss(Said(outputs, batch.labels, teacher, step / self._stage_steps))
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._trainable, MAX_GRADIENT_NORM)
@@ -128,7 +131,7 @@ class TrainingRun:
 
     @property
     def _stage_steps(self) -> int:
-        return self.config.epochs * self._epoch_steps
+        return self.config.stage_steps(self._epoch_steps)
 
     def _enter_stage(self) -> None:
         self._trainable = freeze_all_but(self.model, self.stage.modules)
@@ -147,10 +150,6 @@ class TrainingRun:
     def _collate(self, indices: Sequence[int]) -> Batch:
         rows = [self._rows[i] for i in indices]
         return collate(rows, self.model.config.pad_token_id or 0).to(self._device)
-
-    @property
-    def _loss(self) -> Loss:
-        return self.stage.loss_at(self.steps_done % self._stage_steps)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self.config.bf16)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from typer.testing import CliRunner, Result
 from models import cli
 from models.data.batches import collate
 from models.data.encoding import EncodedRow
+from models.elue.cli import elue
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
+from models.prediction.cli import predict
 from models.recorded import Recorded
 from serve.errors import OfframpError
 from serve.rules.traits import Task
@@ -58,8 +61,9 @@ def said_of(model: MultiExitModel, rows: Sequence[EncodedRow]) -> Recorded:
 def offramp(command: str, *arguments: object, **options: object) -> Result:
     """Run a command; an option `max_tokens` is given as `--max-tokens`."""
     app = typer.Typer()
-    for each in (cli.train, cli.evaluate, cli.inspect):
+    for each in (cli.train, cli.evaluate, cli.inspect, predict):
         app.command()(each)
+    app.add_typer(elue, name="elue")
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
     words = [command, *arguments, *(part for pair in pairs for part in pair)]
     return CliRunner().invoke(app, [str(word) for word in words])
@@ -81,11 +85,12 @@ def make_model() -> Callable[..., MultiExitModel]:
         seed: int = 0,
         task: Task = "single_label",
         labels: Sequence[str] = ("negative", "positive"),
+        **head: Any,
     ) -> MultiExitModel:
         torch.manual_seed(seed)
         encoder = BertModel(tiny_config(labels), add_pooling_layer=False)
-        head = HeadConfig(pooling="tokens" if task == "token" else pooling)
-        return MultiExitModel(encoder, ExitConfig(exits=exits, task=task, head=head)).eval()
+        shape = HeadConfig(pooling="tokens" if task == "token" else pooling, **head)
+        return MultiExitModel(encoder, ExitConfig(exits=exits, task=task, head=shape)).eval()
 
     return make
 

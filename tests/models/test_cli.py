@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -154,6 +155,16 @@ def test_what_is_left_out_of_the_data_is_told_once(
     assert result.stderr.count(f"note: {data}: rows left out because gold_label is -: 1\n") == 1
 
 
+def test_a_cut_encoder_answers_after_its_last_layer(train: Train, tmp_path: Path) -> None:
+    result = train(layers=2)
+    assert result.exit_code == 0, result.output
+    model = MultiExitModel.load(tmp_path / "out")
+    assert (model.exits, model.backbone.depth) == ((2,), 2)
+    assert " --layers 2 " in (tmp_path / "out" / "README.md").read_text()
+    assert train(layers=2, exits="1,2", out=tmp_path / "two").exit_code == 0
+    assert MultiExitModel.load(tmp_path / "two").exits == (1, 2)
+
+
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that makes the process receive SIGINT once, during a step."""
@@ -210,16 +221,40 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
     train()
     assert "is of an unfinished run: go on with it by --resume" in refusal(train())
     shorter = write_data("other.tsv", sentiment_lines[:-1])
-    for changed in ({"lr": 2e-3}, {"train": shorter}, {"dev": shorter}, {"exits": "1,3"}):
+    for changed in (
+        *({"lr": 2e-3}, {"train": shorter}, {"dev": shorter}, {"exits": "1,3"}),
+        *({"exit_weights": "sum"}, {"distill": 1}, {"layers": 2}),
+    ):
         message = refusal(train("--resume", **changed))
         assert "is of a run with other settings or data" in message
+    assert "is of a run with other settings" in refusal(train("--resume", "--learn-error"))
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"exits": "1,2"}, "the last exit must be the last layer, 3, not 2: use 1,2,3"),
+        ({"layers": 4}, "--layers 4: the encoder has 3 layers"),
+        ({"layers": 2, "exits": "1,3"}, "the last exit must be the last layer, 2, not 3: use 1,2"),
+        ({"layers": 2, "recipe": "two-stage"}, "recipe two-stage is about exits before the last"),
+        ({"exits": 3, "distill": 1}, "--distill is about exits before the last"),
+        (
+            {"flags": ["--learn-error"], "exits": 3},
+            "--learn-error is about exits before the last, and the model has one exit only",
+        ),
+        (
+            {"flags": ["--unlabelled"]},
+            "--unlabelled: recipe joint learns from labels; take",
+        ),
+        ({"diversity": 1}, "diversity: must be less than 1, not 1.0"),
+        ({"diversity": 0.1, "recipe": "frozen"}, "--diversity: recipe frozen teaches the exits to"),
+        ({"head": "attention", "pooling": "mean"}, "--pooling mean: attention heads read all"),
+        (
+            {"head": "attention", "flags": ["--learn-error"]},
+            "--learn-error is for pooled heads, which have the features to estimate",
+        ),
         ({"exits": "one"}, "--exits 'one': must be layers such as 2,4,6"),
+        ({"exit_weights": "sum", "recipe": "two-stage"}, "--exit-weights: recipe two-stage trains"),
         ({"lr": 0}, "lr: must be greater than 0, not 0.0"),
         ({"labels": "no"}, "at least two labels are needed, found no"),
         ({"task": "token"}, "train.tsv line 1: a table of texts; token classification needs"),
@@ -234,12 +269,13 @@ def test_unusable_option_is_refused_in_one_sentence_before_training(
     train: Train,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    changed: dict[str, object],
+    changed: dict[str, Any],
     message: str,
 ) -> None:
     monkeypatch.setattr(TrainingRun, "step", lambda run: pytest.fail("a step was run"))
     monkeypatch.chdir(tmp_path)
-    assert message in refusal(train(**changed))
+    flags = changed.pop("flags", [])
+    assert message in refusal(train(*flags, **changed))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -247,8 +283,16 @@ def test_missing_gpu_is_reported(train: Train) -> None:
     assert "--device cuda: this PyTorch finds no GPU" in refusal(train(device="cuda"))
 
 
-def test_pooling_is_refused_for_token_classification(train: Train, write_data: Write) -> None:
+def test_what_whole_texts_need_is_refused_for_token_classification(
+    train: Train, write_data: Write
+) -> None:
     data = write_data("tags.conll", ["good\tnegative", "bad\tpositive"])
+    message = refusal(train("--learn-error", train=data, dev=data))
+    assert "--learn-error is for whole texts" in message
+    message = refusal(train(train=data, dev=data, diversity=0.1))
+    assert "--diversity is for answers that are labels of a whole text" in message
+    message = refusal(train(train=data, dev=data, head="attention"))
+    assert "--head attention: in token classification every token has an answer" in message
     message = refusal(train(train=data, dev=data, pooling="mean"))
     assert "pooling mean: in token classification every token has an answer of its own" in message
 

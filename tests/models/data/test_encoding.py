@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from models.data.alignment import IGNORED
 from models.data.encoding import copy_tokenizer, encode
 from models.data.examples import Example
+from models.data.unlabelled import without_label
 from models.errors import TrainingFailed
+from serve.tokenization.length_bounds import Text
 from tests.support.wordpiece import TAKEN_AS_IT_IS
 
 CLS, SEP = 2, 3
@@ -20,6 +23,13 @@ def test_pair_is_one_row_with_token_types(make_encoder: Callable[[], Path]) -> N
     assert row.ids == [CLS, 10, 11, SEP, 12, 7, SEP]
     assert row.types == [0, 0, 0, 0, 1, 1, 1]
     assert row.label == 1
+
+
+def test_a_text_without_a_label_tells_a_tagger_where_words_begin(
+    make_encoder: Callable[[], Path],
+) -> None:
+    (row,) = encode(make_encoder(), [without_label(Text("the film"), "token")], max_tokens=16)
+    assert (row.ids, row.label) == ([CLS, 10, 11, SEP], [IGNORED, 0, 0, IGNORED])
 
 
 def test_rows_are_cut_but_not_padded(make_encoder: Callable[[], Path]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hold_out import split_sentences
+from models.data.hold_out import split_pairs, split_sentences
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=12
@@ -44,6 +44,26 @@ def test_a_text_with_other_blanks_is_the_same_text() -> None:
     assert kept == []
 
 
+def test_no_text_of_a_held_out_pair_is_kept() -> None:
+    pairs = [f"{a}\t{b}" for a in "abc" for b in "cde"]
+    kept, held_out = split_pairs(pairs, 2)
+    assert len(held_out) == 2
+    unseen = set("\t".join(held_out).split("\t"))
+    assert kept == [pair for pair in pairs if not unseen & set(pair.split("\t"))]
+
+
+def test_command_splits_pairs(tmp_path: Path) -> None:
+    data = tmp_path / "all.tsv"
+    rows = [f"{n % 2}\tthe first text {n}\tits other text {n}" for n in range(6)]
+    data.write_text("\n".join(["label\tsentence1\tsentence2", *rows]) + "\n")
+    words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
+    subprocess.run([*words, "--count", "2"], check=True, capture_output=True)
+    _, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
+    _, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
+    assert len(held_out) == 2
+    assert sorted([*held_out, *train]) == sorted(rows)
+
+
 @pytest.mark.parametrize("columns", ["label\ttext_a", "sentence\tlabel"])
 def test_command_writes_every_row_with_its_label_or_leaves_it_out(
     tmp_path: Path, columns: str
@@ -54,7 +74,7 @@ def test_command_writes_every_row_with_its_label_or_leaves_it_out(
         rows = ["\t".join(reversed(row.split("\t"))) for row in rows]
     data.write_text("\n".join([columns, *rows]) + "\n")
     words = [sys.executable, "-m", "models.data.hold_out", data, "--out", tmp_path / "split"]
-    subprocess.run([*words, "--sentences", "1"], check=True, capture_output=True)
+    subprocess.run([*words, "--count", "1"], check=True, capture_output=True)
     header, *held_out = (tmp_path / "split" / "held-out.tsv").read_text().splitlines()
     header_of_train, *train = (tmp_path / "split" / "train.tsv").read_text().splitlines()
     assert header == header_of_train == columns

@@ -18,6 +18,7 @@ from models.encoders.families import FAMILIES, build_backbone, build_encoder, re
 from models.errors import UnusableCheckpoint
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel
 from models.training.job import TrainConfig
+from models.training.objective import Objective
 from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
 from tests.support.families import CONFIGS, FORMS, MAX_TOKENS, tiny_encoder, with_depth
@@ -148,6 +149,25 @@ def test_fresh_heads_go_on_a_pretrained_encoder(
         assert torch.equal(weights, kept[name].float()), name
 
 
+@pytest.mark.parametrize("family", CONFIGS)
+def test_first_layers_of_an_encoder_compute_what_they_do_in_the_whole(
+    family: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    AutoModel.from_config(with_depth(CONFIGS[family], 3)).save_pretrained(tmp_path)
+    whole = MultiExitModel.from_encoder(tmp_path, ["no", "yes"]).eval()
+    cut = MultiExitModel.from_encoder(tmp_path, ["no", "yes"], (2,), layers=2).eval()
+    assert (cut.backbone.depth, cut.config.num_hidden_layers) == (2, 2)
+    with torch.no_grad():
+        hidden = whole.backbone.embed(IDS, TYPES, MASK)
+        expected = whole.backbone.head_input(whole.run_layers(hidden, MASK, 0, 2))
+        found = last_states(cut, IDS, MASK, TYPES)
+    torch.testing.assert_close(found, expected)
+    cut.save(tmp_path / "cut")
+    again = last_states(MultiExitModel.load(tmp_path / "cut"), IDS, MASK, TYPES)
+    torch.testing.assert_close(again, expected)
+
+
 @pytest.mark.parametrize("name", ["encoder.", "net.text_model."])
 @pytest.mark.parametrize("family", ["albert", "bert", "modernbert"])
 def test_an_encoder_inside_a_class_of_its_own_is_found(
@@ -185,7 +205,7 @@ def test_recipes_train_shared_layers(
     torch.manual_seed(0)
     encoder = build_encoder(CONFIGS["albert"])
     model = MultiExitModel(encoder, ExitConfig(exits=(1, 2, 3), head=HeadConfig(dropout=0)))
-    stages = RECIPES[recipe](model, 0.0)
+    stages = RECIPES[recipe](model, Objective())
     run = TrainingRun(model, make_rows(), stages, TrainConfig(epochs=15, lr=3e-3, batch_size=8))
     losses = []
     while not run.finished:

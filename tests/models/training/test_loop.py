@@ -19,6 +19,7 @@ from models.training.best_weights import BestWeights, score_of
 from models.training.checkpoint import Checkpoint
 from models.training.job import TrainConfig
 from models.training.loop import fit
+from models.training.objective import Objective
 from models.training.recipes import RECIPES
 from models.training.stop_request import stop_on_signal
 from models.training.training_run import TrainingRun
@@ -31,7 +32,7 @@ class Loop:
     def __init__(
         self, model: MultiExitModel, rows: list[EncodedRow], folder: Path, config: TrainConfig
     ) -> None:
-        self.run = TrainingRun(model, rows, RECIPES["joint"](model, 0.0), config)
+        self.run = TrainingRun(model, rows, RECIPES["joint"](model, Objective()), config)
         self.checkpoint = Checkpoint(folder / "run.ckpt", "fingerprint")
         self.best = BestWeights()
         self.evaluated_at: list[int] = []

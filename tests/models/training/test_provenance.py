@@ -7,6 +7,7 @@ import pytest
 
 from models.multi_exit import HeadConfig
 from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.objective import Objective
 from models.training.provenance import command, describe_run
 
 
@@ -37,10 +38,11 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
         encoder=Path("e"),
         task="regression",
         labels=("how alike",),
+        layers=6,
         exits=(2, 6),
         head=HeadConfig(pooling="first"),
         recipe="mixed",
-        distill=0.5,
+        objective=Objective(distill=0.5, exit_weights="mean", learn_error=True, diversity=0.1),
         max_tokens=64,
     )
     config = TrainConfig(
@@ -49,9 +51,11 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
     )  # fmt: skip
     changed = TrainJob(choice, config, job.train, job.dev, job.out, "fp16")
     assert command(changed).partition("--out out ")[2] == (
-        "--task regression --recipe mixed --distill 0.5 --max-tokens 64 --labels 'how alike' "
-        "--exits 2,6 --pooling first --epochs 5 --lr 0.0001 --head-lr-factor 3.0 --batch-size 8 "
-        "--seed 1 --average-every 10 --evaluate-every 5 --keep-best --bf16 --dtype fp16"
+        "--task regression --recipe mixed --max-tokens 64 --distill 0.5 --exit-weights mean "
+        "--learn-error --diversity 0.1 "
+        "--labels 'how alike' --layers 6 --exits 2,6 --pooling first --epochs 5 --lr 0.0001 "
+        "--head-lr-factor 3.0 --batch-size 8 --seed 1 --average-every 10 --evaluate-every 5 "
+        "--keep-best --bf16 --dtype fp16"
     )
 
 

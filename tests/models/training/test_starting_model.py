@@ -14,6 +14,7 @@ from models.data.notes import DataNote
 from models.encoders.families import FAMILIES
 from models.multi_exit import HeadConfig, MultiExitModel
 from models.training.job import ModelChoice
+from models.training.objective import Objective
 from models.training.starting_model import read_classifier, starting_model
 from serve.rules.traits import Task
 from tests.models.checkpoints.test_plain_classifier import IDS, MASK, make, save
@@ -180,6 +181,31 @@ def test_what_does_not_fit_a_frozen_classifier_is_refused(
     train: Train, options: dict[str, str], message: str
 ) -> None:
     assert message in refusal(train(recipe="frozen", **options))
+
+
+def test_a_classifiers_own_head_stays_itself_beside_the_shared_estimate(
+    classifier: Path, tmp_path: Path
+) -> None:
+    choice = ModelChoice(encoder=classifier, objective=Objective(learn_error=True))
+    labels = ["negative", "positive"]
+    with pytest.warns(DataNote, match=TAKEN):
+        grown = starting_model(choice, read_classifier(choice), "single_label", labels).eval()
+    torch.testing.assert_close(
+        said_by(grown)[-1], said_by_original(classifier), atol=1e-5, rtol=1e-5
+    )
+    assert len({id(head.uncertainty) for head in grown.heads}) == 1
+    grown.save(tmp_path / "stored")
+    assert MultiExitModel.load(tmp_path / "stored").traits.learned
+
+
+def test_a_classifier_that_is_cut_gets_a_new_head(train: Train, tmp_path: Path) -> None:
+    result = train(layers=2)
+    assert result.exit_code == 0, result.output
+    assert f"note: {ANEW}--layers cuts the encoder" in result.stderr
+    assert MultiExitModel.load(tmp_path / "out").exits == (2,)
+    assert "--layers: recipe frozen leaves a classifier" in refusal(
+        train(layers=2, recipe="frozen")
+    )
 
 
 def test_exits_that_are_not_the_encoders_are_refused_before_the_data_is_read(

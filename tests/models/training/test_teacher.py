@@ -17,6 +17,7 @@ from models.data.encoding import EncodedRow, encode
 from models.multi_exit import MultiExitModel
 from models.training.job import ModelChoice, TrainConfig, TrainJob
 from models.training.losses import LOSSES
+from models.training.objective import Objective
 from models.training.recipes import FROZEN, RECIPES
 from models.training.teacher import Teacher, TeacherAnswers
 from models.training.training_run import TrainingRun
@@ -73,7 +74,7 @@ def test_where_labels_are_noise_every_exit_learns_what_the_teacher_says(
     logits = torch.tensor([[4.0, 0.0] if label == 0 else [0.0, 4.0] for label in right])
     config = TrainConfig(epochs=15, lr=3e-3, batch_size=4)
     teacher = TeacherAnswers(logits, weight=5)
-    run = TrainingRun(model, noisy, RECIPES[recipe](model, 0.0), config, teacher)
+    run = TrainingRun(model, noisy, RECIPES[recipe](model, Objective()), config, teacher)
     while not run.finished:
         run.step()
     assert (said_of(model, rows).logits.argmax(axis=-1) == right).all()

@@ -15,7 +15,9 @@ from models.errors import TrainingFailed
 from models.evaluation.scores import exit_figures
 from models.multi_exit import MultiExitModel
 from models.training.checkpoint import Checkpoint
+from models.training.error_targets import share_estimate
 from models.training.job import TrainConfig
+from models.training.objective import Objective
 from models.training.optimizer import parameter_groups, rate_factor
 from models.training.recipes import FROZEN, RECIPES, freeze_all_but
 from models.training.training_run import TrainingRun
@@ -31,7 +33,7 @@ CONFIG = TrainConfig(epochs=2, lr=1e-3, batch_size=4, seed=5)
 def start(
     model: MultiExitModel, rows: list[EncodedRow], recipe: str, config: TrainConfig = CONFIG
 ) -> TrainingRun:
-    return TrainingRun(model, rows, RECIPES[recipe](model, 0.0), config)
+    return TrainingRun(model, rows, RECIPES[recipe](model, Objective()), config)
 
 
 def finish(run: TrainingRun) -> dict[str, torch.Tensor]:
@@ -56,6 +58,7 @@ def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> l
         ("mixed", 14),
         ("alternating", 3),
         ("gradient-equilibrium", 5),
+        ("grouped", 3),
     ],
 )
 def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(
@@ -78,6 +81,30 @@ def test_resumed_run_reaches_the_weights_of_an_uninterrupted_one(
     resumed.restore(checkpoint.load())
     assert resumed.steps_done == stop_after
     assert differing(finish(resumed), whole) == []
+
+
+def test_the_one_estimate_of_errors_stays_one_through_average_and_resumption(
+    make_model: Model, make_rows: Rows
+) -> None:
+    config = CONFIG.model_copy(update={"average_every": 2})
+
+    def estimating() -> TrainingRun:
+        model = make_model(uncertainty="pooler")
+        share_estimate(model)
+        stages = RECIPES["alternating"](model, Objective(learn_error=True))
+        return TrainingRun(model, make_rows(), stages, config)
+
+    whole, stopped = finish(estimating()), estimating()
+    before = stopped.model.head(0).uncertainty.weight.clone()
+    for _ in range(5):
+        stopped.step()
+    state, resumed = stopped.state(), estimating()
+    resumed.restore(state)
+    found = finish(resumed)
+    assert differing(found, whole) == []
+    first, *others = (found[f"heads.{i}.uncertainty.weight"] for i in range(3))
+    assert all(first.equal(other) for other in others)
+    assert not first.equal(before)
 
 
 def test_same_seed_gives_the_same_weights_and_another_seed_others(

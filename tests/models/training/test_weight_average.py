@@ -8,6 +8,7 @@ from torch import nn
 from models.data.encoding import EncodedRow
 from models.multi_exit import MultiExitModel
 from models.training.job import TrainConfig
+from models.training.objective import Objective
 from models.training.recipes import RECIPES
 from models.training.training_run import TrainingRun
 
@@ -25,7 +26,7 @@ def test_run_ends_with_the_mean_of_every_few_steps_and_the_last(
     def weights_by_step(average_every: int | None) -> dict[int, torch.Tensor]:
         model = make_model()
         config = TrainConfig(epochs=1, lr=1e-2, batch_size=2, average_every=average_every)
-        run = TrainingRun(model, make_rows(22), RECIPES["joint"](model, 0.0), config)
+        run = TrainingRun(model, make_rows(22), RECIPES["joint"](model, Objective()), config)
         found = {}
         while not run.finished:
             run.step()
@@ -41,7 +42,7 @@ def test_run_ends_with_the_mean_of_every_few_steps_and_the_last(
 def test_first_fifth_of_a_stage_does_not_count(make_model: Model, make_rows: Rows) -> None:
     model = make_model()
     config = TrainConfig(epochs=1, batch_size=2, average_every=1)
-    run = TrainingRun(model, make_rows(20), RECIPES["joint"](model, 0.0), config)
+    run = TrainingRun(model, make_rows(20), RECIPES["joint"](model, Objective()), config)
     for _ in range(4):
         run.step()
     assert run.state()["average"]["n_averaged"] == 3

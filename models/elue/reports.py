@@ -1,0 +1,131 @@
+"""What ELUE's score and picture need of the reports of `offramp evaluate`."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from models.elue.score import Place
+from models.errors import TrainingFailed
+from models.evaluation.benchmark_scores import ACCURACY_F1, CORRELATIONS, MCC
+from models.evaluation.costs import MFLOPS
+from models.evaluation.points import STATIC
+from models.report.folder import FIGURES
+from serve.rules.traits import listed
+
+# Tasks whose tables show another metric than accuracy, or than both correlations of numbers.
+_METRICS = {"mrpc": ACCURACY_F1, "qqp": ACCURACY_F1, "cola": MCC}
+
+
+class Measured(NamedTuple):
+    """A model on the data of a task.
+
+    Attributes:
+        name: the model's, as the report says it.
+        task: such as `sst2`.
+        metric: ELUE's of the task.
+        families: by kind of rule, (MFLOPs, metric x 100) of each rule; `static` has the exits.
+        judged_by: the kind of rule that the report judges the model by; `static` of one exit.
+        parameters: None where they are not known.
+        data: the hash of the texts; None where the report does not say it.
+    """
+
+    name: str
+    task: str
+    metric: str
+    families: Mapping[str, list[Place]]
+    judged_by: str
+    parameters: int | None
+    data: str | None
+
+    def points(self, family: str | None = None) -> list[Place]:
+        """Return the points of one kind of rule; None for the one to judge by.
+
+        Raises:
+            TrainingFailed: the report has no such rules.
+        """
+        wanted = family or self.judged_by
+        if wanted not in self.families:
+            raise TrainingFailed(
+                f"--family {wanted}: {self.name} has {listed(self.families)} in its report"
+            )
+        return self.families[wanted]
+
+
+def read_reports(paths: Iterable[Path], task: str | None = None) -> list[Measured]:
+    """Read models from reports.
+
+    Args:
+        paths: of `report.json`, or of the folders with it.
+        task: that all of them are of; None for the name of the folder that the data lies in.
+
+    Raises:
+        TrainingFailed: a file is no such report, or holds no MFLOPs.
+    """
+    found = [_model(path, model, task) for path in paths for model in _models(path)]
+    if not found:
+        raise TrainingFailed(f"{listed(map(str, paths))}: the reports are of no model")
+    return found
+
+
+def task_name(name: str) -> str:
+    """Return `sst2` for `SST-2`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _models(path: Path) -> list[dict[str, Any]]:
+    file = path / FIGURES if path.is_dir() else path
+    try:
+        models = json.loads(file.read_text("utf-8"))["models"]
+    except (OSError, ValueError, KeyError, TypeError):
+        models = None
+    if not isinstance(models, list) or not all("name" in model for model in models):
+        raise TrainingFailed(
+            f"{path}: no report; `offramp evaluate` writes {FIGURES}, give that file or its folder"
+        )
+    return models
+
+
+def _model(path: Path, model: dict[str, Any], task: str | None) -> Measured:
+    try:
+        data = model["data"]
+        task = task_name(task or data.get("task") or data["name"].partition("/")[0])
+        metric = _METRICS.get(task, CORRELATIONS if model["task"] == "regression" else "accuracy")
+        families, judged_by = _families(model)
+        return Measured(
+            name=model["name"],
+            task=task,
+            metric=metric,
+            families={f: [_place(p, metric) for p in points] for f, points in families.items()},
+            judged_by=judged_by,
+            parameters=model.get("parameters"),
+            data=data.get("sha256"),
+        )
+    except KeyError as error:
+        raise TrainingFailed(f"{path}: {_missing(str(error.args[0]), model['name'])}") from None
+    except (TypeError, ValueError, AttributeError):
+        raise TrainingFailed(f"{path}: no report of `offramp evaluate`") from None
+
+
+def _families(model: dict[str, Any]) -> tuple[dict[str, list[Any]], str]:
+    rules = model.get("rules", {})
+    if "families" in rules:
+        return rules["families"], rules.get("family_to_judge_by") or STATIC
+    # Of a single exit there are no rules.
+    return {
+        STATIC: [{"metrics": exit_, "costs": exit_["costs"]} for exit_ in model["exits"]]
+    }, STATIC
+
+
+def _place(point: dict[str, Any], metric: str) -> Place:
+    return float(point["costs"][MFLOPS]), 100 * float(point["metrics"][metric])
+
+
+def _missing(field: str, name: str) -> str:
+    if field == MFLOPS:
+        return (
+            f"the operations of {name} are not known; evaluate the bundle again with --model and "
+            "the folder that it was exported from"
+        )
+    return f"{name} has no {field} in the report; evaluate it again with this version"

@@ -1,0 +1,1 @@
+"""`offramp pretrain`: teaches every exit to read, from texts without labels."""

@@ -1,0 +1,106 @@
+"""What pretraining has brought: a line for the terminal, and the card of the encoder."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from models.evaluation.model_card import FIGURES, TRAINING, hundredths, replace_between
+from models.pretraining.job import PretrainJob
+from models.report.markdown import table
+from serve.bundle.calibration import ExitFigures
+from serve.bundle.loader import sha256_of
+from serve.version import __version__
+
+_NEW_CARD = """---
+library_name: transformers
+pipeline_tag: fill-mask
+tags: [early-exit, fill-mask, offramp]
+---
+
+# {name}
+
+An encoder whose every layer has learned to name masked words, by `offramp pretrain`: a start for
+`offramp train`.
+"""
+_NAMES = {"accuracy": "masked words named %", "loss": "their loss", "order": "order told %"}
+
+
+def summary(title: str, figures: Sequence[ExitFigures]) -> str:
+    """Return a line of all exits' figures on the held-out texts."""
+    parts = []
+    for metric in figures[0].measured:
+        values = "  ".join(f"{each.layer}: {_shown(each, metric)}" for each in figures)
+        parts.append(f"{_NAMES[metric]}  {values}")
+    return f"{title}, per exit: {'; '.join(parts)}"
+
+
+def write_card(
+    job: PretrainJob, before: Sequence[ExitFigures], after: Sequence[ExitFigures]
+) -> None:
+    """Write figures and training into the folder's README.md; its other parts are kept."""
+    path = job.out / "README.md"
+    card = path.read_text("utf-8") if path.is_file() else _NEW_CARD.format(name=job.out.name)
+    card = replace_between(card, FIGURES, _figures(before, after))
+    path.write_text(replace_between(card, TRAINING, _training(job)), "utf-8")
+
+
+def command(job: PretrainJob) -> str:
+    """Return the `offramp pretrain` command line of a run."""
+    config = job.config
+    options: list[tuple[str, Any]] = [
+        ("encoder", job.encoder),
+        *(("text", path) for path in job.texts),
+        ("out", job.out),
+        ("text-columns", ",".join(job.columns.texts)),
+        ("steps", config.steps) if config.steps else ("epochs", config.epochs),
+        ("lr", f"{config.lr:g}"),
+        ("batch-size", config.batch_size),
+        ("max-tokens", config.max_tokens),
+        ("mask-share", config.mask_share),
+        ("held-out", config.held_out),
+        ("exits", ",".join(map(str, config.exits or ()))),
+        ("seed", config.seed),
+    ]
+    words = [f"--{name} {shlex.quote(str(value))}" for name, value in options if value != ""]
+    switches = ["--groups" if config.groups else "--no-groups"]
+    switches.append("--bf16" if config.bf16 else "--no-bf16")
+    return " ".join(["offramp pretrain", *words, *switches])
+
+
+def _figures(before: Sequence[ExitFigures], after: Sequence[ExitFigures]) -> str:
+    metrics = after[0].measured
+    head = [
+        "exit layer",
+        *(f"{_NAMES[m]}, {when}" for m in metrics for when in ("before", "after")),
+    ]
+    rows = [
+        [new.layer, *(_shown(each, metric) for metric in metrics for each in (old, new))]
+        for old, new in zip(before, after, strict=True)
+    ]
+    return f"On held-out texts:\n\n{table(head, rows)}"
+
+
+def _shown(figures: ExitFigures, metric: str) -> str:
+    value = figures.value(metric)
+    return f"{value:.3f}" if metric == "loss" else hundredths(value)
+
+
+def _training(job: PretrainJob) -> str:
+    texts = ", ".join(f"`{path.name}` (sha256 `{sha256_of(path)[:12]}...`)" for path in job.texts)
+    return "\n".join(
+        [
+            f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium"
+            f"{', two groups of exits in turn' if job.config.groups else ''}.",
+            "",
+            "```sh",
+            command(job),
+            "```",
+            "",
+            f"offramp {__version__}, torch {torch.__version__}, transformers "
+            f"{transformers.__version__}. Another processor or number of threads rounds "
+            "differently and gives slightly different weights.",
+        ]
+    )

@@ -1,0 +1,105 @@
+"""The command `offramp pretrain`. Torch is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from models.data.notes import notes_to
+from models.data.options import TextColumns, named_columns
+from models.errors import TrainingFailed
+
+
+def pretrain(
+    encoder: Annotated[
+        Path,
+        typer.Option(help="Transformers folder to start from.", exists=True, file_okay=False),
+    ],
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            help="Texts: .txt with a sentence per line and blank lines between documents, or with "
+            "a text per line, or any data file, whose labels are not read; several times.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Encoder folder to write.", file_okay=False)],
+    text_columns: TextColumns = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the texts.")] = 3,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of the run, in place of --epochs.")
+    ] = None,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
+    max_tokens: Annotated[
+        int, typer.Option(min=8, help="Longest row; a longer text gives several.")
+    ] = 128,
+    mask_share: Annotated[
+        float, typer.Option(help="Share of the tokens that exits must find.")
+    ] = 0.15,
+    exits: Annotated[
+        str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
+    ] = None,
+    groups: Annotated[
+        bool, typer.Option(help="Teach the exits in two groups in turn (ElasticBERT).")
+    ] = True,
+    held_out: Annotated[
+        float, typer.Option(help="Share of the rows to measure on; at most 1,000 are.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
+    bf16: Annotated[
+        bool | None,
+        typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: the GPU if there is one.")
+    ] = "auto",
+    evaluate_every: Annotated[
+        int | None, typer.Option(min=1, help="Steps between measurements. Default: each epoch.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")] = False,
+) -> None:
+    """Teach every exit of an encoder to read, from texts; after Ctrl-C, --resume goes on."""
+    from pydantic import ValidationError
+
+    from models.pretraining.job import PretrainConfig, PretrainJob
+    from models.pretraining.pretrain import pretrain as run
+    from models.training.device import available, has_bf16
+    from serve.bundle.loader import parse_layers
+    from serve.validation import explain
+
+    torch_device = available(device)
+    try:
+        config = PretrainConfig(
+            epochs=epochs,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+            mask_share=mask_share,
+            exits=parse_layers("--exits", exits) if exits else None,
+            groups=groups,
+            held_out=held_out,
+            seed=seed,
+            bf16=has_bf16(torch_device) if bf16 is None else bf16,
+            evaluate_every=evaluate_every,
+        )
+    except ValidationError as error:
+        raise TrainingFailed(explain(error)) from error
+    columns = named_columns(text_columns, None)
+    job = PretrainJob(encoder, tuple(text), out, config, resume, torch_device, columns)
+    console = Console(stderr=True)
+    with notes_to(console):
+        finished = run(job, console)
+    if not finished:
+        console.print("stopped; the same command with --resume goes on")
+        raise KeyboardInterrupt
+    typer.echo(out)
+    console.print(
+        f"to train a classifier on it: `offramp train --encoder {out} --train FILE --dev FILE "
+        "--out MODEL`",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,188 @@
+"""`offramp elue` from predictions and reports to figures."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from models.checkpoints import load
+from models.evaluation.costs import MFLOPS, MFLOPS_LINEAR
+from models.evaluation.flops import flops_by_exit, num_parameters
+from models.recorded import TorchSource
+from serve.tokenization.length_bounds import Text
+from tests.models.conftest import offramp, refusal
+from tests.support.originals.pabee import Pabee
+from tests.support.tiny import tiny_model, tiny_tokenizer
+
+Write = Callable[..., Path]
+TEXTS = [" ".join(f"w{(7 * i + k) % 50}" for k in range(1 + 3 * i % 11)) for i in range(30)]
+HEADER = "index\tpred\tmodules"
+
+
+def saved(folder: Path) -> Path:
+    tiny_model().save(folder)
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("make", [saved, lambda folder: Pabee().save(folder)])
+def test_what_a_prediction_ran_costs_what_its_exit_costs(
+    make: Callable[[Path], Path], write_data: Write, tmp_path: Path
+) -> None:
+    folder, data = make(tmp_path / "model"), write_data("texts.txt", TEXTS)
+    exit_ = '{"rule": "entropy", "threshold": 0.9, "min_layer": 2}'
+    for format_ in ("elue", "jsonl"):
+        options = {"data": data, "out": tmp_path / format_, "format": format_, "exit": exit_}
+        assert offramp("predict", folder, **options).exit_code == 0
+    out = tmp_path / "costs.tsv"
+    result = offramp("elue", "flops", folder, tmp_path / "elue", out=out)
+    assert result.exit_code == 0, result.output
+    table = np.loadtxt(out, skiprows=1)
+    loaded = load(folder)
+    source = TorchSource(loaded.model, loaded.tokenizer, loaded.max_tokens)
+    lengths = np.array([len(each.input_ids) for each in source.read(list(map(Text, TEXTS)))])
+    costs = flops_by_exit(loaded.model, lengths)
+    said = [json.loads(line) for line in (tmp_path / "jsonl").read_text().splitlines()]
+    for place, each in enumerate(said):
+        last = loaded.model.exits.index(each["exit_layer"])
+        for column, unit in enumerate((MFLOPS, MFLOPS_LINEAR), start=1):
+            run, asked = costs[unit].run[last, place], costs[unit].asked[1 : last + 1, place].sum()
+            assert table[place, column] == pytest.approx(run + asked, abs=6e-4)
+        assert each["mflops"] == pytest.approx(table[place, 1], abs=2e-3)
+    mean = re.search(r"as ELUE counts: mean ([\d.]+)", result.output)
+    assert mean
+    assert float(mean[1]) == pytest.approx(table[:, 1].mean(), abs=1e-3)
+    assert f"parameters: {num_parameters(loaded.model) / 1e6:.3f} M" in result.output
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ("(3),emb; (3,32),layer_9; (32),exit_9", "no module layer_9"),
+        ("(3),emb; (3,64),layer_1; (32),exit_1", "layer_1 takes no input of shape (3, 64)"),
+        ("(3),emb; (4,32),layer_1; (32),exit_1", "layer_1 takes no input of shape (4, 32)"),
+        ("(3),emb; (3,32),layer_2; (32),exit_2", "every layer up to the exit"),
+        ("(3),emb; (3,32),layer_1", "every layer up to the exit"),
+        ("(3,32),layer_1; (32),exit_1", "from emb on"),
+        ("(3),emb; (3,32),layer_1; (3,32),layer_1; (32),exit_1", "once each"),
+        ("emb, layer_1", "no list of modules"),
+        ("", "no list of modules"),
+    ],
+)
+def test_modules_that_are_not_the_models_are_refused(
+    modules: str, message: str, write_data: Write, tmp_path: Path
+) -> None:
+    file = write_data(
+        "test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1", f"1\t1\t{modules}"]
+    )
+    found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), file))
+    assert f"{file} line 3: " in found
+    assert message in found
+
+
+def test_other_files_and_bundles_are_no_test_file_and_no_model(
+    bundle_folder: Path, write_data: Write, tmp_path: Path
+) -> None:
+    file = write_data("test.tsv", ["index\tprediction", "0\t1"])
+    assert "expected the header index, pred, modules" in refusal(
+        offramp("elue", "flops", saved(tmp_path / "model"), file)
+    )
+    assert "is a bundle" in refusal(offramp("elue", "flops", bundle_folder, file))
+
+
+def report(
+    path: Path, task: str, places: list[tuple[float, float]], kind: str = "static", **more: Any
+) -> Path:
+    """Write a report with the points of one model; `accuracy` is of a hundred."""
+    points = [
+        {"costs": {"mflops": f}, "metrics": dict.fromkeys(("accuracy", "accuracy_and_f1"), p / 100)}
+        for f, p in places
+    ]
+    families = {"static": points, kind: points}
+    model = {
+        "name": path.stem,
+        "task": "single_label",
+        "data": {"name": f"{task}/dev.tsv", "sha256": "a"},
+        "parameters": 22_000_000,
+        "rules": {"families": families, "family_to_judge_by": kind},
+    }
+    path.write_text(json.dumps({"models": [model | more]}))
+    return path
+
+
+LINE = [(100.0, 80.0), (200.0, 90.0)]
+
+
+def test_scores_are_averaged_over_seeds_and_tasks(tmp_path: Path) -> None:
+    references = [
+        report(tmp_path / "sst2-a.json", "SST-2", LINE),
+        report(tmp_path / "sst2-b.json", "sst2", [(f, p + 2) for f, p in LINE]),
+        report(tmp_path / "mrpc.json", "mrpc", LINE),
+    ]
+    mine = [
+        report(tmp_path / "one.json", "sst2", [(150, 87), (300, 90)], "entropy"),
+        report(tmp_path / "two.json", "sst2", [(150, 85)], "entropy"),
+        report(tmp_path / "three.json", "mrpc", [(150, 88)], "patience"),
+    ]
+    flags = [part for path in references for part in ("--reference", path)]
+    result = offramp("elue", "score", *mine, *flags)
+    assert result.exit_code == 0, result.output
+    # One: (+1 - 1) / 2, its second point outside; two: -1; the task's mean -0.5. Three: +3.
+    rows = {line.split()[2]: line.split()[-1] for line in result.stdout.splitlines()[1:4]}
+    assert rows == {"one": "+0.00", "two": "-1.00", "three": "+3.00"}
+    assert "one on sst2: 1 of 2 points lie outside" in result.stdout
+    assert "overall, mean of 2 tasks: +1.25" in result.stdout
+    assert "accuracy_and_f1" in result.stdout
+
+
+def test_reports_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
+    reference = report(tmp_path / "ref.json", "sst2", LINE)
+    mine = report(tmp_path / "mine.json", "mrpc", LINE, "entropy")
+
+    def message(path: Path, **options: object) -> str:
+        return refusal(offramp("elue", "score", path, **{"reference": reference} | options))
+
+    assert "is measured on mrpc, the reference on sst2" in message(mine)
+    assert "mine has static, entropy in its report" in message(mine, task="sst2", family="margin")
+    (tmp_path / "no.json").write_text("[]")
+    assert "no report" in message(tmp_path / "no.json")
+    points = [{"costs": {"layers": 1}, "metrics": {"accuracy": 1}}]
+    rules = {"families": {"static": points}, "family_to_judge_by": "static"}
+    bundle = report(tmp_path / "bundle.json", "sst2", LINE, rules=rules)
+    assert "evaluate the bundle again with --model" in message(bundle)
+
+
+def test_the_picture_has_a_line_for_each_model_and_the_classes(tmp_path: Path) -> None:
+    reports = [
+        report(tmp_path / "mine.json", "sst2", [(120, 84), (150, 88)], "entropy"),
+        report(tmp_path / "other.json", "mrpc", [(120, 84), (150, 88)], "entropy"),
+    ]
+    out, reference = tmp_path / "elue.svg", report(tmp_path / "ref.json", "sst2", LINE)
+    result = offramp("elue", "plot", *reports, "--reference", reference, out=out)
+    assert result.exit_code == 0, result.output
+    # Letters are shapes, and what they say is a comment beside them.
+    words = {"40 M", "55 M", "70 M", "110 M", "sst2", "mrpc", "reference", "mine, entropy"}
+    assert words <= {comment.strip() for comment in _comments(out)}
+
+
+def _comments(path: Path) -> list[str]:
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    root = ElementTree.fromstring(path.read_text(), parser)
+    return [node.text or "" for node in root.iter() if node.tag is ElementTree.Comment]
+
+
+def test_real_reports_are_scored(write_data: Write, tmp_path: Path) -> None:
+    labels = ("negative", "neutral", "positive")
+    lines = [f"{labels[i % 3]}\t{text}" for i, text in enumerate(TEXTS)]
+    data, folder = write_data("dev.tsv", ["label\ttext", *lines]), saved(tmp_path / "model")
+    out = tmp_path / "report"
+    assert offramp("evaluate", folder, data=data, out=out, examples=0).exit_code == 0
+    same = offramp("elue", "score", out, reference=out / "report.json", family="static")
+    assert same.exit_code == 0, same.output
+    assert "overall, mean of 1 task: +0.00" in same.stdout
+    assert offramp("elue", "plot", out, out=tmp_path / "elue.svg").exit_code == 0

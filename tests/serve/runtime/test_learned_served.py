@@ -1,0 +1,120 @@
+"""Exits that learn without labels, or their own error, on their whole way: certified and served."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+
+from export import bundle as bundles
+from models.certification.calibrate import CalibrationJob, calibrate
+from models.data.notes import DataNote
+from models.heads import AnyHeadConfig, AttentionHeadConfig, HeadConfig
+from models.multi_exit import MultiExitModel
+from models.training.job import ModelChoice, TrainConfig, TrainJob
+from models.training.objective import Objective
+from models.training.train import train
+from serve.bundle.loader import load_bundle
+from serve.rules.traits import Task
+from tests.serve.support.live_server import serving_bundles
+from tests.support.tiny import tiny_model, tiny_tokenizer
+from tests.support.wordpiece import save_tokenizer
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """Return the folder of a tiny encoder."""
+    folder = tmp_path / "encoder"
+    tiny_model().encoder.save_pretrained(folder)
+    save_tokenizer(tiny_tokenizer(), folder)
+    return folder
+
+
+def record(task: Task, draw: random.Random) -> dict[str, object]:
+    """The second word tells whether the first one decides the answer, or chance does."""
+    first, decides = draw.random() < 0.5, draw.random() < 0.5
+    answer = first if decides else draw.random() < 0.5
+    gold = {"score": 2.0 * answer - 1} if task == "regression" else {"label": str(int(answer))}
+    return {"text": f"w{1 + first} w{3 + decides} w{draw.randrange(5, 190)}", **gold}
+
+
+def written(path: Path, task: Task, num_rows: int) -> Path:
+    draw = random.Random(path.name)
+    path.write_text("".join(f"{json.dumps(record(task, draw))}\n" for _ in range(num_rows)))
+    return path
+
+
+@pytest.mark.parametrize("task", ["single_label", "regression"])
+def test_exits_learn_where_they_err_and_the_rule_is_certified_and_served(
+    encoder: Path, tmp_path: Path, task: Task
+) -> None:
+    data, other = (written(tmp_path / f"{n}.jsonl", task, 160) for n in ("train", "other"))
+    objective = Objective(learn_error=True, exit_weights="sum")
+    choice = ModelChoice(encoder=encoder, objective=objective, max_tokens=16)
+    config = TrainConfig(epochs=8, lr=3e-3, batch_size=16)
+    folder, bundle = tmp_path / "model", tmp_path / "bundle"
+    with pytest.warns(DataNote, match="holds no classifier"):
+        assert train(TrainJob(choice, config, data, other, folder), QUIET)
+    assert "--learn-error" in (folder / "README.md").read_text()
+    texts = [f"w{1 + i % 2} w{decides} w{20 + i}" for decides in (3, 4) for i in range(12)]
+    estimates = estimates_of(MultiExitModel.load(folder), texts)
+    assert estimates[:-1, 12:].mean() < estimates[:-1, :12].mean(), "chance errs more often"
+    bundles.write(bundles.plan(folder, ("fp32",)), bundle)
+    (found,) = calibrate(CalibrationJob(bundle, (other,), delta=0.3), QUIET)
+    assert load_bundle(bundle).ladder("fp32") == found.ladder
+    sure = float(np.median(estimates[0]))
+    with serving_bundles(bundle) as server:
+        answer = server.answer(texts, exit={"rule": "learned", "threshold": sure})
+    left = np.vstack([estimates[:-1] < sure, np.ones((1, len(texts)), bool)])
+    assert [each["exit"]["layer"] for each in answer["results"]] == (left.argmax(0) + 1).tolist()
+
+
+def estimates_of(model: MultiExitModel, texts: list[str]) -> NDArray[np.float32]:
+    """Return (exits, texts) the errors that the heads expect of themselves."""
+    ids = torch.tensor([tiny_tokenizer().encode(text).ids for text in texts])
+    with torch.no_grad():
+        outputs = model.exit_outputs(ids, torch.ones_like(ids), torch.zeros_like(ids))
+    return np.stack([output.uncertainty for output in outputs])
+
+
+@pytest.mark.parametrize("head", [AttentionHeadConfig(kind="attention"), HeadConfig()])
+def test_a_classifiers_exits_learn_from_texts_alone_and_are_certified_and_served(
+    encoder: Path, tmp_path: Path, head: AnyHeadConfig
+) -> None:
+    labelled = written(tmp_path / "train.jsonl", "single_label", 160)
+    alone = ModelChoice(encoder=encoder, exits=(4,), labels=("no", "yes"), max_tokens=16)
+    config = TrainConfig(epochs=4, lr=3e-3, batch_size=16)
+    with pytest.warns(DataNote, match="holds no classifier"):
+        assert train(TrainJob(alone, config, labelled, labelled, tmp_path / "alone"), QUIET)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"w{1 + i % 2} w{3 + i % 3 % 2} w{5 + i % 180}\n" for i in range(240)))
+    learns = isinstance(head, HeadConfig)
+    objective = Objective(unlabelled=True, learn_error=learns)
+    choice = ModelChoice(
+        encoder=tmp_path / "alone", recipe="frozen", head=head, objective=objective, max_tokens=16
+    )
+    folder, bundle = tmp_path / "model", tmp_path / "bundle"
+    with pytest.warns(DataNote, match="stays that classifier"):
+        assert train(TrainJob(choice, config, texts, labelled, folder), QUIET)
+    assert "--unlabelled" in (folder / "README.md").read_text()
+    bundles.write(bundles.plan(folder, ("fp32",)), bundle)
+    (found,) = calibrate(CalibrationJob(bundle, (texts,), labelled=False), QUIET)
+    assert load_bundle(bundle).ladder("fp32") == found.ladder
+    asked = [f"w{1 + i % 2} w3 w{20 + i}" for i in range(12)]
+    with serving_bundles(bundle) as server:
+        last, first = (
+            server.answer(asked, exit={"rule": "layer", "layer": layer})["results"]
+            for layer in (4, 1)
+        )
+    ids = torch.tensor([tiny_tokenizer().encode(text).ids for text in asked])
+    with torch.no_grad():
+        (expected,) = MultiExitModel.load(tmp_path / "alone")(ids, torch.ones_like(ids))
+    shares = [[each["scores"][name] for name in ("no", "yes")] for each in last]
+    np.testing.assert_allclose(shares, expected.softmax(-1), atol=1e-4)
+    assert [each["label"] for each in first] == [each["label"] for each in last]
