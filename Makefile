@@ -51,7 +51,7 @@ TEST_PROCESSES := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 # What the card says beside the figures is written by hand.
 card = @mkdir -p build/zoo/$(1) && cp models/cards/$(1).md build/zoo/$(1)/README.md
 
-.PHONY: help install bundle demo serve test clients lint format bench soak loadtest compare chaos reports zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
+.PHONY: help install bundle demo serve test clients lint format bench soak loadtest compare chaos reports reproductions zoo $(ZOO:%=zoo/%) $(MPNET_ZOO:%=zoo/%) zoo/sst2-teacher constraints clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 14
@@ -110,7 +110,7 @@ bench: $(MANIFEST) ## hold chain, engine, scheduler and targets against their ba
 	@mkdir -p build/bench
 	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision fp32 --json build/bench/chain-fp32.json
 	$(BIN)/python -m loadtest.bench.segments $(BUNDLE) --precision int8 --json build/bench/chain-int8.json
-	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json --date "$$(date -u +%F)" $(ARGS)
+	$(BIN)/python -m loadtest.bench.engine --json build/bench/engine.json $(ARGS)
 	$(BIN)/python -m loadtest.simulator --json build/bench/simulator.json
 	$(BIN)/python -m loadtest.bench.front $(BUNDLE) --json build/bench/front.json \
 	  $(if $(wildcard $(LABELLED)),--data $(LABELLED))
@@ -144,6 +144,9 @@ reports: $(MANIFEST) ## evaluate the shipped model and the topic model of `make 
 	$(REPORT) bundles/agnews-minilm --model build/zoo/agnews-minilm --data $(DATA)/agnews/dev.tsv \
 	  --out docs/reports/agnews-minilm --text "The match went to extra time." \
 	  --text "Shares fell after the bank cut its forecast."
+
+reproductions: $(ENCODER) $(MPNET) $(SST2) $(AGNEWS) ## train what docs/reproductions.md is made of (hours; goes on after Ctrl-C) and write it
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m models.experiments --data $(DATA) $(ARGS)
 
 zoo: $(if $(filter file,$(origin MODEL)),$(ZOO:%=zoo/%),zoo/$(MODEL)) ## train all models, or one with MODEL=..., from $(DATA)
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from time import perf_counter, sleep
+from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.inputs import Ids
@@ -72,32 +71,6 @@ class Driver:
             self._check_exit(row, answer)
         return took_s
 
-    def follow(self, rows: Sequence[Row], due_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Submit each row when it is due; return the seconds from then to its outcome.
-
-        Args:
-            rows: fresh ones, each with its place as tag.
-            due_s: (rows,) seconds from now on, ascending.
-
-        Raises:
-            BenchFailed: a row got an error.
-        """
-        self._outcomes = []
-        began, sent = perf_counter(), 0
-        while sent < len(rows):
-            stop = int(np.searchsorted(due_s, perf_counter() - began, side="right"))
-            if stop > sent:
-                self.engine.submit(rows[sent:stop])
-                sent = stop
-            else:
-                sleep(max(0.0, began + due_s[sent] - perf_counter()))
-        ended_s = np.zeros(len(rows))
-        while len(self._outcomes) < len(rows):
-            for row, _ in self._receive():
-                ended_s[row.tag] = self._delivered_s - began
-        self.answers()
-        return ended_s - due_s
-
     def answers(self) -> list[tuple[Row, Answer]]:
         """Return the rows of the last run with their answers, in the order of delivery.
 
@@ -117,13 +90,12 @@ class Driver:
             self._receive()
         return len(self._outcomes)
 
-    def _receive(self) -> Sequence[Outcome]:
+    def _receive(self) -> None:
         try:
             outcomes, self._delivered_s = self._delivered.get(timeout=_TIMEOUT_S)
         except Empty:
             raise BenchFailed(f"the engine has not answered for {_TIMEOUT_S:g} s") from None
         self._outcomes += outcomes
-        return outcomes
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         self._delivered.put((outcomes, perf_counter()))

@@ -8,11 +8,13 @@ host that has no `onnx`.
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 from onnx import GraphProto, ModelProto, NodeProto
+from onnx_ir.passes.common import CommonSubexpressionEliminationPass, RemoveUnusedNodesPass
 
 from serve.bundle.loader import Bundle, load_bundle
 from serve.bundle.manifest import HIDDEN, HIDDEN_OUT, KEEP, LOGITS, Precision
@@ -49,10 +51,16 @@ def join(parts: Sequence[ModelProto]) -> ModelProto:
         names[HIDDEN] = names[HIDDEN_OUT]
     values = {value.name: value for value in parts[-1].graph.output}
     joined.graph.output.append(values[LOGITS])
-    _rename(joined.graph, {names[LOGITS]: LOGITS})
-    _drop_unused(joined.graph)
-    _merge_equal(joined.graph)
-    return joined
+    for node in joined.graph.node:
+        _translate(node, {names[LOGITS]: LOGITS})
+    model = ir.from_proto(joined)
+    # Inner heads lead nowhere, and every segment computes the same of the attention mask.
+    RemoveUnusedNodesPass()(model)
+    CommonSubexpressionEliminationPass()(model)
+    used = [value for value in model.graph.inputs if value.uses()]
+    model.graph.inputs.clear()
+    model.graph.inputs.extend(used)
+    return ir.to_proto(model)
 
 
 def _append(
@@ -96,53 +104,6 @@ def _compacted(segment: GraphProto) -> str:
 def _translate(node: NodeProto, names: dict[str, str]) -> None:
     node.input[:] = [names.get(name, name) for name in node.input]
     node.output[:] = [names.get(name, name) for name in node.output]
-
-
-def _rename(graph: GraphProto, names: dict[str, str]) -> None:
-    for node in graph.node:
-        _translate(node, names)
-
-
-def _drop_unused(graph: GraphProto) -> None:
-    """Remove the inner heads and everything else that does not lead to the output."""
-    needed = {output.name for output in graph.output}
-    kept: list[NodeProto] = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
-    _replace(graph, reversed(kept))
-    tensors = [tensor for tensor in graph.initializer if tensor.name in needed]
-    del graph.initializer[:]
-    graph.initializer.extend(tensors)
-    inputs = [value for value in graph.input if value.name in needed]
-    del graph.input[:]
-    graph.input.extend(inputs)
-
-
-def _merge_equal(graph: GraphProto) -> None:
-    """Compute once what every segment computes of the attention mask."""
-    outputs = {output.name for output in graph.output}
-    first: dict[bytes, NodeProto] = {}
-    names: dict[str, str] = {}
-    for node in graph.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        if outputs.intersection(node.output):
-            continue
-        anonymous = NodeProto()
-        anonymous.CopyFrom(node)
-        anonymous.ClearField("name")
-        anonymous.ClearField("output")
-        same = first.setdefault(anonymous.SerializeToString(deterministic=True), node)
-        if same is not node:
-            names |= zip(node.output, same.output, strict=True)
-    _replace(graph, [node for node in graph.node if node.output[0] not in names])
-
-
-def _replace(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    kept = list(nodes)
-    del graph.node[:]
-    graph.node.extend(kept)
 
 
 def main() -> None:

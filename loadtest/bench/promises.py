@@ -36,29 +36,18 @@ Choice: TypeAlias = Callable[[NDArray[np.float64]], int]
 
 
 class Trial(NamedTuple):
-    """One draw of the texts that choose.
+    """One draw of the texts that choose."""
 
-    Attributes:
-        chosen_by: places of the texts that choose.
-        judged_by: places of the texts that show what the choice costs.
-    """
-
-    chosen_by: Rows
-    judged_by: Rows
+    chosen_by: Rows  # places of the texts that choose
+    judged_by: Rows  # places of the texts that show what the choice costs
 
 
 class Measured(NamedTuple):
-    """What every rule of a path makes of every text.
+    """What every rule of a path makes of every text."""
 
-    Attributes:
-        layers: (rules, rows) layers that are run.
-        losses: (rules, rows) what leaving costs.
-        depth: the model's layers.
-    """
-
-    layers: NDArray[np.float64]
-    losses: NDArray[np.float64]
-    depth: int
+    layers: NDArray[np.float64]  # (rules, rows) that are run
+    losses: NDArray[np.float64]  # (rules, rows) what leaving costs
+    depth: int  # the model's layers
 
     @classmethod
     def of(cls, replay: Replay, loss: Loss) -> "Measured":

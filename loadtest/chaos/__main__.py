@@ -18,7 +18,7 @@ from rich.console import Console
 from loadtest.chaos.configs import write_config
 from loadtest.chaos.explanations import Event
 from loadtest.chaos.findings import findings_text, judge
-from loadtest.chaos.scenario import NotSeen, Scenario
+from loadtest.chaos.scenario import LoadFailed, NotSeen, Scenario
 from loadtest.chaos.scenarios import (
     change_thresholds,
     change_user_config,
@@ -34,7 +34,6 @@ from loadtest.chaos.scenarios import (
 from loadtest.http.client import ApiError
 from loadtest.http.console import print_error, print_text, run_command, started
 from loadtest.http.server_process import ServerProcess, on_free_port, serve_bundle
-from loadtest.load.load_process import LoadFailed
 
 Play = Callable[[Scenario], None]
 

@@ -1,7 +1,9 @@
 """One scenario: a load on a server, an event, and what was found."""
 
+import json
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,17 +11,59 @@ from pathlib import Path
 import psutil
 
 from loadtest.chaos.explanations import Event
+from loadtest.http.child_process import ChildProcess
 from loadtest.http.client import Client, Json
 from loadtest.http.server_process import ServerProcess
-from loadtest.load.load_process import LoadProcess
 from serve.errors import OfframpError
 
 BEFORE_S = 3.0  # of undisturbed load
 _POLL_S = 0.1
+_FINISH_S = 60.0
 
 
 class NotSeen(OfframpError):
     """An expected event did not happen in time."""
+
+
+class LoadFailed(OfframpError):
+    """The load test wrote no report; the message has its output."""
+
+
+class LoadProcess(ChildProcess):
+    """A load test that runs during its block; `report` waits for its end."""
+
+    def __init__(self, url: str, seconds: float, words: Sequence[str], folder: Path) -> None:
+        """Prepare.
+
+        Args:
+            url: of the server.
+            seconds: length of the load test.
+            words: more options for `loadtest.load`.
+            folder: for its report.
+        """
+        command = [sys.executable, "-m", "loadtest.load", "--host", url]
+        command += ["--seconds", f"{seconds:g}", "--no-metrics", "--out", str(folder)]
+        super().__init__([*command, *words])
+        self._limit_s = seconds + _FINISH_S
+        self._report = folder / "report.json"
+        self._report.unlink(missing_ok=True)
+
+    @property
+    def sending(self) -> bool:
+        """Whether users have been started."""
+        return "users for" in self.output
+
+    def report(self) -> Json:
+        """Wait for the end and return report.json.
+
+        Raises:
+            LoadFailed: there is no report.
+        """
+        self.status(self._limit_s)
+        if not self._report.is_file():
+            raise LoadFailed(f"the load test gave no report:\n{self.last_lines()}")
+        found: Json = json.loads(self._report.read_text())
+        return found
 
 
 @dataclass

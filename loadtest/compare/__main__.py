@@ -22,8 +22,13 @@ from rich.console import Console
 from loadtest.compare.contenders import Contender, ServedModel, contenders
 from loadtest.compare.cores import share_cores
 from loadtest.compare.loads import ClosedLoop
-from loadtest.compare.measure import FixedRate, Saturated, Setting
-from loadtest.compare.rounds import Rounds
+from loadtest.compare.measure import (
+    FixedRate,
+    Saturated,
+    Setting,
+    measure_fixed,
+    measure_saturated,
+)
 from loadtest.compare.table import Line, table_text
 from loadtest.http.client import Json
 from loadtest.http.console import print_text, run_command
@@ -32,6 +37,8 @@ from serve.bundle.loader import Bundle, load_bundle
 
 # Of the slowest contender's throughput: a load at which no queue grows.
 _SHARE_OF_SLOWEST = 0.6
+_CLIENTS = 16  # of the closed loop
+_LIMIT_S = 120.0  # of a closed loop at most
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,16 +53,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="its checkpoint, for the transformers pipeline")
     parser.add_argument("--data", type=Path, help="TSV with labels; else agreement is measured")
     parser.add_argument("--texts", type=int, default=872, help="how many texts at most (872)")
-    parser.add_argument("--clients", type=int, default=16, help="of the closed loop (16)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each load at least (8)")
-    parser.add_argument(
-        "--limit-seconds", type=float, default=120.0, help="of a closed loop at most (120)"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=10.0, help="of all; then the rest is left out (10)"
-    )
     parser.add_argument("--rate", type=float, help="of the open loop (0.6 of the slowest's best)")
-    parser.add_argument("--server-cores", type=int, help="cores of a server (all but one)")
     parser.add_argument("--no-ray", action="store_true", help="leave out Ray Serve")
     parser.add_argument("--only", default="", help="only contenders whose name has this in it")
     parser.add_argument("--out", type=Path, default=Path("build/compare"), help="(build/compare)")
@@ -64,25 +63,28 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 def _compare(options: argparse.Namespace, console: Console) -> int:
     examples = load_texts(options.data) if options.data else made_up()
-    cores = share_cores(options.server_cores)
-    load = ClosedLoop(options.clients, options.seconds, options.limit_seconds)
+    cores, report = share_cores(), partial(print_text, console)
+    load = ClosedLoop(_CLIENTS, options.seconds, _LIMIT_S)
     chosen = random.Random(0).sample(examples, min(options.texts, len(examples)))
     setting = Setting(chosen, cores, load)
-    rounds = Rounds(setting, options.minutes, partial(print_text, console))
     with tempfile.TemporaryDirectory() as folder:
         bundle = load_bundle(options.bundle)
         model = ServedModel(bundle, options.model, len(cores.servers), Path(folder))
         found = [c for c in contenders(model, not options.no_ray) if options.only in c.name]
         _check(examples, bundle, found)
-        saturated = rounds.saturate(found)
-        measured = {s.name for s in saturated}
-        found = [contender for contender in found if contender.name in measured]
+        saturated: list[Saturated] = []
+        fixed: list[FixedRate] = []
+        for contender in found:
+            saturated.append(heavy := measure_saturated(contender, setting))
+            report(f"{heavy.name}: {heavy.per_second:.0f} requests/s")
         rate = options.rate or _SHARE_OF_SLOWEST * min(s.per_second for s in saturated)
-        fixed = rounds.fix(found, rate)
+        for contender in found:
+            fixed.append(light := measure_fixed(contender, setting, rate))
+            report(f"{contender.name}: p99 {light.p99_ms:.0f} ms at {rate:.0f} requests/s")
     lines = _lines(saturated, fixed, chosen, bundle.manifest.labels)
     facts = _facts(options, setting, rate)
     _write(lines, facts, options.out)
-    print_text(console, table_text(lines, facts))
+    report(table_text(lines, facts))
     return 0
 
 
@@ -98,7 +100,7 @@ def _check(examples: Sequence[Example], bundle: Bundle, found: list[Contender]) 
 
 def _lines(
     saturated: list[Saturated],
-    fixed: list[FixedRate | None],
+    fixed: list[FixedRate],
     examples: list[Example],
     labels: tuple[str, ...],
 ) -> list[Line]:

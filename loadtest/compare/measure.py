@@ -81,12 +81,10 @@ def measure_saturated(contender: Contender, setting: Setting) -> Saturated:
     )
 
 
-def measure_fixed(
-    contender: Contender, setting: Setting, per_second: float, seconds: float
-) -> FixedRate:
+def measure_fixed(contender: Contender, setting: Setting, per_second: float) -> FixedRate:
     """Start it, load it at a fixed rate in an open loop, stop it."""
     with _warm(contender, setting) as (server, requests):
-        loaded = asyncio.run(arrive(server.port, requests, per_second, seconds))
+        loaded = asyncio.run(arrive(server.port, requests, per_second, setting.load.seconds))
     times = [answer.latency_s for answer in loaded.answers if answer.status == 200]
     p50, p99 = np.quantile(times, (0.5, 0.99)) if times else (np.nan, np.nan)
     failed = len(loaded.answers) - len(times)
@@ -122,7 +120,7 @@ def _answers(
     if len(labels) < num_texts:
         raise WrongAnswers(
             f"{contender.name} answered {len(labels)} of {num_texts} texts in time: "
-            "set a longer --limit-seconds, or fewer texts"
+            "give fewer --texts"
         )
     mean = sum(layers) / len(layers) if layers else None
     return tuple(labels[place] for place in range(num_texts)), mean

@@ -13,7 +13,7 @@ class Line:
     """One contender's speed and quality."""
 
     heavy: Saturated  # under a saturating load
-    light: FixedRate | None  # under the fixed rate; None if there was no time
+    light: FixedRate  # under the fixed rate
     accuracy: float | None  # share of right labels; None without labels
     agreement: float  # share of labels that equal the full fp32 model's
 
@@ -32,9 +32,8 @@ def table_text(lines: Sequence[Line], facts: Json) -> str:
         "MB",
     )
     text = table(head, [_cells(line, scored) for line in lines])
-    lights = [line.light for line in lines if line.light]
-    failed = sum(light.failed for light in lights)
-    late_ms = max((light.late_ms for light in lights), default=0.0)
+    failed = sum(line.light.failed for line in lines)
+    late_ms = max(line.light.late_ms for line in lines)
     costs = [line.heavy.load_cpu_s_per_1000 for line in lines]
     shared = ", which the load shares" if facts["load_shares_cores"] else ""
     return (
@@ -54,8 +53,8 @@ def _cells(line: Line, scored: bool) -> list[object]:
         None if share is None else f"{100 * share:.2f}",
         heavy.mean_layer,
         heavy.per_second,
-        light.p50_ms if light else None,
-        light.p99_ms if light else None,
+        light.p50_ms,
+        light.p99_ms,
         heavy.cpu_s_per_1000,
         round(heavy.memory_mb),
     ]

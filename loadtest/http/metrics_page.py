@@ -3,13 +3,34 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadtest.http.exit_counts import Exit, ExitCounts
-
 Labels: TypeAlias = frozenset[tuple[str, str]]
+
+
+class Exit(NamedTuple):
+    """One way of leaving."""
+
+    model: str
+    layer: int
+    reason: str
+
+
+ExitCounts: TypeAlias = Counter[Exit]
+
+
+def exits_in_reply(reply: dict[str, Any]) -> ExitCounts:
+    """Count the exits in the reply to one request, which may have several texts."""
+    exits = (result["exit"] for result in reply["results"])
+    return Counter(Exit(reply["model"], out["layer"], out["reason"]) for out in exits)
+
+
+def mean_layer(counts: ExitCounts) -> float:
+    """Return the mean exit layer; NaN without exits."""
+    total = counts.total()
+    return sum(out.layer * n for out, n in counts.items()) / total if total else float("nan")
 
 
 @dataclass(frozen=True)

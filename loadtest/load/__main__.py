@@ -1,7 +1,7 @@
 """`python -m loadtest.load BUNDLE`: start a server, load it, report, stop it.
 
 With `--host` the load goes to a server that already runs. The report is a folder: report.md,
-report.json and pictures.
+report.json and Locust's charts.
 """
 
 import argparse

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.http.exit_counts import ExitCounts
-from loadtest.http.metrics_page import MetricsPage
+from loadtest.http.metrics_page import ExitCounts, MetricsPage
 from loadtest.load.samples import Samples
 from loadtest.load.saturation import Step
+from models.report.markdown import percent, table
 
 
 class Latency(NamedTuple):
@@ -43,6 +43,23 @@ class RampResult(NamedTuple):
     reason: str | None
 
 
+_HEAD = ("users", "offered/s", "answered/s", "p50 ms", "p99 ms", "failed", "")
+
+
+def ramp_table(ramp: RampResult) -> str:
+    """Return the steps with the knee marked, and why the ramp ended."""
+    rows = [
+        [
+            *(step.users, step.offered, step.per_second, step.p50_ms, step.p99_ms),
+            percent(step.failed),
+            "knee" if step == ramp.knee else "",
+        ]
+        for step in ramp.steps
+    ]
+    ended = f"The ramp ended because {ramp.reason}." if ramp.reason else "The ramp was cut short."
+    return f"{table(_HEAD, rows)}\n\n{ended}"
+
+
 @dataclass(frozen=True)
 class Figures:
     """A whole run."""
@@ -61,6 +78,7 @@ class Figures:
     rate_per_user: float | None = None  # of an open loop
     cost: RunCost = field(default_factory=RunCost)  # processor time and memory
     ramp: RampResult | None = None
+    charts: str = ""  # throughput, latency and users over time, as Locust's page of HTML
 
     @cached_property
     def errors(self) -> dict[str, int]:

@@ -15,7 +15,9 @@ from gevent import Greenlet
 from locust import events
 from locust.argument_parser import get_parser
 from locust.env import Environment
+from locust.html import get_html_report
 from locust.runners import LocalRunner
+from locust.stats import stats_history
 
 from loadtest.http.client import ApiError, Client
 from loadtest.http.metrics_page import Growth, MetricsPage
@@ -69,12 +71,12 @@ class LocustRunner:
         cost, own_s, began_at = self._cost(), own_cpu_s(), time.time()
         runner = self._environment.create_local_runner()
         self._shape.runner = runner
+        history = gevent.spawn(stats_history, runner)
         self._began_s = time.perf_counter()
         runner.start_shape()
         # Locust forgets the greenlet when the shape ends the run.
         seconds = self._watch(runner, runner.shape_greenlet, tick)
-        if reading:
-            reading.kill()
+        gevent.killall([history, *([reading] if reading else [])])
         if growth:
             self._settle(growth)
         spent = RunCost(own_cpu_s() - own_s)
@@ -93,6 +95,7 @@ class LocustRunner:
             ended_replicas=growth.ended if growth else frozenset(),
             cost=spent,
             ramp=self._shape.ramp_result(),
+            charts=get_html_report(self._environment, show_download_link=False),
         )
 
     def _prepare(self, url: str, options: Namespace) -> Environment:

@@ -18,7 +18,6 @@ from loadtest.load.users import (
     ThresholdUser,
     weighted,
 )
-from loadtest.load.worker_watch import WorkerWatch
 
 # Locust runs the classes that it finds in this file.
 __all__ = [
@@ -40,4 +39,3 @@ def choose_users(environment: Any, **_: object) -> None:
 
 events.init_command_line_parser.add_listener(add_options)
 events.init.add_listener(choose_users)
-events.init.add_listener(WorkerWatch.start)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.http.client import Json
-from loadtest.http.exit_counts import ExitCounts, exits_in_reply
+from loadtest.http.metrics_page import ExitCounts, exits_in_reply
 from loadtest.load.request_log import LoggedRequest
 
 SERVER_TIMES = ("queue_ms", "compute_ms", "total_ms")
@@ -34,8 +34,7 @@ class Samples:
     )
     failed: "array[int]" = field(default_factory=lambda: array("b"))  # 1 if it failed
     kinds: list[str] = field(default_factory=list)
-    # By the second in which the request began.
-    exits: dict[int, ExitCounts] = field(default_factory=dict)
+    seen: ExitCounts = field(default_factory=Counter)  # exits that answers named
     errors: Counter[str] = field(default_factory=Counter)  # message -> how often
     # Message -> how often, of tries that were repeated.
     retried: Counter[str] = field(default_factory=Counter)
@@ -65,15 +64,7 @@ class Samples:
         if reply is None:
             self.errors[f"{kind}: {outcome.problem if outcome else 'no outcome'}"] += 1
         else:
-            self._add_reply(began_s, reply, logged)
-
-    @property
-    def seen(self) -> ExitCounts:
-        """All exits that answers named."""
-        total: ExitCounts = Counter()
-        for exits in self.exits.values():
-            total.update(exits)
-        return total
+            self._add_reply(reply, logged)
 
     @property
     def accuracy(self) -> float | None:
@@ -104,9 +95,9 @@ class Samples:
         """Return a column as numbers."""
         return np.array(getattr(self, name), dtype=np.float64)
 
-    def _add_reply(self, began_s: float, reply: Json, logged: LoggedRequest) -> None:
+    def _add_reply(self, reply: Json, logged: LoggedRequest) -> None:
         exits = exits_in_reply(reply)
-        self.exits.setdefault(int(began_s), Counter()).update(exits)
+        self.seen.update(exits)
         by_layer = self.versions.setdefault(reply.get("policy_version", 0), Counter())
         by_layer.update({exit_.layer: count for exit_, count in exits.items()})
         for example, result in zip(logged.examples, reply["results"], strict=True):

@@ -9,20 +9,12 @@ from loadtest.simulator.lengths import sst2_lengths
 # Tokens of the longest sentence in SST-2 dev, [CLS] and [SEP] included.
 _LONGEST = 55
 _SPECIAL_TOKENS = 2
-_SUBJECTS = (
-    "the film",
-    "the plot",
-    "its cast",
-    "the second half",
-    "this director",
-    "the music",
-    "every scene",
-    "the ending",
-)
-_VERBS = ("is", "feels", "remains", "turns out", "looks", "seems")
-_DEGREES = ("rather", "almost", "surprisingly", "never", "utterly", "quite", "hardly")
-_PRAISE = ("warm", "funny", "gripping", "tender", "clever", "moving", "fresh", "splendid")
-_BLAME = ("dull", "hollow", "clumsy", "tedious", "shallow", "stale", "messy", "pointless")
+_SUBJECTS = ["the film", "the plot", "its cast", "the second half", "this director", "the music"]
+_SUBJECTS += ["every scene", "the ending"]
+_VERBS = ["is", "feels", "remains", "turns out", "looks", "seems"]
+_DEGREES = ["rather", "almost", "surprisingly", "never", "utterly", "quite", "hardly"]
+_PRAISE = ["warm", "funny", "gripping", "tender", "clever", "moving", "fresh", "splendid"]
+_BLAME = ["dull", "hollow", "clumsy", "tedious", "shallow", "stale", "messy", "pointless"]
 _JOINS = (", and", ", but", ", while", ", because", "; still ,")
 
 

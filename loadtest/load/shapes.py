@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 from locust import LoadTestShape
 
-from loadtest.load.figures import RampResult
+from loadtest.load.figures import RampResult, ramp_table
 from loadtest.load.options import set_rate_per_user
 from loadtest.load.plans import Plan, Ramp, Spike, Steady
-from loadtest.load.ramp_table import ramp_table
 from loadtest.load.saturation import Limits, Reading, knee
 
 _DEFAULT_SECONDS = 60.0

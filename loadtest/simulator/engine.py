@@ -5,10 +5,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, cast
 
-from loadtest.simulator.batches import Progress
 from loadtest.simulator.device import Device
-from loadtest.simulator.record import Record
-from loadtest.simulator.workload import Workload
+from loadtest.simulator.workload import Record, Workload
 from serve.engine.batch import Batch, gather
 from serve.engine.cost_model import CostModel
 from serve.engine.row import Priority
@@ -29,14 +27,14 @@ class LightRow:
     client: str = ""
 
 
-def run_engine(work: Workload, device: Device, limits: BatchLimits, progress: Progress) -> Record:
+def run_engine(work: Workload, device: Device, limits: BatchLimits) -> Record:
     """Serve the workload as the engine would.
 
     The scheduler knows the device's costs as its warm-up would have learned them.
     """
     costs = CostModel.of(device.costs(), device.join_per_token_s)
     scheduler = Scheduler(len(device), limits, costs)
-    return _Engine(work, device, scheduler).run(progress)
+    return _Engine(work, device, scheduler).run()
 
 
 class _Engine:
@@ -46,20 +44,20 @@ class _Engine:
         self._device, self._scheduler = device, scheduler
         self._arrival_s = work.arrival_s.tolist()
         self._tokens, self._exits = work.tokens.tolist(), work.exits.tolist()
-        self._record = Record.of(len(work))
+        self._record = Record(len(work))
         self._now_s = 0.0
         self._admitted = 0
 
-    def run(self, progress: Progress) -> Record:
+    def run(self) -> Record:
         """Return the record of the whole workload."""
         while self._scheduler or self._admitted < len(self._arrival_s):
             if not self._scheduler:
                 self._now_s = max(self._now_s, self._arrival_s[self._admitted])
-            self._admit(progress)
+            self._admit()
             self._step()
         return self._record
 
-    def _admit(self, progress: Progress) -> None:
+    def _admit(self) -> None:
         arrived = bisect_right(self._arrival_s, self._now_s, lo=self._admitted)
         if arrived > self._admitted:
             new = range(self._admitted, arrived)
@@ -67,7 +65,6 @@ class _Engine:
                 [LightRow(each, self._tokens[each], self._arrival_s[each]) for each in new]
             )
             self._admitted = arrived
-            progress(len(new))
 
     def _step(self) -> None:
         batches = self._scheduler.schedule(self._now_s)
@@ -79,11 +76,9 @@ class _Engine:
 
     def _run_segment(self, batch: Batch, joined: bool) -> None:
         rows, longest = len(batch.rows), batch.longest
-        seconds = self._device.run_s(batch.depth, rows, longest)
+        self._now_s += self._device.run_s(batch.depth, rows, longest)
         if joined:
-            seconds += self._device.join_s(rows, longest)
-        self._now_s += seconds
-        self._record.run(rows, sum(row.num_tokens for row in batch.rows), longest)
+            self._now_s += self._device.join_s(rows, longest)
 
     def _retire(self, batch: Batch) -> None:
         """Answer the rows that leave here and take them out of the batch."""

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.simulator.errors import InvalidSimulation
+from serve.errors import OfframpError
 
 # Share of requests that run to the last layer in a DeeBERT-like mix.
 _NEVER_SURE = 0.12
 _GOLDEN = 0.5 * (5**0.5 - 1)
+
+
+class InvalidSimulation(OfframpError):
+    """An option or an input file of the simulator is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,48 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+
 from loadtest.simulator.device import Device
-from loadtest.simulator.device_times import DeviceTimes
-from loadtest.simulator.errors import InvalidSimulation
+from loadtest.simulator.exit_mixes import InvalidSimulation
 from loadtest.simulator.timing import Curve
 from serve.classifier.options import BATCH_LIMITS
 from serve.engine.cost_model import SegmentCost
 
 _MEASURED = "measured:"
 _US = 1e-6
+
+
+class ShapeTimes(BaseModel):
+    """One shape of batch, each time a median of runs that came after a first one."""
+
+    rows: PositiveInt
+    tokens: PositiveInt  # of each row, padding included
+    # The same model as one graph with one head, without the host's time below.
+    whole_ms: PositiveFloat
+    segment_ms: PositiveFloat  # one layer in the middle without its head, launches included
+    head_ms: NonNegativeFloat  # the head of one exit
+    # The host's time per run in which the device waits: inputs, the round trip for the logits,
+    # judging, choosing.
+    host_us: NonNegativeFloat
+
+
+class DeviceTimes(BaseModel):
+    """A device, one model on it, and its times: what the GPU check writes as `device_times`.
+
+    Two shapes are enough; more, up to the largest batch that is served, show where launches end.
+    """
+
+    device: str  # its name
+    layers: PositiveInt  # of the model; an exit after each
+    shapes: list[ShapeTimes]  # of different sizes
+
+    @field_validator("shapes")
+    @classmethod
+    def _differ(cls, shapes: list[ShapeTimes]) -> list[ShapeTimes]:
+        if len({shape.rows * shape.tokens for shape in shapes}) < 2:
+            raise ValueError("expected batches of two sizes or more")
+        return shapes
 
 
 def h100(num_segments: int) -> Device:
@@ -70,7 +103,7 @@ def read_device(text: str, num_segments: int) -> Device:
         raise InvalidSimulation(f"cost {text!r}: expected a readable file: {error}") from error
     except ValueError as error:
         raise InvalidSimulation(
-            f"cost: {path} is not what loadtest/simulator/device_times.py describes: {error}"
+            f"cost: {path} is not what loadtest.bench.gpu writes: {error}"
         ) from error
     if len(device) != num_segments:
         raise InvalidSimulation(

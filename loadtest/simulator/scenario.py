@@ -1,27 +1,21 @@
 """The contenders, and what each simulation has in common."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from loadtest.simulator.arrivals import Times
-from loadtest.simulator.batches import Progress, run_to_completion, run_whole
+from loadtest.simulator.batches import run_whole
 from loadtest.simulator.device import Device
 from loadtest.simulator.engine import run_engine
-from loadtest.simulator.record import Record
-from loadtest.simulator.workload import Traffic, Workload
+from loadtest.simulator.workload import Record, Times, Traffic, Workload
 from serve.engine.scheduler import BatchLimits
 
-Contender: TypeAlias = Callable[[Workload, Device, BatchLimits, Progress], Record]
+Contender: TypeAlias = Callable[[Workload, Device, BatchLimits], Record]
 
-ENGINE, COMPLETION, WHOLE = "engine", "run to completion", "whole model"
-CONTENDERS: Mapping[str, Contender] = {
-    ENGINE: run_engine,
-    COMPLETION: run_to_completion,
-    WHOLE: run_whole,
-}
+ENGINE, WHOLE = "engine", "whole model"
+CONTENDERS: Mapping[str, Contender] = {ENGINE: run_engine, WHOLE: run_whole}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +27,6 @@ class Scenario:
     num_requests: int  # in each simulation
     seed: int  # of everything drawn
     bound_times: float  # latency bound in times of a lone full run
-    # Told how many requests have been simulated.
-    progress: Progress = field(default=lambda num: None)
 
     def bound_s(self, traffic: Traffic) -> float:
         """Return the latency bound, from a request of mean length, rounded to a token."""
@@ -44,12 +36,12 @@ class Scenario:
     def latencies_s(self, contender: str, traffic: Traffic, rate: float) -> Times:
         """Return what each request waited for its answer, at a rate of arrivals per second."""
         work = traffic.draw(rate, self.num_requests, self.seed)
-        return self._run(contender, work).answered(work) - work.arrival_s
+        return self._run(contender, work).answered() - work.arrival_s
 
     def capacity(self, contender: str, traffic: Traffic) -> float:
         """Return answers per second when all requests wait from the start."""
         work = traffic.draw(1.0, self.num_requests, self.seed).all_at_once()
-        return len(work) / float(self._run(contender, work).answered(work).max())
+        return len(work) / float(self._run(contender, work).answered().max())
 
     def sustainable(self, contender: str, traffic: Traffic, capacity: float) -> float:
         """Return the highest rate whose p99 latency keeps the bound, by bisection.
@@ -68,7 +60,7 @@ class Scenario:
         return low
 
     def _run(self, contender: str, work: Workload) -> Record:
-        return CONTENDERS[contender](work, self.device, self.limits, self.progress)
+        return CONTENDERS[contender](work, self.device, self.limits)
 
     def _keeps_bound(self, contender: str, traffic: Traffic, rate: float) -> bool:
         latency_s = self.latencies_s(contender, traffic, rate)

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 from models.errors import TrainingFailed
 from models.prediction.predictor import Prediction
 from serve.rules.traits import Traits
 
 FormatName = Literal["tsv", "jsonl", "elue"]
-FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 
 TABLE = "index\tanswer\tscore\texit_layer\tmflops"
 ELUE = "index\tpred\tmodules"

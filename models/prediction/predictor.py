@@ -1,5 +1,6 @@
 """Texts to predictions, through the engine of the server."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,10 @@ from serve.dialects.v1.results import LabelOutput, RegressionOutput, TaskOutput,
 from serve.engine.core import EngineCore
 from serve.engine.row import Answer, Row
 from serve.engine.scheduler import BatchLimits
-from serve.errors import OfframpError
+from serve.errors import InvalidRequest, OfframpError
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.length_bounds import Text
+from serve.tokenization.tokenizer import Tokens
 
 
 class Prediction(NamedTuple):
@@ -61,7 +63,7 @@ class Predictor:
         Raises:
             OfframpError: a text cannot be read, or the model gives no number.
         """
-        model, tokens = self._model, self._model.source.read(texts)
+        model, tokens = self._model, self._read(texts, first)
         answers = self._answers(
             [
                 Row(
@@ -85,6 +87,15 @@ class Predictor:
             mflops = costs.of(exits, model.rule).tolist()
         asked = [self._asked(index) for index in exits.tolist()]
         return list(map(Prediction, results, asked, lengths.tolist(), mflops))
+
+    def _read(self, texts: Sequence[Text], first: int) -> list[Tokens]:
+        try:
+            return self._model.source.read(texts)
+        except InvalidRequest as error:
+            # It counts the texts that it was given.
+            place = re.compile(r"^inputs\[(\d+)\]")
+            said = place.sub(lambda found: f"text {first + int(found[1])}", str(error))
+            raise TrainingFailed(said) from None
 
     def _answers(self, rows: list[Row], first: int) -> list[Answer]:
         found: dict[int, Answer | OfframpError] = {}

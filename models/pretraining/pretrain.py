@@ -59,6 +59,7 @@ def pretrain(job: PretrainJob, console: Console) -> bool:
     """
     check_out(job.out, {"encoder": job.encoder})
     checkpoint = open_checkpoint(job.out, fingerprint(job), job.resume)
+    state = checkpoint.load() if job.resume else None
     documents = read_documents(job.texts, job.columns)
     model = _model(job, are_ordered(documents))
     rows = _rows(job, model, documents)
@@ -66,8 +67,8 @@ def pretrain(job: PretrainJob, console: Console) -> bool:
     before = held_out.figures()
     console.print(summary("before", before), soft_wrap=True, highlight=False)
     run = TrainingRun(model, rows.train, (_stage(model, rows.masking, job),), job.config)
-    if job.resume:
-        run.restore(checkpoint.load())
+    if state:
+        run.restore(state)
     finished = fit(run, BestWeights(), checkpoint, held_out.figures, console)
     if finished:
         after = held_out.figures()

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from loadtest.against_transformers import compare
-from loadtest.demo import TEXTS, DemoFailed, demonstrate, main, rule_text, run
+from loadtest.demo import DemoFailed, demonstrate, main, run
 from loadtest.http import interruption
-from loadtest.http.client import Client, Json
+from loadtest.http.client import Client
 from tests.loadtest.conftest import MakeChild, StartFake
 from tests.support.tiny import tiny_model
 
@@ -34,14 +34,6 @@ def printed(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_tables_show_every_text_and_rule(start_fake: StartFake, console: Console) -> None:
-    demonstrate(Client(start_fake().url), console)
-    words = [*TEXTS, "at most 1 % differ", "2 times as fast", "entropy < 0.2", "patience 2"]
-    words += ["entropy < 0.3", "2.50", "at most 1 % (delta 0.05, n 3000)", "1 -> 2"]
-    assert [word for word in words if word not in printed(console)] == []
-    assert "offramp_exit_layer_bucket{" in printed(console)
-
-
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [
@@ -58,29 +50,11 @@ def test_claim_that_does_not_hold_is_a_failure(
         demonstrate(Client(start_fake(fault).url), console)
 
 
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        ({"rule": "entropy", "threshold": 0.2}, "entropy < 0.2"),
-        ({"rule": "confidence", "threshold": 0.95}, "confidence >= 0.95"),
-        ({"rule": "patience", "patience": 2, "min_layer": None}, "patience 2"),
-        ({"rule": "never"}, "never"),
-    ],
-)
-def test_rule_is_shown_in_brief(rule: Json, words: str) -> None:
-    assert rule_text(rule) == words
-
-
 def test_run_starts_shows_stops_and_succeeds(make_child: MakeChild, console: Console) -> None:
     child = make_child()
     assert run(child, console) == 0
     assert printed(console).endswith("the server has stopped\n")
     assert not Client(child.url).ready()
-
-
-def test_run_with_a_server_that_fails_says_why(make_child: MakeChild, console: Console) -> None:
-    assert run(make_child("fails to start"), console) == 1
-    assert "no bundle here" in printed(console)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -262,7 +262,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         ({"max_tokens": 64}, "max_tokens 64: the encoder takes at most 32 tokens"),
         ({"out": "data/dev.tsv/model"}, "dev.tsv/model: cannot be written (Not a directory)"),
         ({"out": "encoder"}, "is the encoder's folder, which would be overwritten"),
-        ({"encoder": "data"}, "holds no tokenizer: expected tokenizer.json, vocab.txt"),
+        ({"encoder": "data"}, "data holds no model: config.json is missing"),
     ],
 )
 def test_unusable_option_is_refused_in_one_sentence_before_training(

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from transformers import BertConfig, BertModel
 from models.checkpoints import UnusableCheckpoint, load
 from models.encoders.families import read_encoder
 from tests.support.originals.elasticbert import ElasticBert
+from tests.support.originals.highway import BerxitAlbert, BerxitDistilBert, DeeBert, DeeRoberta
 from tests.support.originals.pabee import Pabee
-from tests.support.originals.system import Row
+from tests.support.originals.system import Row, System
 
 READERS: dict[str, Callable[[Path], object]] = {
     "load": load,
@@ -77,13 +79,26 @@ def test_setfits_encoder_can_be_trained(tmp_path: Path) -> None:
     assert read_encoder(tmp_path, ["no", "yes"]).config.num_hidden_layers == 2
 
 
-def test_a_pretrained_elasticbert_can_be_trained(tmp_path: Path) -> None:
+def test_a_pretrained_elasticbert_is_refused_with_the_next_step(tmp_path: Path) -> None:
     system = ElasticBert(model_type="elasticbert")
     for name in [name for name in system.state if name.startswith("classifiers.")]:
         del system.state[name]
     folder = system.save(tmp_path)
     assert f"offramp train --encoder {folder}" in refusal(folder)
-    encoder, row = read_encoder(folder, ["no", "yes"]), Row([2, 7, 9, 3], [0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(ElasticBert, model_type="elasticbert"),
+        *(ElasticBert, Pabee, DeeBert, DeeRoberta, BerxitAlbert, BerxitDistilBert),
+    ],
+)
+def test_the_weights_names_tell_the_family_of_an_encoder_without_a_model_type(
+    make: Callable[[], System], tmp_path: Path
+) -> None:
+    system, row = make(), Row([2, 7, 9, 3], [0, 0, 0, 0])
+    encoder = read_encoder(system.save(tmp_path), ["no", "yes"])
     with torch.no_grad():
         found = encoder(torch.tensor([row.ids])).last_hidden_state[0]
     torch.testing.assert_close(found, system.hidden_states(row)[-1], atol=1e-5, rtol=0)

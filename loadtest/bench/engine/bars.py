@@ -1,8 +1,13 @@
 """A measured value and the bound that it is held against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
+
+from models.report.markdown import table
+
+# Called with the name of the next step.
+Report: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,6 @@ class Bar:
         return asdict(self) | {"met": self.met}
 
 
-# What a part of the bench returns: its bars, and its figures by name.
-Measured: TypeAlias = tuple[list[Bar], dict[str, Any]]
-# Called with the name of the next step.
-Report: TypeAlias = Callable[[str], None]
-
-
 def at_most(what: str, case: str, value: float, bound: float, unit: str = "") -> Bar:
     """Return a bar that a smaller value meets."""
     return Bar(what, case, value, bound, "at most", unit)
@@ -42,3 +41,16 @@ def at_most(what: str, case: str, value: float, bound: float, unit: str = "") ->
 def at_least(what: str, case: str, value: float, bound: float, unit: str = "") -> Bar:
     """Return a bar that a larger value meets."""
     return Bar(what, case, value, bound, "at least", unit)
+
+
+def bars_table(bars: Iterable[Bar]) -> str:
+    """Return value, bound and verdict of every bar as Markdown."""
+    rows = [
+        [
+            *(bar.what, bar.case, f"{bar.value:,.3f} {bar.unit}".strip()),
+            f"{bar.sense} {bar.bound:,g}",
+            "met" if bar.met else "**missed**",
+        ]
+        for bar in bars
+    ]
+    return table(("what", "case", "value", "bar", "verdict"), rows)

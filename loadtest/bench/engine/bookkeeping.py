@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from loadtest.bench.engine.bars import Bar, Measured, Report, at_least
+from loadtest.bench.engine.bars import Bar, Report, at_least
 from loadtest.bench.engine.free_segments import FreeSegments
 from loadtest.bench.engine.settings import Budget
 from loadtest.bench.engine_driver import driving, rows_of
@@ -26,7 +25,7 @@ _IN_FLIGHT = 64
 _TURNS = 7
 
 
-def bookkeeping(budget: Budget, report: Report) -> Measured:
+def bookkeeping(budget: Budget, report: Report) -> list[Bar]:
     """Time the core alone, and the engine with its thread, fed by another thread.
 
     Texts are as long as those of SST-2. In one case all rows run through every segment, in the
@@ -38,7 +37,6 @@ def bookkeeping(budget: Budget, report: Report) -> Measured:
     mixed = uniform(2, _SEGMENTS, _SEGMENTS).assign(lengths).tolist()
     layers = {"to the last segment": [_SEGMENTS] * len(texts), "exits uniform 2 to 12": mixed}
     bars: list[Bar] = []
-    figures: list[dict[str, Any]] = []
     for case, wanted in layers.items():
         turns = [
             (_core_s(_rows(texts, wanted)), _engine_s(_rows(texts, wanted))) for _ in range(_TURNS)
@@ -47,9 +45,7 @@ def bookkeeping(budget: Budget, report: Report) -> Measured:
         rates = len(texts) / np.min(turns, axis=0)
         for part, rate in zip(("core", "engine with its thread"), rates, strict=True):
             bars.append(at_least(_WHAT, f"{part}, {case}", float(rate), _PER_SECOND, "answers/s"))
-        core_s, engine_s = (list(taken_s) for taken_s in zip(*turns, strict=True))
-        figures.append({"case": case, "core_s": core_s, "engine_s": engine_s})
-    return bars, {"bookkeeping": figures}
+    return bars
 
 
 def _rows(texts: Sequence[Ids], layers: Sequence[int]) -> list[Row]:

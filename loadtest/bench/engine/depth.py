@@ -1,40 +1,42 @@
-"""Bars 1 and 2: what cutting the model costs, and what a lone request saves by leaving early."""
+"""Bars 1, 2 and 6: what cutting costs, and what a lone request saves and pays in the engine."""
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.bench.engine.bars import Bar, Measured, Report, at_most
+from loadtest.bench.chain import until_exits_s
+from loadtest.bench.engine.bars import Bar, Report, at_most
 from loadtest.bench.engine.settings import Budget
-from loadtest.bench.engine_driver import Driver, driving, rows_of
-from loadtest.bench.inputs import Ids, random_texts
+from loadtest.bench.engine_driver import Driver, driving, row_of, rows_of
+from loadtest.bench.inputs import Ids, padded, random_texts
 from loadtest.bench.loaded_bundle import LoadedBundle
-from loadtest.bench.segments.segment_timing import Rounds, time_segments
+from loadtest.bench.segments.segment_timing import cutting_ratio
 from loadtest.simulator.lengths import sst2_lengths
+from serve.rules import EntropyRule
 
 _CUT = "segments at full depth / one graph"
 _LEAVE = "a lone request that leaves at layer k / at the last"
 _ROUNDING = 0.03
-_REST_EVERY = 5
+_ADDED = "p50 of a lone request through the engine - bare segments"
+_MOST_MS = 0.3
+# The mean of SST-2.
+_TOKENS = 25
+_LONE_WARM_UP = 3
 
 
-def price_of_cutting(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured:
+def price_of_cutting(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
     """Run the segments and the one graph in turns, shape by shape."""
-    rounds = Rounds(("segments", "one_graph"), _REST_EVERY, budget.shape_turns)
     bars: list[Bar] = []
-    figures: list[dict[str, Any]] = []
     for shape in budget.shapes:
         report(f"{loaded.precision}: segments against one graph, {shape}")
-        timing = time_segments(loaded, shape, budget.shape_s, rounds)
-        bars.append(at_most(_CUT, f"{loaded.precision} {shape}", timing.ratio, 1.05))
-        figures.append(timing.as_json())
-    return bars, {"price_of_cutting": figures}
+        ratio = cutting_ratio(loaded, shape, budget.shape_s, budget.shape_turns)
+        bars.append(at_most(_CUT, f"{loaded.precision} {shape}", ratio, 1.05))
+    return bars
 
 
-def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured:
+def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
     """Send lone requests that leave at layer 1, 2, ... through the engine, in turns.
 
     Times are from submission to outcome, each compared with the full run of its turn. A first
@@ -43,7 +45,6 @@ def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measu
     furthest from its share of the layers.
     """
     bars: list[Bar] = []
-    figures: list[dict[str, Any]] = []
     exits = loaded.shape.exits
     with driving(loaded.chain, loaded.shape) as driver:
         for named, lengths in _lengths(budget, budget.leave_turns).items():
@@ -53,9 +54,27 @@ def leaving_early(loaded: LoadedBundle, budget: Budget, report: Report) -> Measu
             times_s = _turns(driver, texts, exits, budget.leave_s)
             shares = np.median(times_s / times_s[:, -1:], axis=0)
             bars.append(_worst(loaded, named, shares))
-            found = {"texts": named, "turns": len(times_s), "exit_shares": shares.tolist()}
-            figures.append(found)
-    return bars, {"leaving_early": figures}
+    return bars
+
+
+def lone_request(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
+    """Run the same text through the bare segments and through the engine, in turns.
+
+    The engine's time is from submission to outcome, under a rule that is evaluated at every exit
+    and never satisfied. The bare segments are called one by one.
+    """
+    report(f"{loaded.precision}: a lone request through the engine")
+    text = random_texts([_TOKENS], loaded.vocabulary)[0]
+    inputs, chain = padded([text], loaded.shape.pad_id), loaded.chain
+    times_s = []
+    with driving(chain, loaded.shape) as driver:
+        for _ in range(budget.lone_turns + _LONE_WARM_UP):
+            bare_s = until_exits_s(chain, inputs)[-1]
+            engine_s = driver.run([row_of(loaded.shape, text, EntropyRule(threshold=0))], 1)
+            times_s.append((bare_s, engine_s))
+    bare_ms, engine_ms = 1e3 * np.median(times_s[_LONE_WARM_UP:], axis=0)
+    case = f"{loaded.precision} 1 x {_TOKENS}"
+    return [at_most(_ADDED, case, float(engine_ms - bare_ms), _MOST_MS, "ms")]
 
 
 def _lengths(budget: Budget, turns: int) -> dict[str, list[int]]:

@@ -1,32 +1,8 @@
-"""What the bench builds and how long it measures; both are written beside the figures."""
+"""How long the bench measures."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from loadtest.bench.inputs import SHAPES, Shape
-
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """A BERT with random weights and an exit head after every layer."""
-
-    name: str = "bert-base"
-    layers: int = 12
-    width: int = 768  # of hidden states; the inner layer is four times as wide
-    heads: int = 12
-    vocabulary: int = 30_522  # word pieces
-    max_tokens: int = 512
-    # Whether each exit has a tanh pooler of its own. For one short text, time is spent reading
-    # weights, and a pooler has 8 % of a layer's weights.
-    pooler: bool = False
-    pooling: Literal["first", "mean"] = "first"  # of a head: a text's first token, or the mean
-    seed: int = 0
-
-
-BERT_BASE = ModelSettings()
-BERT_BASE_POOLER = ModelSettings(name="bert-base-pooler", pooler=True)
-# Narrow enough that 100,000 long requests take minutes.
-NARROW = ModelSettings(name="bert-narrow", width=64, heads=2)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtest.bench.engine.bars import Bar, Measured, Report, at_least
+from loadtest.bench.engine.bars import Bar, Report, at_least
 from loadtest.bench.engine.settings import Budget
 from loadtest.bench.engine_driver import Driver, driving, rows_of
 from loadtest.bench.inputs import Ids, random_texts
@@ -23,7 +22,7 @@ _SHARE = 0.95
 _EARLY = 0.4
 
 
-def throughput(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured:
+def throughput(loaded: LoadedBundle, budget: Budget, report: Report) -> list[Bar]:
     """Answer the same requests in turns by the engine and by batches of the whole model.
 
     The time is from the first request to the last answer, so the engine's deepest rows, which run
@@ -44,18 +43,11 @@ def throughput(loaded: LoadedBundle, budget: Budget, report: Report) -> Measured
             part = slice(None) if turn else slice(0, budget.in_flight)
             whole_s.append(_whole_model_s(loaded, texts[part], budget.in_flight))
             ours_s.append(tuple(_ours_s(driver, texts[part], at[part], budget) for at in layers))
-    del whole_s[0], ours_s[0]
-    work = [float((at * lengths).sum() / lengths.sum()) for at in layers]
-    taken = list(zip(mixes, zip(*ours_s, strict=True), work, strict=True))
-    return [_bar(loaded, mix, min(whole_s) / min(times_s)) for mix, times_s, _ in taken], {
-        "throughput": {
-            "requests": budget.requests,
-            "mean_tokens": float(lengths.mean()),
-            "in_flight": budget.in_flight,
-            "whole_model_s": whole_s,
-            "mixes": [_figures(mix, times_s, layer) for mix, times_s, layer in taken],
-        }
-    }
+    fastest_s = np.min(ours_s[1:], axis=0)
+    return [
+        _bar(loaded, mix, min(whole_s[1:]) / float(best_s))
+        for mix, best_s in zip(mixes, fastest_s, strict=True)
+    ]
 
 
 def _whole_model_s(loaded: LoadedBundle, texts: Sequence[Ids], in_flight: int) -> float:
@@ -77,14 +69,3 @@ def _ours_s(
 def _bar(loaded: LoadedBundle, mix: ExitMix, gain: float) -> Bar:
     case = f"{loaded.precision} {mix.name}, mean exit layer {mix.mean:.1f}"
     return at_least(_WHAT, case, gain, _SHARE * loaded.depth / mix.mean)
-
-
-def _figures(mix: ExitMix, times_s: Sequence[float], work: float) -> dict[str, Any]:
-    return {
-        "mix": mix.name,
-        "shares": mix.shares.tolist(),
-        "mean_exit_layer": mix.mean,
-        "mean_exit_layer_by_tokens": work,
-        "layers_saved_allow": len(mix.weights) / mix.mean,
-        "engine_s": list(times_s),
-    }

@@ -16,8 +16,7 @@ from loadtest.bench.gpu.correctness import measure_correctness
 from loadtest.bench.gpu.device_variant import Place, load, reference, variants
 from loadtest.bench.gpu.facts import device_facts, measure_facts
 from loadtest.bench.gpu.memory import measure_memory
-from loadtest.bench.gpu.open_loop import measure_open_loop
-from loadtest.bench.gpu.plan import Figures, Step, run_plan, show, text_table
+from loadtest.bench.gpu.plan import Figures, Step, lines_table, run_plan, show
 from loadtest.bench.gpu.random_bundle import random_bundle
 from loadtest.bench.gpu.shapes import device_times, measure_shapes
 from loadtest.bench.gpu.subject import Subject, subject_of
@@ -41,7 +40,6 @@ PLAN: tuple[tuple[str, float, Measure], ...] = (
     ("baselines", 80, measure_baselines),
     ("subsets", 60, measure_subsets),
     ("throughput", 120, measure_throughput),
-    ("open_loop", 90, measure_open_loop),
     ("memory", 20, measure_memory),
 )
 # A step may overrun its share a little, and the last one too.
@@ -126,8 +124,8 @@ def _save(document: dict[str, Any], path: Path | None) -> None:
 
 
 def _print_verdict(found: dict[str, Any]) -> None:
-    if table := found["table"]:
-        print(f"\n{text_table(list(table[0]), [list(line.values()) for line in table])}")
+    if lines := found["table"]:
+        print(f"\n{lines_table(lines)}")
     print(found["sentence"])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
@@ -10,14 +11,18 @@ from loadtest.bench.errors import BenchFailed
 from loadtest.bench.gpu import torch_models
 from loadtest.bench.gpu.bound_graph import BoundGraph
 from loadtest.bench.gpu.child import absent, run_child
-from loadtest.bench.gpu.graph_capture import capturing, replay_of
+from loadtest.bench.gpu.device_variant import Place
 from loadtest.bench.gpu.medians import median_s
 from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures
 from loadtest.bench.gpu.shapes import whole_model
 from loadtest.bench.gpu.subject import NO_ONE_GRAPH, Subject
 from loadtest.bench.inputs import Inputs, Shape, random_inputs
+from serve.runtime import cuda_provider as cuda
+from serve.runtime.io_binding import OpenSession
 
 Contender = Callable[[Inputs], Any]
+# The legacy stream cannot be captured: these sessions have a stream of their own.
+_OF_THE_STREAM = ("user_compute_stream", "do_copy_in_default_stream")
 
 
 def measure_baselines(subject: Subject, figures: Figures, seconds: float) -> None:
@@ -79,3 +84,27 @@ def _time_torch(subject: Subject, figures: Figures, seconds: float, each_s: floa
 def _captured(subject: Subject, session: ort.InferenceSession, shape: Shape) -> Contender:
     graph = BoundGraph(session, subject.variant, shape)
     return partial(graph.answer, options=replay_of(shape))
+
+
+def capturing(place: Place) -> OpenSession:
+    """Return a function that opens an ONNX file for capture on CUDA; `place` names kernels."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    provider = cuda.provider_options(None, place.attention_kernels)
+    provider = {name: value for name, value in provider.items() if name not in _OF_THE_STREAM}
+    return partial(_open, options=options, provider=provider | {"enable_cuda_graph": "1"})
+
+
+def _open(
+    path: Path, options: ort.SessionOptions, provider: dict[str, str]
+) -> ort.InferenceSession:
+    providers = [(cuda.PROVIDER, provider)]
+    return ort.InferenceSession(path, options, providers=providers, enable_fallback=0)
+
+
+def replay_of(shape: Shape) -> ort.RunOptions:
+    """Return options under which a shape's first run is captured and later ones replay it."""
+    options = ort.RunOptions()
+    options.add_run_config_entry("gpu_graph_id", str(1000 * shape.rows + shape.tokens))
+    return options

@@ -7,10 +7,8 @@ has written so far is kept.
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from tempfile import TemporaryFile
 from typing import Any
 
 from loadtest.bench.errors import BenchFailed
@@ -40,21 +38,15 @@ def run_child(module: str, arguments: Sequence[str], seconds: float) -> Iterator
         BenchFailed: it was killed, or it ended with another status than 0.
     """
     command = [sys.executable, "-m", module, *arguments]
-    with (
-        TemporaryFile("w+") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        killer = threading.Timer(seconds, process.kill)
-        killer.start()
-        try:
-            yield from (json.loads(line) for line in process.stdout or () if line.startswith("{"))
-            status = process.wait()
-        finally:
-            expired = not killer.is_alive()
-            killer.cancel()
-            process.kill()
-        if status:
-            errors.seek(0)
-            said = errors.read().strip().splitlines()[-1:]
-            why = "no time left" if expired else f"it ended with status {status}: {said}"
-            raise BenchFailed(f"{module}: {why}")
+    why = ""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
+        written = done.stdout
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            why = f"it ended with status {done.returncode}: {said}"
+    except subprocess.TimeoutExpired as expired:
+        written, why = expired.stdout or b"", "no time left"
+    yield from (json.loads(line) for line in written.splitlines() if line.startswith(b"{"))
+    if why:
+        raise BenchFailed(f"{module}: {why}")

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import onnxruntime as ort
 from tokenizers import Tokenizer
 
-from loadtest.bench.gpu.timed_memory import TimedMemory
 from loadtest.bench.inputs import Shape
 from serve.bundle.loader import Bundle
 from serve.bundle.manifest import FOR_GPUS, Precision
@@ -20,6 +19,7 @@ from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.runtime import cuda_provider as cuda
 from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.cuda_runner import CudaRunner
+from serve.runtime.device_memory import DeviceMemory
 from serve.runtime.hardware import available_threads, choose_precision
 from serve.runtime.io_binding import OpenSession
 from serve.runtime.ort_session import open_session, session_options
@@ -27,17 +27,11 @@ from serve.runtime.placement import Device, device_memory
 
 
 class Scale(NamedTuple):
-    """How large the batches of a run are.
+    """How large the batches of a run are, smallest first."""
 
-    Attributes:
-        shapes: of single batches, smallest first.
-        token_limits: of the engine's batches, smallest first.
-        rows: of the check of invariance.
-    """
-
-    shapes: tuple[Shape, ...]
-    token_limits: tuple[int, ...]
-    rows: int
+    shapes: tuple[Shape, ...]  # of single batches
+    token_limits: tuple[int, ...]  # of the engine's batches
+    rows: int  # of the check of invariance
 
 
 _ON_CUDA = (
@@ -79,15 +73,10 @@ class Place:
 
 
 class Presented(NamedTuple):
-    """A model with some of its exits active.
-
-    Attributes:
-        runner: of these exits.
-        shape: what the engine must know, measured costs included.
-    """
+    """A model with some of its exits active."""
 
     runner: ModelRunner
-    shape: ModelShape
+    shape: ModelShape  # what the engine must know, measured costs included
 
     def layers(self, wanted: Sequence[int]) -> list[int]:
         """Return the active exit layers at which rows leave that may leave at these layers."""
@@ -102,7 +91,7 @@ class DeviceVariant:
     precision: Precision
     place: Place
     chain: CudaRunner
-    memory: TimedMemory
+    memory: DeviceMemory
     vocabulary: int  # number of token ids
 
     @property
@@ -153,7 +142,7 @@ def variants(bundle: Bundle) -> list[Precision]:
 
 def load(bundle: Bundle, precision: Precision, place: Place) -> DeviceVariant:
     """Return a variant on the device."""
-    memory = TimedMemory(device_memory(place.device))
+    memory = device_memory(place.device)
     chain = CudaRunner(bundle, precision, memory, place.opener())
     vocabulary = Tokenizer.from_file(str(bundle.tokenizer_path)).get_vocab_size()
     return DeviceVariant(bundle, precision, place, chain, memory, vocabulary)

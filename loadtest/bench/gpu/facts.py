@@ -1,6 +1,5 @@
 """The GPU that a run is on, and what of the model runs on it."""
 
-import json
 import shutil
 import subprocess
 from collections import Counter
@@ -10,10 +9,8 @@ from typing import Any
 
 import onnxruntime as ort
 
-from loadtest.bench.gpu.attention import kernel_names
-from loadtest.bench.gpu.bound_graph import BoundGraph
 from loadtest.bench.gpu.device_variant import DeviceVariant, Place
-from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures, reason_of
+from loadtest.bench.gpu.plan import Figures
 from loadtest.bench.gpu.subject import Subject
 from serve.bundle.loader import Bundle
 from serve.runtime import cuda_provider as cuda
@@ -25,7 +22,6 @@ _QUERY = "name,driver_version,memory.total,compute_cap,clocks.max.sm"
 _WAIT_S = 30
 _WARNINGS = 2
 _LIBRARIES = ("torch", "transformers", "onnx", "tokenizers", "cuda-bindings", "pydantic")
-_NO_CPU_NODES = "session.disable_cpu_ep_fallback"
 
 
 def device_facts(bundle: Bundle, place: Place) -> dict[str, Any]:
@@ -64,21 +60,12 @@ def ask_smi(query: str) -> list[str] | None:
 
 
 def measure_facts(subject: Subject, figures: Figures, seconds: float) -> None:
-    """Find where operators run, whether any falls back, and what a segment launches."""
-    variant = subject.variant
-    assigned = operators(variant)
+    """Find where operators run, and whether any falls back."""
+    assigned = operators(subject.variant)
     figures.add("operators", assigned)
     if subject.on_cuda:
         for kind in strays(assigned):
             figures.problem(f"{kind} does not run on the GPU")
-        figures.add("needs_the_cpu", _needing_the_cpu(variant))
-        figures.add("attention_kernel", kernel_names(variant, variant.shapes[1]))
-    else:
-        figures.skip("fallback forbidden", NEEDS_CUDA)
-        figures.skip("names of attention kernels", NEEDS_CUDA)
-    middle = len(variant.chain) // 2
-    for head in (False, True):
-        figures.row("profile", **_profiled(subject, middle, head))
 
 
 def operators(variant: DeviceVariant) -> dict[str, dict[str, int]]:
@@ -107,44 +94,6 @@ def strays(assigned: dict[str, dict[str, int]]) -> list[str]:
 def _graphs(variant: DeviceVariant) -> list[Path]:
     bundle, precision = variant.bundle, variant.precision
     return [*bundle.segment_paths(precision), *bundle.head_paths(precision)]
-
-
-def _needing_the_cpu(variant: DeviceVariant) -> list[str]:
-    """Return which of three graphs cannot do without the CPU: two segments' and a head's."""
-    found = []
-    *bodies, first_head = _graphs(variant)[: len(variant.chain) + 1]
-    for path in (bodies[0], bodies[len(bodies) // 2], first_head):
-        options = variant.place.options()
-        options.add_session_config_entry(_NO_CPU_NODES, "1")
-        chosen = [(cuda.PROVIDER, cuda.provider_options(None))]
-        try:
-            ort.InferenceSession(path, options, providers=chosen, enable_fallback=0)
-        except Exception as error:  # ONNX Runtime's errors have no common type
-            found.append(f"{path.name}: {reason_of(error)}")
-    return found
-
-
-def _profiled(subject: Subject, index: int, head: bool) -> dict[str, Any]:
-    """Return what ONNX Runtime's profile says of one run of a segment's layers or head."""
-    variant = subject.variant
-    options = variant.place.options()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(subject.folder / "profile")
-    paths = (variant.bundle.head_paths if head else variant.bundle.segment_paths)(variant.precision)
-    session = variant.place.opener(options)(paths[index])
-    graph = BoundGraph(session, variant, variant.shapes[-1])
-    graph.run()
-    graph.run()
-    events = json.loads(Path(session.end_profiling()).read_text())
-    kinds = [e["args"]["op_name"] for e in events if e["name"].endswith("_kernel_time")]
-    nodes = Counter({kind: number // 2 for kind, number in Counter(kinds).items()})
-    copies = sum(number for kind, number in nodes.items() if kind.startswith("Memcpy"))
-    return {
-        "graph": paths[index].name,
-        "nodes": nodes.total() - copies,
-        "copies": copies,
-        "kinds": dict(nodes),
-    }
 
 
 def _version(name: str) -> str | None:

@@ -19,14 +19,13 @@ from serve.engine.device_errors import out_of_memory
 from serve.engine.runner import Hidden, Ids, ModelRunner, StepOutput
 from serve.engine.scheduler import BatchLimits
 
-_ROWS = 16  # of the batch that is refused
 # So many times the largest shape's rows: no earlier batch has left room for them.
 _TIMES = 4
 _OCCUPIED_BYTES = (1 << 30, 1 << 26, 1 << 22)  # blocks, largest first
 
 
 def measure_memory(subject: Subject, figures: Figures, seconds: float) -> None:
-    """Report memory in use; refuse a batch, on CUDA fill the memory; halves must be answered."""
+    """Report memory in use; on CUDA fill it: a batch that meets that is answered in halves."""
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures.add("host_peak_mib", used)
     if subject.on_cuda:
@@ -36,51 +35,42 @@ def measure_memory(subject: Subject, figures: Figures, seconds: float) -> None:
         figures.skip("a full device", NEEDS_CUDA)
     variant = subject.variant
     tokens = min(32, variant.max_tokens)
-    refusing = RefusingRunner(variant.chain, _ROWS // 2)
-    _answer(subject, refusing, figures, "refused", Shape(_ROWS, tokens))
+    rows = _TIMES * max(shape.rows * shape.tokens for shape in variant.shapes) // tokens
+    watched = WatchedRunner(variant.chain)
+    # Afterwards the arena has room for half of the rows.
+    _answer(subject, watched, figures, "half", Shape(rows // 2, tokens))
     if subject.on_cuda:
-        rows = _TIMES * max(shape.rows * shape.tokens for shape in variant.shapes) // tokens
-        watched = RefusingRunner(variant.chain, rows)
-        # Afterwards the arena has room for half of the rows.
-        _answer(subject, watched, figures, "half", Shape(rows // 2, tokens))
         with _occupied():
             _answer(subject, watched, figures, "full device", Shape(rows, tokens))
-    for line in figures.found["out_of_memory"]:
-        if line["case"] != "half" and not line["refusals"]:
-            figures.problem(f"memory, {line['case']}: nothing ran out, so nothing was tried again")
+        if not watched.refusals:
+            figures.problem("memory, full device: nothing ran out, so nothing was tried again")
 
 
-class RefusingRunner:
-    """A runner whose memory suffices for so many rows; counts what failed for want of memory.
+class WatchedRunner:
+    """A runner that counts what failed for want of memory.
 
     Attributes:
         refusals: runs that failed.
     """
 
-    def __init__(self, runner: ModelRunner, most_rows: int) -> None:
-        self._runner, self._most = runner, most_rows
+    def __init__(self, runner: ModelRunner) -> None:
+        self._runner = runner
         self.refusals = 0
 
     def __len__(self) -> int:
         return len(self._runner)
 
     def start(self, input_ids: Ids, *more: Any, **named: Any) -> StepOutput:
-        run = partial(self._runner.start, input_ids, *more, **named)
-        return self._counted(len(input_ids), run)
+        return self._counted(partial(self._runner.start, input_ids, *more, **named))
 
-    def advance(
-        self, index: int, hidden: Hidden, keep: Ids, *more: Any, **named: Any
-    ) -> StepOutput:
-        run = partial(self._runner.advance, index, hidden, keep, *more, **named)
-        return self._counted(len(keep), run)
+    def advance(self, index: int, hidden: Hidden, *more: Any, **named: Any) -> StepOutput:
+        return self._counted(partial(self._runner.advance, index, hidden, *more, **named))
 
     def join(self, parts: Sequence[tuple[Hidden, NDArray[np.int64], int]]) -> Hidden:
         return self._runner.join(parts)
 
-    def _counted(self, rows: int, run: Callable[[], StepOutput]) -> StepOutput:
+    def _counted(self, run: Callable[[], StepOutput]) -> StepOutput:
         try:
-            if rows > self._most:
-                raise RuntimeError("Failed to allocate memory for requested buffer")
             return run()
         except Exception as error:
             self.refusals += out_of_memory(error)
@@ -88,7 +78,7 @@ class RefusingRunner:
 
 
 def _answer(
-    subject: Subject, runner: RefusingRunner, figures: Figures, name: str, shape: Shape
+    subject: Subject, runner: WatchedRunner, figures: Figures, name: str, shape: Shape
 ) -> None:
     """Answer one batch of the engine; a problem if a row gets an error."""
     variant = subject.variant

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from models.report.markdown import shown, table
 from serve.engine.device_errors import device_lost
 
 NEEDS_CUDA = "needs CUDA"
@@ -96,13 +97,6 @@ def run_plan(
             return
 
 
-def reason_of(error: Exception) -> str:
-    """Return an error's first line; raise the error if it says that the device is lost."""
-    if device_lost(error):
-        raise error
-    return _first_line(error)
-
-
 def _first_line(error: Exception) -> str:
     return str(error).split("\n")[0]
 
@@ -120,34 +114,21 @@ def show(found: dict[str, Any]) -> None:
     """Print figures: lines of tables, and names with values."""
     for name, value in found.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            print(f"\n{name}")
-            columns = list(dict.fromkeys(key for line in value for key in line))
-            print(text_table(columns, [[line.get(key) for key in columns] for line in value]))
+            print(f"\n{name}\n{lines_table(value)}")
         elif isinstance(value, dict):
             for key, each in value.items():
-                print(f"{name}: {key}: {_shown(each)}")
+                print(f"{name}: {key}: {shown(each)}")
         else:
-            print(f"{name}: {_shown(value)}")
+            print(f"{name}: {shown(value)}")
 
 
-def text_table(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Return columns of equal width."""
-    cells = [list(columns), *([_shown(value) for value in line] for line in lines)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in cells
-    )
+def lines_table(lines: Sequence[dict[str, Any]]) -> str:
+    """Return figures as Markdown, a column for each name that any line has."""
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    return table(names, [[_rounded(line.get(name)) for name in names] for line in lines])
 
 
-def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case float():
-            return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-        case list() | tuple():
-            return (", " if isinstance(next(iter(value), 0), str) else " ").join(map(_shown, value))
-        case dict():
-            return ", ".join(f"{each} {key}" for key, each in value.items())
-    return str(value)
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return " ".join(f"{each:.4g}" if isinstance(each, float) else str(each) for each in value)
+    return value

@@ -8,10 +8,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from loadtest.bench.engine.random_model import build
-from loadtest.bench.engine.settings import BERT_BASE, ModelSettings
 from loadtest.bench.errors import BenchFailed
 from loadtest.bench.gpu.child import absent
+from loadtest.bench.random_model import BERT_BASE, ModelSettings, build
 from serve.bundle.loader import Bundle, load_bundle
 
 # Heads as those of the shipped models: the mean's shares are uploaded too.
@@ -33,8 +32,7 @@ def random_bundle(folder: Path, settings: ModelSettings = SETTINGS) -> Bundle:
             "--precision fp32,fp16"
         )
     print(f"building {settings.name} with random weights in {folder}", flush=True)
-    build(settings, ("fp32", "fp16"), folder)
-    return load_bundle(folder)
+    return build(settings, ("fp32", "fp16"), folder)
 
 
 def main() -> None:

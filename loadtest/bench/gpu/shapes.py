@@ -1,7 +1,5 @@
-"""What a batch of each shape takes: the whole model, a layer, a head, the host, a step's parts."""
+"""What a batch of each shape takes: the whole model, a layer, a head, the host."""
 
-from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -9,27 +7,24 @@ import numpy as np
 from loadtest.bench.engine_driver import driving, row_of
 from loadtest.bench.gpu.bound_graph import BoundGraph, WholeModel, opened
 from loadtest.bench.gpu.device_variant import DeviceVariant
-from loadtest.bench.gpu.medians import median_of, median_s, medians
-from loadtest.bench.gpu.plan import NEEDS_CUDA, Figures
+from loadtest.bench.gpu.medians import median_of, median_s
+from loadtest.bench.gpu.plan import Figures
 from loadtest.bench.gpu.subject import NO_ONE_GRAPH, Subject
-from loadtest.bench.gpu.timed_memory import DeviceClock
-from loadtest.bench.inputs import Shape, random_inputs
+from loadtest.bench.inputs import Shape
 from serve.engine.scheduler import BatchLimits
 from serve.rules import EntropyRule
 
-_FIGURES = 6  # per shape, of about the same time each
+_FIGURES = 4  # per shape, of about the same time each
 
 
 def measure_shapes(subject: Subject, figures: Figures, seconds: float) -> None:
-    """Time every shape. `times` has what the simulator reads, `steps` the parts of one step."""
+    """Time every shape; the simulator reads `times`."""
     variant = subject.variant
     middle = len(variant.chain) // 2
     body, head = opened(variant, middle), opened(variant, middle, head=True)
     whole = subject.one_graph and variant.place.opener()(subject.one_graph)
     if whole is None:
         figures.skip("whole model", NO_ONE_GRAPH)
-    if not subject.on_cuda:
-        figures.skip("GPU time", NEEDS_CUDA)
     each_s = seconds / len(variant.shapes) / _FIGURES
     for shape in variant.shapes:
         bound = [BoundGraph(session, variant, shape) for session in (body, head)]
@@ -48,7 +43,6 @@ def measure_shapes(subject: Subject, figures: Figures, seconds: float) -> None:
             head_ms=1e3 * head_s,
             host_us=1e6 * host_s,
         )
-        figures.row("steps", rows=shape.rows, tokens=shape.tokens, **_step(subject, shape, each_s))
 
 
 def whole_model(subject: Subject) -> WholeModel | None:
@@ -78,43 +72,12 @@ def _engine_s(variant: DeviceVariant, shape: Shape, seconds: float) -> float:
         return median_of(run, seconds) / len(variant.chain)
 
 
-def _step(subject: Subject, shape: Shape, seconds: float) -> dict[str, Any]:
-    """Return the medians of a step from one exit to the next in which one row has left."""
-    variant, memory, chain = subject.variant, subject.variant.memory, subject.variant.chain
-    inputs, middle = random_inputs(shape, variant.vocabulary), len(chain) // 2
-    hidden = chain.start(*inputs, middle - 1).hidden
-    keep = np.arange(shape.rows) if shape.rows == 1 else np.arange(1, shape.rows)
-    mask = inputs.attention_mask[keep]
-    clock = DeviceClock() if subject.on_cuda else None
-    if clock:
-        memory.on_download = clock.stop
-
-    def step() -> Sequence[float]:
-        memory.reset()
-        if clock:
-            clock.start()
-        began = perf_counter()
-        chain.advance(middle, hidden, keep, mask.copy())  # a new mask, so that it is uploaded
-        took_s = perf_counter() - began
-        issue_s = took_s - memory.upload_s - memory.wait_s
-        gpu_s = clock.seconds() if clock else np.nan
-        return memory.upload_s, issue_s, gpu_s, memory.wait_s
-
-    try:
-        [times_s] = medians([step], seconds)
-    finally:
-        memory.on_download = lambda: None
-    upload_us, issue_us, gpu_us, wait_us = (1e6 * each for each in times_s)
-    found = {"upload_us": upload_us, "issue_us": issue_us, "wait_us": wait_us}
-    return found | ({"gpu_us": gpu_us} if clock else {})
-
-
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1e3 * seconds
 
 
 def device_times(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what `loadtest.simulator.device_times` reads; None if too little was measured."""
+    """Return what `loadtest.simulator` reads; None if too little was measured."""
     times = document["steps"].get("shapes", {}).get("times", [])
     shapes = [line for line in times if line["whole_ms"] is not None]
     if len(shapes) < 2:

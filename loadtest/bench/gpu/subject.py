@@ -20,13 +20,11 @@ class Subject:
         variant: on the device.
         expected: the reference on the CPU provider.
         one_graph: file of the whole model as one graph; None if there is none.
-        folder: for graphs that a step writes.
     """
 
     variant: DeviceVariant
     expected: CpuRunner
     one_graph: Path | None
-    folder: Path
 
     @property
     def on_cuda(self) -> bool:
@@ -35,7 +33,7 @@ class Subject:
 
 
 NO_ONE_GRAPH = (
-    "not installed: onnx, to write the whole model as one graph; bring a folder from "
+    "not installed: onnx and onnx-ir, to write the whole model as one graph; bring a folder from "
     "`python -m loadtest.bench.one_graph` and name it by --one-graph"
 )
 
@@ -53,7 +51,7 @@ def subject_of(
     """
     with TemporaryDirectory() as folder:
         path = _one_graph(variant.bundle, variant, one_graphs, Path(folder))
-        yield Subject(variant, expected, path, Path(folder))
+        yield Subject(variant, expected, path)
 
 
 def _one_graph(
@@ -62,7 +60,7 @@ def _one_graph(
     if one_graphs:
         path = one_graphs / variant.precision / "one_graph.onnx"
         return path if path.is_file() else None
-    if absent("onnx"):
+    if absent("onnx", "onnx_ir"):
         return None
     from loadtest.bench.one_graph import write_one_graph
 

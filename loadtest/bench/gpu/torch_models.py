@@ -20,27 +20,16 @@ _HEAD_WIDTH = 64
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        device: `cuda` for fp16, `cpu` for fp32.
-        width: of hidden states; the inner layer is four times as wide.
-        layers: of the model.
-        vocabulary: word pieces.
-        labels: of the head.
-        shapes: of the batches.
-        compiled: those for which torch.compile is tried; each may take half a minute.
-        seconds: for each figure.
-    """
-
-    device: str
-    width: int
+    device: str  # `cuda` for fp16, `cpu` for fp32
+    width: int  # of hidden states; the inner layer is four times as wide
     layers: int
-    vocabulary: int
-    labels: int
-    shapes: list[Shape]
-    compiled: list[Shape]
-    seconds: float
+    vocabulary: int  # word pieces
+    labels: int  # of the head
+    shapes: list[Shape]  # of the batches
+    compiled: list[Shape]  # those for which torch.compile is tried; each may take half a minute
+    seconds: float  # for each figure
 
 
 def arguments(sizes: Sizes) -> list[str]:

@@ -9,24 +9,16 @@ Line = dict[str, Any]
 
 
 class Payoff(NamedTuple):
-    """One set of active exits at one shape.
+    """One set of active exits at one shape."""
 
-    Attributes:
-        shape: of the batch.
-        active: exit layers.
-        layer: the last of them, the model's own end left out, at which leaving is sooner than the
-            best whole model; 0 if there is none.
-        until_ms: until each exit.
-        best: the fastest whole model.
-        best_ms: its time.
-    """
-
-    shape: Shape
-    active: tuple[int, ...]
+    shape: Shape  # of the batch
+    active: tuple[int, ...]  # exit layers
+    # The last of them, the model's own end left out, at which leaving is sooner than the best
+    # whole model; 0 if there is none.
     layer: int
-    until_ms: tuple[float, ...]
-    best: str
-    best_ms: float
+    until_ms: tuple[float, ...]  # until each exit
+    best: str  # the fastest whole model
+    best_ms: float  # its time
 
 
 def verdict(document: Line) -> Line:

@@ -2,18 +2,23 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
-from loadtest.bench.segments.comparison import compare
-from loadtest.http.console import run_typed
-from serve.bundle.loader import load_bundle
+from loadtest.bench.inputs import SHAPES, Shape
+from loadtest.bench.loaded_bundle import load
+from loadtest.bench.segments.segment_timing import time_segments
+from loadtest.http.console import print_text, run_typed
+from models.report.markdown import table
+from serve.bundle.loader import Bundle, load_bundle
+from serve.bundle.manifest import Precision
+from serve.runtime.cpu_runner import CpuRunner
 from serve.runtime.hardware import available_threads, choose_precision
+from serve.runtime.process_memory import settle_memory
 
 
 def bench(
@@ -40,45 +45,66 @@ def bench(
     console = Console()
     with console.status("measuring"):
         document = compare(loaded, chosen, threads or available_threads(), seconds)
-    console.print(_table(document))
+    print_text(console, _table(document))
     if json_file:
         json_file.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _table(document: dict[str, Any]) -> Table:
+def compare(
+    bundle: Bundle,
+    precision: Precision,
+    num_threads: int,
+    seconds: float,
+    shapes: Sequence[Shape] = SHAPES,
+) -> dict[str, Any]:
+    """Return all figures as JSON data.
+
+    Args:
+        bundle: to measure.
+        precision: variant of both the segments and the one graph.
+        num_threads: of every session.
+        seconds: time for each shape.
+        shapes: those longer than the model's limit are left out.
+    """
+    loaded = load(bundle, precision, num_threads)
+    beside_fp32 = precision != "fp32" and "fp32" in bundle.manifest.variants
+    fp32 = CpuRunner(bundle, "fp32", num_threads) if beside_fp32 else None
+    settle_memory()
+    fitting = [shape for shape in shapes if shape.tokens <= bundle.manifest.max_tokens]
+    timings = [time_segments(loaded, shape, seconds, fp32=fp32) for shape in fitting]
+    return {
+        "bundle": bundle.name,
+        "precision": precision,
+        "threads": num_threads,
+        "exit_layers": list(bundle.manifest.exit_layers),
+        "shapes": [timing.as_json() for timing in timings],
+    }
+
+
+def _table(document: dict[str, Any]) -> str:
+    """Return a column for each shape; the caption says what the lines are."""
     shapes, layers = document["shapes"], document["exit_layers"]
+    rows = [
+        ["one graph, ms", *(s["one_graph_ms"] for s in shapes)],
+        ["segments, ms", *(s["segments_ms"] for s in shapes)],
+        ["segments / one graph", *(s["ratio"] for s in shapes)],
+        ["one call a segment", *(s["each_segment_ms"] / s["one_graph_ms"] for s in shapes)],
+    ]
+    if shapes and shapes[0]["fp32_segments_ms"]:
+        gains = (s["fp32_segments_ms"] / s["segments_ms"] for s in shapes)
+        rows.append(["times faster than fp32", *gains])
+    for index, layer in enumerate(layers):
+        name = f"exit {layer} ({layer / layers[-1]:.2f})"
+        rows.append([name, *(s["exit_shares"][index] for s in shapes)])
     threads = document["threads"]
     clock = "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
-    title = f"{document['bundle']}, {document['precision']}, {clock}"
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    table.caption = (
+    return (
+        f"{document['bundle']}, {document['precision']}, {clock}\n\n"
+        f"{table(['rows x tokens', *(s['shape'] for s in shapes)], rows)}\n\n"
         "one graph: the last head alone; segments: one call for rows that leave at the last exit\n"
         "one call a segment: every head runs, against the one graph\n"
         "exits: time until the answer as a share of a full run (share of the layers)"
     )
-    table.add_column("rows x tokens", no_wrap=True)
-    for shape in shapes:
-        table.add_column(f"{shape['rows']} x {shape['tokens']}", justify="right", no_wrap=True)
-    for name, cells in _rows(shapes):
-        table.add_row(name, *cells)
-    table.add_section()
-    for index, layer in enumerate(layers):
-        shares = (f"{shape['exit_shares'][index]:.2f}" for shape in shapes)
-        table.add_row(f"exit {layer} ({layer / layers[-1]:.2f})", *shares)
-    return table
-
-
-def _rows(shapes: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    rows = [
-        ("one graph, ms", [f"{s['one_graph_ms']:.2f}" for s in shapes]),
-        ("segments, ms", [f"{s['segments_ms']:.2f}" for s in shapes]),
-        ("segments / one graph", [f"{s['ratio']:.2f}" for s in shapes]),
-        ("one call a segment", [f"{s['each_segment_ms'] / s['one_graph_ms']:.2f}" for s in shapes]),
-    ]
-    if shapes and shapes[0]["fp32_segments_ms"]:
-        gains = [f"{s['fp32_segments_ms'] / s['segments_ms']:.2f}x" for s in shapes]
-        rows.append(("faster than fp32", gains))
-    return rows
 
 
 if __name__ == "__main__":

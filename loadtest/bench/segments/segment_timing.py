@@ -3,8 +3,9 @@
 Times are compared turn by turn, so a slow period of the machine slows both sides of a ratio.
 """
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,26 +26,17 @@ _SETTLE_AT_MOST_S = 0.5
 _WARM_UP_S = 0.025
 _TURN_S = 0.01
 _FEWEST_RUNS = 3
+_FEWEST_TURNS = 7
 
 Timer = Callable[[], list[float]]
 # Seconds until each exit's logits, (runs, exits); (runs, 1) of a contender without exits.
 Turn = NDArray[np.float64]
 
 
-class Rounds(NamedTuple):
-    """How often each contender runs."""
-
-    # Contenders that run in every round.
-    goals: Sequence[str] = ("segments", "leaving", "one_graph")
-    rest_every: int = 3  # the others run once in so many rounds
-    fewest: int = 7  # rounds, even if the time is over
-
-
 class SegmentTiming(NamedTuple):
     """What one shape took; medians over turns."""
 
     shape: Shape
-    turns: int  # of the segments and of the one graph
     one_graph_ms: float  # the one graph, with the setting that suits it best
     segments_ms: float  # all segments in one call, for rows that leave at the last exit
     each_segment_ms: float  # all segments with one call a segment, every head included
@@ -60,11 +52,7 @@ class SegmentTiming(NamedTuple):
 
 
 def time_segments(
-    loaded: LoadedBundle,
-    shape: Shape,
-    budget_s: float,
-    rounds: Rounds | None = None,
-    fp32: CpuRunner | None = None,
+    loaded: LoadedBundle, shape: Shape, budget_s: float, fp32: CpuRunner | None = None
 ) -> SegmentTiming:
     """Run all contenders in turns until the time is over.
 
@@ -72,30 +60,40 @@ def time_segments(
         loaded: the segments and the one graph.
         shape: of every run, without padding.
         budget_s: time for this shape.
-        rounds: which contenders run how often.
         fp32: the fp32 segments, if `loaded` is another variant.
     """
-    rounds = rounds or Rounds()
-    generator = np.random.default_rng(0)
-    contenders = _contenders(loaded, fp32, random_inputs(shape, loaded.vocabulary), generator)
-    turns: dict[Timer, list[Turn]] = {timer: [] for same in contenders.values() for timer in same}
-    goals = {timer for name in rounds.goals for timer in contenders[name]}
-    done, end = 0, time.perf_counter() + budget_s
-    while time.perf_counter() < end or done < rounds.fewest:
+    contenders = _contenders(loaded, fp32, random_inputs(shape, loaded.vocabulary))
+    return _summary(shape, _in_turns(contenders, budget_s, _FEWEST_TURNS))
+
+
+def cutting_ratio(loaded: LoadedBundle, shape: Shape, budget_s: float, fewest: int) -> float:
+    """Return the time of all segments over the one graph's, of so many turns at least."""
+    contenders = _contenders(loaded, None, random_inputs(shape, loaded.vocabulary))
+    compared = {name: contenders[name] for name in ("segments", "one_graph")}
+    full_s = _full_s(_in_turns(compared, budget_s, fewest))
+    return float(np.median(full_s["segments"] / full_s["one_graph"]))
+
+
+def _in_turns(
+    contenders: dict[str, list[Timer]], budget_s: float, fewest: int
+) -> dict[str, list[list[Turn]]]:
+    """Return the turns of each contender in each of its settings."""
+    draw = random.Random(0)
+    timers = [timer for same in contenders.values() for timer in same]
+    turns: dict[Timer, list[Turn]] = {timer: [] for timer in timers}
+    end = time.perf_counter() + budget_s
+    while time.perf_counter() < end or len(turns[timers[0]]) < fewest:
         # In random order, so that no contender always follows the same other one.
-        for index in generator.permutation(len(turns)):
-            timer = list(turns)[index]
-            if timer in goals or done % rounds.rest_every == 0:
-                turns[timer].append(_turn(timer))
-        done += 1
-    return _summary(shape, {name: [turns[t] for t in same] for name, same in contenders.items()})
+        for timer in draw.sample(timers, len(timers)):
+            turns[timer].append(_turn(timer))
+    return {name: [turns[timer] for timer in same] for name, same in contenders.items()}
 
 
 def _contenders(
-    loaded: LoadedBundle, fp32: CpuRunner | None, inputs: Inputs, generator: np.random.Generator
+    loaded: LoadedBundle, fp32: CpuRunner | None, inputs: Inputs
 ) -> dict[str, list[Timer]]:
     """Return what is timed, by name, with one timer for each setting."""
-    chain, clock = loaded.chain, loaded.clock
+    chain, clock, generator = loaded.chain, loaded.clock, np.random.default_rng(0)
     timers: dict[str, list[Timer]] = {
         "segments": [partial(_time_to_last, chain, inputs, clock)],
         "leaving": [partial(_time_leaving, chain, inputs, clock, generator)],
@@ -105,17 +103,22 @@ def _contenders(
     return timers | ({"fp32": [partial(_time_to_last, fp32, inputs, clock)]} if fp32 else {})
 
 
-def _summary(shape: Shape, turns: dict[str, list[list[Turn]]]) -> SegmentTiming:
-    """Sum up the turns of each contender in each of its settings."""
-    full_s: dict[str, NDArray[np.float64]] = {}  # (turns,) in the setting that suits it best
+def _full_s(turns: dict[str, list[list[Turn]]]) -> dict[str, NDArray[np.float64]]:
+    """Return (turns,) the seconds of each contender, in the setting that suits it best."""
+    full_s = {}
     for name, settings in turns.items():
         each = [np.array([np.median(turn[:, -1]) for turn in taken]) for taken in settings]
         full_s[name] = min(each, key=lambda times_s: float(np.median(times_s)))
+    return full_s
+
+
+def _summary(shape: Shape, turns: dict[str, list[list[Turn]]]) -> SegmentTiming:
+    """Sum up the turns of each contender in each of its settings."""
+    full_s = _full_s(turns)
     ms = {name: 1e3 * float(np.median(times_s)) for name, times_s in full_s.items()}
     runs_s = np.concatenate(turns["leaving"][0])
     return SegmentTiming(
         shape,
-        turns=len(full_s["segments"]),
         one_graph_ms=ms["one_graph"],
         segments_ms=ms["segments"],
         each_segment_ms=ms["each_segment"],

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from loadtest.http.client import Json
-from loadtest.http.exit_counts import mean_layer
-from loadtest.http.metrics_page import MetricsPage, Spread
+from loadtest.http.metrics_page import MetricsPage, Spread, mean_layer
 from loadtest.load.figures import Figures, RampResult
 from loadtest.load.samples import SERVER_TIMES, Samples
 from loadtest.load.shortfall import shortfalls

@@ -1,24 +1,20 @@
 """A run's figures as a page of Markdown."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from loadtest.http.client import Json
-from loadtest.load.figures import RampResult
-from loadtest.load.ramp_table import ramp_table
+from loadtest.load.figures import RampResult, ramp_table
 from models.report.markdown import percent, shown, table
 
 _MOST_ERRORS = 20
 
 
-def page(found: Json, ramp: RampResult | None, pictures: Sequence[tuple[str, Path]]) -> str:
+def page(found: Json, ramp: RampResult | None) -> str:
     """Return report.md.
 
     Args:
         found: the JSON document, with `run`.
         ramp: of a ramp.
-        pictures: (title, file beside the page).
     """
     return _sections(
         f"# Load test of {found['run'].get('date', '')}".strip(),
@@ -27,7 +23,7 @@ def page(found: Json, ramp: RampResult | None, pictures: Sequence[tuple[str, Pat
         "## Where the time went\n\n" + _times(found),
         "## What it cost\n\n" + _cost(found["cost"]),
         "## First and last third of the run\n\n" + _drift(found["drift"]),
-        "\n".join(f"![{title}]({path.name})\n" for title, path in pictures),
+        "Throughput, latency and users over time: [charts.html](charts.html).",
     )
 
 

@@ -59,16 +59,6 @@ def test_batches_keep_the_limits() -> None:
     assert runner.most_rows == 3
 
 
-def test_rows_are_submitted_when_they_are_due_and_timed_from_then() -> None:
-    sent = rows([1, 2, 3] * 10)
-    for place, row in enumerate(sent):
-        row.tag = place
-    due_s = np.linspace(0, 0.05, len(sent))
-    with driving(FreeSegments(3, 200), SHAPE) as driver:
-        took_s = driver.follow(sent, due_s)
-    assert (took_s > 0).all(), "no row was sent before it was due"
-
-
 def test_error_of_a_row_ends_the_bench() -> None:
     with pytest.raises(BenchFailed, match="the engine failed"), driving(Broken(3, 8), SHAPE) as it:
         it.run(rows([1, 2]), 2)

@@ -5,7 +5,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from loadtest.bench.promises import HEAD, main, natural_choice, rows_of_table, splits
+from loadtest.bench.promises import HEAD, main, natural_choice, rows_of_table
 from models.certification.losses import TextLosses
 from models.certification.paths import Path as RulePath
 from models.certification.replay import Replay
@@ -36,13 +36,6 @@ def test_certified_promises_hold_and_the_natural_choice_breaks_many(replay: Repl
     assert len(broken["certified"]) == len(broken["natural"]) == 5
     assert max(broken["certified"]) <= 5 + 3 * 1.6
     assert np.mean(broken["natural"]) > 25
-
-
-def test_halves_are_disjoint_and_differ() -> None:
-    halves = splits(101, 3, np.random.default_rng(0))
-    for half in halves:
-        assert sorted([*half.chosen_by, *half.judged_by]) == list(range(101))
-    assert len({tuple(half.chosen_by) for half in halves}) == 3
 
 
 def test_the_natural_choice_is_the_fastest_rule_within_the_bound_wherever_it_stands() -> None:

@@ -74,15 +74,6 @@ def test_answer_that_its_policy_version_does_not_allow_is_a_problem(
     assert found.problems == [problem]
 
 
-def test_scenario_that_was_not_finished_has_its_line_too() -> None:
-    broken = scenario("new code")
-    broken.report = {}
-    broken.problems.append("two new replicas: not within 90 s")
-    text = findings_text([broken])
-    assert "| new code | - |" in text
-    assert "* new code: two new replicas: not within 90 s" in text
-
-
 def test_event_that_does_not_happen_is_named() -> None:
     with pytest.raises(NotSeen, match="another replica: not within 0 s"):
         wait_for(lambda: False, "another replica", timeout_s=0)

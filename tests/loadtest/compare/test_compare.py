@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from loadtest.compare import __main__ as command
-from loadtest.compare import contenders
 from loadtest.compare.cores import on, share_cores
 from serve.bundle.loader import Bundle
 
@@ -39,18 +38,6 @@ def test_contender_is_started_measured_and_stopped(
     assert 0 < line["light"]["p50_ms"] <= line["light"]["p99_ms"]
     assert "| ONNX Runtime + FastAPI, fp32, dynamic batches |" in capsys.readouterr().out
     assert os.sched_getaffinity(0) == cores
-
-
-def test_contender_that_does_not_start_ends_the_comparison(
-    arguments: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    nowhere = tmp_path / "no-graph.onnx"
-    monkeypatch.setattr(contenders, "write_one_graph", lambda *_: nowhere)
-    assert command.main(arguments) == 1
-    assert "the comparison failed: the server ended before it was ready" in capsys.readouterr().out
 
 
 def test_load_has_a_core_that_no_server_has() -> None:

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,33 +7,12 @@ import torch
 from loadtest.bench.inputs import padded
 from loadtest.bench.one_graph import write_one_graph
 from loadtest.bench.one_graph_session import open_on_cpu
-from loadtest.compare.contenders import ServedModel, contenders
 from loadtest.compare.pipeline_server import LastHeadOnly
 from serve.bundle.loader import Bundle
 from serve.runtime.ort_session import plain_options
 from tests.support.tiny import tiny_model
 
 ROWS = [[2, 10, 11, 3], [2, 20, 21, 22, 23, 24, 3]]
-
-
-def test_all_contenders_take_part(bundle: Bundle, tmp_path: Path) -> None:
-    served = ServedModel(bundle, tmp_path / "model", 1, tmp_path)
-    names = [contender.name for contender in contenders(served, ray=True)]
-    assert names == [
-        "transformers pipeline + FastAPI, fp32, one by one",
-        "ONNX Runtime + FastAPI, fp32, dynamic batches",
-        "Offramp, fp32, never",
-        "Offramp, fp32, balanced",
-        "Offramp, fp32, fast",
-        "ONNX Runtime + FastAPI, int8, dynamic batches",
-        "Offramp, int8, never",
-        "Offramp, int8, balanced",
-        "Offramp, int8, fast",
-        "Offramp, int8, balanced, on Ray Serve",
-    ]
-    (tmp_path / "others").mkdir()
-    served = replace(served, checkpoint=None, folder=tmp_path / "others")
-    assert [contender.name for contender in contenders(served, ray=False)] == names[1:-1]
 
 
 def test_all_of_them_are_the_same_model(bundle: Bundle, tmp_path: Path) -> None:

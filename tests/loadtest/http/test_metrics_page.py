@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from loadtest.http.exit_counts import Exit, ExitCounts, exits_in_reply, mean_layer
-from loadtest.http.metrics_page import Growth, MetricsPage
+from loadtest.http.metrics_page import Exit, Growth, MetricsPage
 
 PAGE = """\
 # TYPE offramp_requests counter
@@ -36,27 +35,6 @@ def test_growth_is_that_of_all_replicas() -> None:
     assert MetricsPage.of(BEFORE).total("offramp_requests_total") == 15
     assert GROWN.by("offramp_requests_total", "code") == {"200": 21, "429": 2}
     assert GROWN.total("offramp_requests_total", code="200") == 21
-
-
-def test_exits_of_all_replicas_add_up() -> None:
-    page = """\
-# TYPE offramp_exits_total counter
-offramp_exits_total{layer="2",model="tiny",reason="confident",replica="a"} 3.0
-offramp_exits_total{layer="2",model="tiny",reason="confident",replica="b"} 4.0
-offramp_exits_total{layer="6",model="tiny",reason="final",replica="b"} 1.0
-# TYPE offramp_layers_run_total counter
-offramp_layers_run_total{model="tiny",replica="a"} 20.0
-"""
-    exits = MetricsPage.of(page).exits()
-    assert exits == {Exit("tiny", 2, "confident"): 7, Exit("tiny", 6, "final"): 1}
-    assert mean_layer(exits) == (2 * 7 + 6) / 8
-    assert math.isnan(mean_layer(ExitCounts()))
-
-
-def test_every_text_of_a_reply_counts() -> None:
-    results = [{"exit": {"layer": n, "reason": "confident"}} for n in (1, 3, 3)]
-    counts = exits_in_reply({"model": "tiny", "results": results})
-    assert counts == {Exit("tiny", 1, "confident"): 1, Exit("tiny", 3, "confident"): 2}
 
 
 def test_histogram_gives_mean_and_quantiles_within_buckets() -> None:

@@ -1,18 +1,9 @@
-from pathlib import Path
-
 import pytest
 
 from loadtest.http import server_process
 from loadtest.http.client import Client
-from loadtest.http.server_process import ServerFailed, serve_bundle
+from loadtest.http.server_process import ServerFailed
 from tests.loadtest.conftest import MakeChild
-
-
-def test_server_is_ready_inside_its_block_and_gone_after_it(make_child: MakeChild) -> None:
-    with make_child() as child:
-        child.wait_until_ready(30.0)
-        assert Client(child.url).ready()
-    assert not Client(child.url).ready()
 
 
 @pytest.mark.parametrize(
@@ -53,11 +44,3 @@ def test_block_that_raises_ends_its_server_and_keeps_its_error(
         child.wait_until_ready(30.0)
         raise error
     assert not Client(child.url).ready()
-
-
-def test_missing_bundle_is_reported_by_the_command_itself(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ServerFailed, match="ended before it was ready"),
-        serve_bundle(tmp_path / "nothing") as child,
-    ):
-        child.wait_until_ready(60.0)

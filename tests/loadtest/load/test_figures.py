@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadtest.http.exit_counts import Exit
-from loadtest.http.metrics_page import MetricsPage
+from loadtest.http.metrics_page import Exit, MetricsPage
 from loadtest.load.figures import Figures, problems
 from loadtest.load.samples import Samples
 from tests.loadtest.load.test_samples import answered, failed

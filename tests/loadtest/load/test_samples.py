@@ -1,10 +1,6 @@
-import math
-
-import numpy as np
 import pytest
 
 from loadtest.http.client import Json
-from loadtest.load.report.timeline import timeline
 from loadtest.load.request_log import LoggedRequest, Outcome
 from loadtest.load.samples import Samples
 from loadtest.load.texts import Example
@@ -65,28 +61,3 @@ def test_silence_at_the_end_counts() -> None:
     samples.add("default", 1.0, 0.0, answered())
     samples.add("default", 9.0, 1.0, failed())
     assert samples.longest_gap_s == 8.0
-
-
-def test_timeline_puts_answers_where_they_ended_and_times_where_they_began() -> None:
-    samples = Samples()
-    samples.add("default", 0.5, 2000.0, answered(layer=1))
-    samples.add("default", 2.6, 100.0, answered(layer=6))
-    samples.add("default", 2.7, 100.0, failed())
-    line = timeline(samples, [(0.0, 1), (2.0, 5)], seconds=3.0)
-    assert line.sent.tolist() == [1, 0, 2]
-    assert line.answered.tolist() == [0, 0, 2]
-    assert line.failed.tolist() == [0, 0, 1]
-    assert line.users.tolist() == [1, 1, 5]
-    assert line.p99_ms[0] == 2000.0
-    assert math.isnan(line.p50_ms[1])
-    assert line.exits[0].tolist() == [1, 0, 0]
-    assert line.exits[5].tolist() == [0, 0, 1]
-
-
-def test_long_runs_have_wider_bins() -> None:
-    samples = Samples()
-    samples.add("default", 3599.0, 1.0, answered())
-    line = timeline(samples, [], seconds=3600.0)
-    assert line.bin_s == 30.0
-    assert len(line.starts_s) == 120
-    assert np.isclose(line.sent[-1], 1 / 30)

@@ -2,7 +2,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from loadtest.load.user_mix import parse_weights
+from loadtest.load.options import parse_weights
 
 
 def test_kinds_that_are_not_named_are_not_sent() -> None:

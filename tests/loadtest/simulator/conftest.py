@@ -2,7 +2,6 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.simulator.arrivals import Arrivals, Poisson
 from loadtest.simulator.device import Device
 from loadtest.simulator.exit_mixes import read_mix
 from loadtest.simulator.workload import Traffic
@@ -22,9 +21,7 @@ def device() -> Device:
 def make_traffic() -> Callable[..., Traffic]:
     """Return a factory of traffic on models with four layers."""
 
-    def make(
-        exits: str = "uniform:1-4", tokens: int | None = None, arrivals: Arrivals | None = None
-    ) -> Traffic:
-        return Traffic(arrivals or Poisson(), read_mix(exits, LAYERS), tokens)
+    def make(exits: str = "uniform:1-4", tokens: int | None = None) -> Traffic:
+        return Traffic(read_mix(exits, LAYERS), tokens)
 
     return make

@@ -1,8 +1,13 @@
 import numpy as np
 import pytest
 
-from loadtest.simulator.errors import InvalidSimulation
-from loadtest.simulator.exit_mixes import ExitMix, deebert_like, read_mix, uniform
+from loadtest.simulator.exit_mixes import (
+    ExitMix,
+    InvalidSimulation,
+    deebert_like,
+    read_mix,
+    uniform,
+)
 from loadtest.simulator.lengths import sst2_lengths
 
 
@@ -37,14 +42,6 @@ def test_exit_mixes_have_the_mean_they_name(text: str, mean: float) -> None:
 def test_wrong_exit_mixes_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidSimulation, match=message):
         read_mix(text, 4)
-
-
-def test_order_of_arrival_does_not_decide_the_layer() -> None:
-    ranks = np.arange(2000)
-    # As unlucky as can be for layers that go by arrival.
-    lengths = 4 + (50 * (ranks * (5**0.5 - 1) / 2 % 1)).astype(int)
-    layers = uniform(2, 12, 12).assign(lengths)
-    assert (layers * lengths).sum() / lengths.sum() == pytest.approx(7, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,10 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from loadtest.simulator.arrivals import Bursts, Poisson
-from loadtest.simulator.errors import InvalidSimulation
-from loadtest.simulator.presets import cpu_like, h100, read_device
-
-
-@pytest.mark.parametrize(
-    ("process", "least", "most"), [(Poisson(), 0.8, 1.2), (Bursts(burst_s=2.0), 5, np.inf)]
-)
-def test_arrivals_come_in_order_at_the_mean_rate_and_bursts_vary_more(
-    process: Poisson | Bursts, least: float, most: float
-) -> None:
-    times = process.draw(50.0, 40_000, np.random.default_rng(0))
-    assert (np.diff(times) >= 0).all()
-    assert 40_000 / times[-1] == pytest.approx(50, rel=0.05)
-    counts = np.bincount(times.astype(int))
-    assert least < counts.var() / counts.mean() < most, "1 for Poisson arrivals"
-
-
-def test_bursts_that_hold_more_than_all_requests_are_refused() -> None:
-    with pytest.raises(InvalidSimulation, match="must not exceed 1"):
-        Bursts(peak=5, share=0.5)
-
-
-def test_a_lone_run_pays_each_launch_and_round_trip_and_the_whole_model_its_own() -> None:
-    device = h100(12)
-    host_s = device.host_s + device.host_per_row_s
-    assert device.lone_s(25) == pytest.approx(12 * (host_s + 135e-6))
-    assert device.whole_s(1, 32) == pytest.approx(host_s + 0.70e-3, rel=0.01)
-    assert device.whole_s(32, 128) == pytest.approx(device.host_s + 32e-6 + 2.7e-3, rel=0.01)
+from loadtest.simulator.exit_mixes import InvalidSimulation
+from loadtest.simulator.presets import cpu_like, read_device
 
 
 def test_the_engine_learns_what_the_device_takes() -> None:
@@ -68,7 +40,7 @@ def test_measured_times_are_taken_as_they_are(tmp_path: Path, document: object) 
 def test_wrong_measured_times_are_refused(tmp_path: Path, document: object) -> None:
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps(document))
-    with pytest.raises(InvalidSimulation, match=r"device_times\.py describes"):
+    with pytest.raises(InvalidSimulation, match=r"not what loadtest\.bench\.gpu writes"):
         read_device(f"measured:{path}", 2)
 
 

@@ -169,7 +169,11 @@ def test_a_stopped_run_goes_on_to_the_same_file(
 
 
 def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
-    model_folder: Path, texts: Path, tmp_path: Path, write_data: Write
+    model_folder: Path,
+    texts: Path,
+    tmp_path: Path,
+    write_data: Write,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out.tsv"
 
@@ -192,6 +196,11 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     assert "is for one label or one number" in message(several, format="elue")
     assert "no bundle that is measured has its layers" in message(several, model=model_folder)
     assert "nothing to resume" in message(model_folder, "--resume")
+    pairs = ["text\ttext_pair", *["w1\t"] * 9, "w1\tw2"]
+    tagger = write_task_bundle(tmp_path / "tags", Kind("token"))
+    monkeypatch.setattr(module, "BLOCK", 8)
+    second = message(tagger, data=write_data("pairs.tsv", pairs))
+    assert second.startswith("text 9.text_pair: this model labels")
     empty = write_data("empty.txt", [])
     assert "has no texts" in message(model_folder, data=empty)
     assert not out.exists()

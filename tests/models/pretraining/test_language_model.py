@@ -64,3 +64,20 @@ def test_a_bare_encoder_gets_a_new_head_whose_last_matrix_is_its_embeddings(tmp_
     assert not found.has_own_head
     tied = found.model.get_output_embeddings().weight
     assert tied is found.model.get_input_embeddings().weight
+
+
+def test_an_early_exit_reads_its_own_layer_for_words_and_for_order(tmp_path: Path) -> None:
+    theirs = drawn("bert")
+    theirs.save_pretrained(tmp_path)
+    model = PretrainingModel(read_language_model(tmp_path).model, (1, 2, 3), ordered=True).eval()
+    ids = torch.randint(5, VOCABULARY, (4, 9), generator=torch.Generator().manual_seed(2))
+    masked = MASKING(Batch(ids, torch.ones_like(ids), ids % 2, torch.zeros(4)))
+    with torch.no_grad():
+        states = theirs(
+            input_ids=masked.batch.input_ids, token_type_ids=ids % 2, output_hidden_states=True
+        ).hidden_states
+        found = model(masked, (2, 3))
+        pooler, classifier = model.heads[1].pooler, model.heads[1].classifier
+        order = torch.tanh(states[2][:, 0] @ pooler.weight.T + pooler.bias)
+        torch.testing.assert_close(found[0].words, theirs.cls(states[2])[masked.chosen])
+        torch.testing.assert_close(found[0].order, order @ classifier.weight.T + classifier.bias)

@@ -4,8 +4,12 @@ import threading
 import pytest
 
 from loadtest.bench.front.costs import (
+    OTHER,
+    THIS,
     Cost,
     Lane,
+    Line,
+    figures,
     loop_ratio,
     median_cost,
     spent,
@@ -48,3 +52,20 @@ def test_server_that_fails_to_answer_has_no_cost(start_fake: StartFake) -> None:
     lane = Lane("fake", ServerProcess((), port), [request_bytes({})], 1)
     with pytest.raises(WrongAnswers, match="fake answered 0"):
         lane.load()
+
+
+def line(server: str, exit: str, loop_ms: float, texts: int = 1) -> Line:
+    return Line(server, exit, texts, [Cost(loop_ms, 2.0, 0.0, 300.0)])
+
+
+def test_event_loops_are_compared_at_equal_requests() -> None:
+    lines = [
+        line(THIS, "never", 6.0),
+        line(THIS, "balanced", 1.0),
+        line(OTHER, "never", 8.0),
+        line(OTHER, "balanced", 2.0),
+        line(THIS, "balanced", 9.0, texts=32),
+    ]
+    found = figures(lines)
+    assert [each["event loop / other's"] for each in found] == [0.75, 0.5, 1, 1, None]
+    assert found[0]["sum_ms"] == 8.0

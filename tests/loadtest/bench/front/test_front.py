@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.bench.front.__main__ import main
-from loadtest.bench.front.servers import FLOOR, THIS
+from loadtest.bench.front.costs import THIS
 from serve.bundle.loader import Bundle
 
 
@@ -19,12 +19,12 @@ def test_every_server_is_measured_in_every_turn(
     assert main(arguments) == 0, capsys.readouterr().out
     lines = json.loads(file.read_text())["lines"]
     assert [(line["server"], line["exit"]) for line in lines] == [
-        *((server, exit) for server in (THIS, FLOOR) for exit in ("never", "balanced")),
+        *((THIS, exit) for exit in ("never", "balanced")),
         ("ONNX Runtime + FastAPI", "whole model"),
     ]
     for line in lines:
         assert [min(turn["loop_ms"], turn["engine_ms"]) > 0 for turn in line["turns"]] == [True] * 2
-    assert f"| {FLOOR} | balanced | 2 |" in capsys.readouterr().out
+    assert f"| {THIS} | balanced | 2 |" in capsys.readouterr().out
 
 
 def test_other_checkout_runs_its_own_code(
@@ -33,12 +33,5 @@ def test_other_checkout_runs_its_own_code(
     (tmp_path / "serve").mkdir()
     (tmp_path / "serve" / "__init__.py").touch()
     (tmp_path / "serve" / "cli.py").write_text("def main(): raise SystemExit('the other one')\n")
-    assert main([str(bundle.folder), "--against", str(tmp_path), "--only", "Offramp in"]) == 1
+    assert main([str(bundle.folder), "--against", str(tmp_path)]) == 1
     assert "before it was ready:\nthe other one" in capsys.readouterr().out
-
-
-def test_name_that_no_server_has_is_refused(
-    bundle: Bundle, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(bundle.folder), "--only", "Triton"]) == 1
-    assert "no server has that in its name" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Wrong answers, values near the end of fp16, and memory that runs out are seen."""
+"""Wrong answers and values near the end of fp16 are seen."""
 
 from typing import Any
 
@@ -9,11 +9,9 @@ from loadtest.bench.gpu import correctness
 from loadtest.bench.gpu.bound_graph import WholeModel
 from loadtest.bench.gpu.checks import check_invariance, check_parity, check_texts
 from loadtest.bench.gpu.device_variant import DeviceVariant
-from loadtest.bench.gpu.memory import measure_memory
 from loadtest.bench.gpu.plan import Figures
 from loadtest.bench.gpu.subject import Subject
 from loadtest.bench.inputs import padded, random_texts
-from serve.engine import core
 from serve.engine.runner import StepOutput
 
 
@@ -75,22 +73,3 @@ def test_the_whole_model_as_one_graph_answers_as_its_segments(subject: Subject) 
     for lengths in ([9, 4, 17], [3]):
         inputs = padded(random_texts(lengths, half.vocabulary), 0)
         np.testing.assert_allclose(whole.run(inputs), last.start(*inputs).logits, atol=1e-4)
-
-
-def test_a_batch_that_memory_does_not_suffice_for_is_answered_in_halves(subject: Subject) -> None:
-    found = figures()
-    measure_memory(subject, found, 1.0)
-    assert "problems" not in found.found
-    (line,) = found.found["out_of_memory"]
-    assert line["refusals"] == 1
-    assert line["error"] is None
-
-
-def test_a_batch_that_is_not_tried_again_is_a_problem(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(core, "out_of_memory", lambda error: False)
-    found = figures()
-    measure_memory(subject, found, 1.0)
-    (said,) = found.found["problems"]
-    assert said.startswith("memory, refused: the engine failed")

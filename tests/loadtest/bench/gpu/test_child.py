@@ -19,10 +19,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "measures"
 
 
-def test_figures_come_as_they_are_found(module: str) -> None:
-    assert list(run_child(module, [], 60)) == [{"ms": 1}]
-
-
 @pytest.mark.parametrize(
     ("how", "seconds", "why"), [("hang", 2.0, "no time left"), ("crash", 60.0, "no such kernel")]
 )

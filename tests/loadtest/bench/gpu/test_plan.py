@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from loadtest.bench.errors import BenchFailed
-from loadtest.bench.gpu.plan import Figures, Step, reason_of, run_plan
+from loadtest.bench.gpu.plan import Figures, Step, run_plan
 
 LOST = "CUDA failure 700: an illegal memory access was encountered"
 
@@ -90,9 +90,3 @@ def test_a_lost_device_ends_the_plan(step: Step) -> None:
     document = run(step, Step("next", 1, nothing), Step("last", 1, nothing))
     assert list(document["steps"]) == ["failing"]
     assert document["problems"][1] == "the device is lost; not run: next, last"
-
-
-def test_what_is_skipped_with_a_reason_is_not_a_lost_device() -> None:
-    assert reason_of(RuntimeError("no such kernel\nhere")) == "no such kernel"
-    with pytest.raises(RuntimeError, match="failure 700"):
-        reason_of(RuntimeError(LOST))

@@ -74,7 +74,7 @@ def test_a_bare_host_runs_every_step(
     assert sentence.startswith("on the CPU provider leaving ")
     assert last == "gpu: fp16 passed on cpu"
     steps = document["steps"]
-    assert [line["nodes"] for line in steps["facts"]["profile"]] > [0, 0]
+    assert sum(steps["facts"]["operators"]["CPUExecutionProvider"].values()) > 20
     assert {line["contender"] for line in steps["baselines"]["ms"]} == {"one_graph"}
     assert steps["baselines"]["skipped"] == {
         "cuda_graph": "needs CUDA",
@@ -87,7 +87,6 @@ def test_a_bare_host_runs_every_step(
         [1, 2, 3, 4],
     ]
     assert len(steps["throughput"]["rows_per_s"]) == 4 * 3
-    assert len(steps["open_loop"]["latency"]) == 2 * 2 * 3
     device = read_device(f"measured:{report}", 4)
     assert device.whole_s(1, 8) > 0
 
@@ -116,28 +115,6 @@ def test_without_onnx_and_without_a_graph_all_else_is_measured(
     assert all(line["every_exit"] > 0 for line in found["throughput"]["rows_per_s"])
     assert "device_times" not in document, "the simulator needs the whole model's times"
     assert "too little was measured to say" in capsys.readouterr().out
-
-
-def test_a_step_that_fails_is_a_problem_and_the_others_run(
-    half_bundle: Bundle,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def failing(*arguments: object) -> None:
-        raise RuntimeError("A cuDNN handle is required\nand more")
-
-    monkeypatch.setattr("loadtest.bench.gpu.subsets.until_exits_s", failing)
-    report = tmp_path / "new folder" / "report.json"
-    steps = ("shapes", "subsets", "memory")
-    assert main(on_cpu(half_bundle, report, "--steps", *steps)) == 1
-    said = "subsets: RuntimeError: A cuDNN handle is required"
-    assert capsys.readouterr().out.endswith(f"gpu: FAILED: {said}\n")
-    document = json.loads(report.read_text())
-    assert document["problems"] == [said]
-    assert list(document["steps"]) == list(steps)
-    assert document["steps"]["shapes"]["times"]
-    assert document["steps"]["memory"]["out_of_memory"]
 
 
 def test_a_report_that_cannot_be_written_is_said_before_anything_runs(

@@ -24,14 +24,6 @@ def document(whole_ms: dict[str, list[float]], **until_ms: list[list[float]]) ->
 WHOLE = {"one_graph": [0.7, 0.7, 2.7], "cuda_graph": [0.5, 0.5, 2.5]}
 
 
-def test_leaving_never_pays_where_the_whole_model_is_sooner_than_the_first_exit() -> None:
-    found = verdict(document(WHOLE, a_4_8_12=[[0.6, 1.2, 1.8], [0.6, 1.2, 1.8], [2.6, 5, 8]]))
-    assert found["sentence"] == (
-        "on this GPU leaving never pays: the whole model answers before the first exit"
-    )
-    assert [line["pays_up_to_layer"] for line in found["table"]] == [None] * 3
-
-
 def test_leaving_pays_from_a_batch_on_up_to_a_layer() -> None:
     found = verdict(document(WHOLE, a_4_8_12=[[0.6, 1, 1.5], [0.4, 0.9, 1.2], [0.9, 2.4, 4]]))
     assert found["sentence"] == (

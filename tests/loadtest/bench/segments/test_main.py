@@ -5,8 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from loadtest.bench.inputs import Shape
-from loadtest.bench.segments.__main__ import bench
-from loadtest.bench.segments.comparison import compare
+from loadtest.bench.segments.__main__ import bench, compare
 from serve.bundle.loader import Bundle
 
 
@@ -31,7 +30,7 @@ def test_the_command_prints_a_table_and_writes_json(bundle: Bundle, tmp_path: Pa
     figures = tmp_path / "bench.json"
     arguments = [str(bundle.folder), "--precision", "int8", "--seconds", "0"]
     result = CliRunner().invoke(app, [*arguments, "--json", str(figures)], catch_exceptions=False)
-    words = ["tiny, int8", "exit 3 (0.75)", "one call a segment", "faster than fp32"]
+    words = ["tiny, int8", "exit 3 (0.75)", "one call a segment", "times faster than fp32"]
     assert [word for word in words if word not in result.stdout] == []
     document = json.loads(figures.read_text())
     assert (document["bundle"], document["precision"]) == ("tiny", "int8")

@@ -5,13 +5,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from loadtest.bench.engine.settings import ModelSettings
 from loadtest.bench.errors import BenchFailed
+from serve.bundle.loader import Bundle, load_bundle
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 # In a process of its own, so that PyTorch's memory and threads are not in the one that measures.
@@ -20,14 +21,35 @@ _BUILD = """
 import json, os, sys
 from pathlib import Path
 from export.bundle import plan, write
-from loadtest.bench.engine import random_model
-from loadtest.bench.engine.settings import ModelSettings
+from loadtest.bench import random_model
 settings, precisions = json.loads(sys.argv[1])
 model, bundle = map(Path, sys.argv[2:])
-random_model.write(ModelSettings(**settings), model)
+random_model.write(random_model.ModelSettings(**settings), model)
 write(plan(model, precisions), bundle)
 os._exit(0)  # the libraries have been seen to crash while Python ends
 """
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """A BERT with random weights and an exit head after every layer."""
+
+    name: str = "bert-base"
+    layers: int = 12
+    width: int = 768  # of hidden states; the inner layer is four times as wide
+    heads: int = 12
+    vocabulary: int = 30_522  # word pieces
+    max_tokens: int = 512
+    # Whether each exit has a tanh pooler of its own. For one short text, time is spent reading
+    # weights, and a pooler has 8 % of a layer's weights.
+    pooler: bool = False
+    pooling: Literal["first", "mean"] = "first"  # of a head: a text's first token, or the mean
+    seed: int = 0
+
+
+BERT_BASE = ModelSettings()
+# Narrow enough that 100,000 long requests take minutes.
+NARROW = ModelSettings(name="bert-narrow", width=64, heads=2)
 
 
 def write(settings: ModelSettings, folder: Path) -> None:
@@ -67,8 +89,8 @@ def word_pieces(size: int) -> Tokenizer:
     return tokenizer
 
 
-def build(settings: ModelSettings, precisions: Sequence[str], folder: Path) -> None:
-    """Write a bundle of such a model.
+def build(settings: ModelSettings, precisions: Sequence[str], folder: Path) -> Bundle:
+    """Write a bundle of such a model and return it.
 
     Raises:
         BenchFailed: it could not be made.
@@ -81,3 +103,4 @@ def build(settings: ModelSettings, precisions: Sequence[str], folder: Path) -> N
     if done.returncode:
         said = done.stderr.strip()[-2000:] or f"its process ended with {done.returncode}"
         raise BenchFailed(f"the model cannot be made:\n{said}")
+    return load_bundle(folder)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.bench.promised_times.__main__ import main
-from loadtest.bench.promised_times.measure import Kept
+from loadtest.bench.promised_times import Kept, main
 from tests.serve.support.ladders import NEVER, certify
 
 

@@ -1,15 +1,29 @@
-"""Asks a served model by target, one text at a time, and compares times with what was promised."""
+"""Is the time that a target promises taken?
 
+`python -m loadtest.bench.promised_times BUNDLE --data FILE`. Every text goes through the engine
+alone, once for each target. The texts should be of the kind that certified the bundle, and the
+machine otherwise idle.
+"""
+
+import argparse
 import asyncio
+import json
 import random
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from rich.console import Console
 
 from loadtest.bench.errors import BenchFailed
+from loadtest.http.console import print_text, run_command
+from loadtest.load.texts import load_texts
+from models.report.markdown import table
+from serve.bundle.loader import load_bundle
 from serve.bundle.manifest import Precision
 from serve.classifier.classifier import Classifier
 from serve.classifier.options import EngineOptions
@@ -20,8 +34,12 @@ from serve.policy.limits import Limits
 from serve.policy.live import MemoryStore
 from serve.policy.resolution import ServedRung
 from serve.policy.target import Target, TargetChoice
+from serve.runtime.hardware import available_threads
 from serve.tokenization.inputs import Input
+from serve.tokenization.length_bounds import Text
 
+BAR = 0.15
+_NUM_TEXTS = 400
 _WARM_UP = 30  # texts that are not counted
 _STOP_S = 10.0
 
@@ -40,26 +58,69 @@ TARGETS: tuple[Bounds, ...] = (
 
 
 class Kept(NamedTuple):
-    """What a target promised, and what was taken.
+    """What a target promised, and what was taken; each pair is (promised, taken)."""
 
-    Attributes:
-        target: what was asked for.
-        rule: what it became.
-        layers: mean per text, promised and taken.
-        ms: mean from a text's first layer to its answer, promised and taken.
-        speedup: over full depth, promised and taken.
-    """
-
-    target: Bounds
-    rule: dict[str, Any]
-    layers: tuple[float, float]
-    ms: tuple[float, float]
-    speedup: tuple[float, float]
+    target: Bounds  # what was asked for
+    rule: dict[str, Any]  # what it became
+    layers: tuple[float, float]  # mean per text
+    ms: tuple[float, float]  # mean from a text's first layer to its answer
+    speedup: tuple[float, float]  # over full depth
 
     @property
     def deviation(self) -> float:
         """The larger of how far time and speedup are from what was promised, as a share."""
         return max(abs(taken / promised - 1) for promised, taken in (self.ms, self.speedup))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every precision that this machine's CPU runs; return 0 if that was possible."""
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtest.bench.promised_times", description=__doc__
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="texts, see docs/load-testing.md")
+    parser.add_argument("--threads", type=int, default=available_threads())
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options, console = parser.parse_args(arguments), Console()
+    return run_command("benchmark", console, partial(_bench, options, console))
+
+
+def _bench(options: argparse.Namespace, console: Console) -> int:
+    texts, found = _texts(options.data), {}
+    for precision in load_bundle(options.bundle).manifest.variants:
+        if precision != "fp16":
+            rows = measure(options.bundle, precision, options.threads, texts)
+            print_text(console, f"{precision}: promised -> taken\n\n{_table(rows)}\n")
+            found[precision] = [kept._asdict() for kept in rows]
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+def _texts(file: Path) -> list[Text]:
+    examples = random.Random(0).sample(found := load_texts(file), min(_NUM_TEXTS, len(found)))
+    return [
+        Text(inputs) if isinstance(inputs := example.inputs, str) else Text(**inputs)
+        for example in examples
+    ]
+
+
+def _table(rows: Sequence[Kept]) -> str:
+    """Return promised and taken figures of each target."""
+    cells = [
+        [
+            ", ".join(f"{name} {bound:g}" for name, bound in kept.target.items()),
+            " ".join(map(str, kept.rule.values())),
+            *(f"{a:.2f} -> {b:.2f}" for a, b in (kept.layers, kept.ms, kept.speedup)),
+            f"{kept.deviation:.0%}",
+        ]
+        for kept in rows
+    ]
+    worst = max(kept.deviation for kept in rows)
+    verdict = "met" if worst <= BAR else "missed"
+    head = ("target", "rule", "layers", "ms", "speedup", "off")
+    end = f"furthest from a promise: {worst:.0%}; at most {BAR:.0%}: {verdict}"
+    return f"{table(head, cells)}\n\n{end}"
 
 
 def measure(
@@ -130,3 +191,7 @@ def _choice(bounds: Bounds) -> TargetChoice:
 
 def _mean_ms(taken: Sequence[tuple[float, int]]) -> float:
     return 1e3 * float(np.mean([seconds for seconds, _ in taken]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

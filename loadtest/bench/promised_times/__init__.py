@@ -1,1 +1,0 @@
-"""`python -m loadtest.bench.promised_times`: times that targets promise against times taken."""
