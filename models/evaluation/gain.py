@@ -50,7 +50,7 @@ def gain(family: Resampled, static: Resampled) -> Gain:
     depths = np.linspace(family.depths[0].min(), family.depths[0].max(), _GRID)
     each = zip(family.depths, family.values, static.depths, static.values, strict=True)
     # (1 + samples, grid)
-    gaps = np.stack([_along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
+    gaps = np.stack([along(depths, x, y) - np.interp(depths, *line) for x, y, *line in each])
     means = np.trapezoid(gaps, dx=1 / (_GRID - 1), axis=-1)
     return Gain(
         mean=float(means[0]),
@@ -62,7 +62,7 @@ def gain(family: Resampled, static: Resampled) -> Gain:
     )
 
 
-def _along(
+def along(
     at: NDArray[np.float64], depths: NDArray[np.float64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return a curve's values at some depths; its points may come in any order."""

@@ -68,6 +68,7 @@ class Trial:
         name: str = "",
         certificates: tuple[Certificate, ...] = (),
     ) -> Point:
+        """Return what a rule makes of the recording."""
         recorded, taken = self._recorded, self._recorded.taken(rule)
         compiled, agrees = recorded.compiled(rule), recorded.agrees(taken)
         costs = {unit: cost.of(taken.exits, compiled) for unit, cost in self._costs.items()}

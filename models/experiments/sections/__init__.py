@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from models.experiments.recipes import RECIPES_MPNET, RECIPES_MRPC, RECIPES_SST2
 from models.experiments.reference_curve import REFERENCE
 from models.experiments.section import Section
+from models.experiments.sections.papers import PAPERS
 
 SECTIONS: Mapping[str, Section] = {
     "recipes-sst2": RECIPES_SST2,
     "recipes-mrpc": RECIPES_MRPC,
     "recipes-mpnet": RECIPES_MPNET,
     "reference": REFERENCE,
+    **PAPERS,
 }

@@ -1,0 +1,100 @@
+"""PABEE (Zhou et al. 2020) and voting (Sun et al. 2021): exits that agree, at equal speed."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from models.evaluation.points import STATIC
+from models.evaluation.rule_families import ENTROPY, PATIENCE, rule_families
+from models.experiments.section import Context, Section
+from models.experiments.sections.models import MRPC_MPNET, SST2_MINILM, SST2_MPNET, not_there
+from models.experiments.sections.sampled import Sampled
+from models.experiments.sections.tried import Tried
+from models.recorded import Recorded
+from models.report.markdown import table
+from serve.rules.traits import listed
+
+MODELS = (SST2_MPNET, SST2_MINILM, MRPC_MPNET)
+SPEED = 1.5
+VOTING = "voting"
+NAMES = {
+    STATIC: "stop at the same layer",
+    ENTROPY: "entropy (DeeBERT)",
+    PATIENCE: "patience (PABEE)",
+    VOTING: "voting (Sun et al.)",
+}
+
+_ABOUT = (
+    f"All rules at {SPEED} times fewer layers than full depth, in the mean; between two settings "
+    "of a rule, some texts follow the one and the others the other. Brackets are 95 % intervals "
+    "over texts, and all rules share the texts that are drawn."
+)
+_HEAD = ["model", "rule", "mean layers", "accuracy %", "less full depth, points"]
+# Dev sets of GLUE, by the papers; macro is their mean over the tasks.
+_PUBLISHED = table(
+    ["paper", "backbone", "what", "speed", "full depth %", "early exit %"],
+    [
+        ["PABEE", "ALBERT-base", "patience, SST-2", "1.57", "92.8", "93.0"],
+        ["PABEE", "ALBERT-base", "patience, MRPC", "1.57", "89.5", "90.0"],
+        ["PABEE", "BERT-base", "patience, SST-2", "1.62", "92.1", "92.0"],
+        ["Sun et al.", "ALBERT-base", "patience, macro", "1.5", None, "82.8"],
+        ["Sun et al.", "ALBERT-base", "patience with diversity, macro", "1.5", None, "83.5"],
+        ["Sun et al.", "ALBERT-base", "voting, macro", "1.5", None, "83.7"],
+    ],
+)
+
+
+class AtSpeed(NamedTuple):
+    """A rule at a mean depth.
+
+    Attributes:
+        score: the main metric; None if the rule does not reach the depth.
+        gained: that less full depth's.
+    """
+
+    score: Sampled
+    gained: Sampled
+
+
+def write(context: Context) -> str:
+    """Return a table of all models that are there, and the published figures."""
+    blocks, rows, sentences = [_ABOUT], list[list[str]](), []
+    for model in MODELS:
+        if model.is_trained(context):
+            recorded = model.recorded(context)
+            found, depth = at_speed(recorded), recorded.traits.exits[-1] / SPEED
+            rows += [
+                [model.name, NAMES[name], f"{depth:.0f}", each.score.text(), each.gained.text(True)]
+                for name, each in found.items()
+            ]
+            sentences.append(sentence(model.name, found))
+    if rows:
+        blocks += [table(_HEAD, rows), " ".join(sentences)]
+    blocks += ["Published, of other backbones:", _PUBLISHED, not_there(context, MODELS)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+SECTION = Section("PABEE and voting: agreement of exits at 1.5 times the speed", (), write)
+
+
+def at_speed(recorded: Recorded, speed: float = SPEED) -> dict[str, AtSpeed]:
+    """Return what each rule gives at so many times fewer layers, where it reaches that."""
+    families = rule_families(recorded)
+    tried = Tried(recorded, {name: families[name] for name in NAMES if name in families})
+    found = {name: tried.at(name, tried.depth / speed) for name in tried.points}
+    return {name: AtSpeed(s, s - tried.full) for name, s in found.items() if s is not None}
+
+
+def sentence(name: str, found: Mapping[str, AtSpeed]) -> str:
+    """Return which rules are shown to be better or worse than entropy."""
+    entropy = found[ENTROPY].score
+    gaps = {NAMES[rule]: each.score - entropy for rule, each in found.items() if rule != ENTROPY}
+    better = [rule for rule, gap in gaps.items() if gap.shown and gap.value > 0]
+    worse = [rule for rule, gap in gaps.items() if gap.shown and gap.value < 0]
+    if not better and not worse:
+        return f"{name}: no rule is shown to be better or worse than entropy."
+    words = [
+        f"shown to be {how} than entropy: {listed(rules)}"
+        for how, rules in (("better", better), ("worse", worse))
+        if rules
+    ]
+    return f"{name}: {'; '.join(words)}."

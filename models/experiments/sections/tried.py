@@ -1,0 +1,94 @@
+"""Rules tried on a recording: their depths and their figures, with intervals."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from models.evaluation.bootstrap import resampled
+from models.evaluation.costs import LAYERS, Costs, layer_costs
+from models.evaluation.gain import along
+from models.evaluation.points import STATIC, Point, Trial
+from models.evaluation.scores import main_metric
+from models.experiments.sections.sampled import Sampled
+from models.recorded import Recorded
+from serve.rules import ExitRule, LayerRule, NeverRule
+
+# Halvings of a threshold: more digits than float32 has.
+_HALVINGS = 30
+
+
+class Tried:
+    """Families of rules on the same texts; all share the bootstrap's samples.
+
+    Attributes:
+        depth: layers of the model.
+        points: by family; `static` has one for each exit.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        families: Mapping[str, Sequence[ExitRule]],
+        costs: Costs | None = None,
+    ) -> None:
+        """Try all rules.
+
+        Args:
+            recorded: with the correct answers.
+            families: rules by name.
+            costs: of the texts; None counts layers.
+        """
+        exits = recorded.traits.exits
+        self.depth = exits[-1]
+        known = {LAYERS: layer_costs(exits, recorded.num_rows), **(costs or {})}
+        trial = Trial(recorded, known)
+        static = [*(LayerRule(layer=layer) for layer in exits[:-1]), NeverRule()]
+        self.points: dict[str, list[Point]] = {
+            name: [trial.point(name, rule) for rule in rules]
+            for name, rules in {STATIC: static, **families}.items()
+        }
+        together = [point for points in self.points.values() for point in points]
+        self._places = {id(point): place for place, point in enumerate(together)}
+        self._resampled = resampled(main_metric(recorded.traits), together)
+
+    @property
+    def full(self) -> Sampled:
+        """The metric at full depth."""
+        return self.of(self.points[STATIC][-1])
+
+    def of(self, point: Point) -> Sampled:
+        """Return a point's metric."""
+        return Sampled(self._resampled.values[:, self._places[id(point)]])
+
+    def at(self, family: str, layers: float) -> Sampled | None:
+        """Return a family's metric at a mean depth; None if the family does not reach it.
+
+        Between two of its rules, some texts follow the one and the others the other, at random.
+        """
+        own = self._resampled.only([self._places[id(point)] for point in self.points[family]])
+        if not own.depths[0].min() <= layers <= own.depths[0].max():
+            return None
+        each = zip(own.depths, own.values, strict=True)
+        found = [along(np.array([layers]), depths, values)[0] for depths, values in each]
+        return Sampled(np.array(found))
+
+
+def threshold_at(
+    recorded: Recorded, rule: Callable[[float], ExitRule], layers: float, most: float
+) -> float:
+    """Return the threshold with which texts run so many layers in the mean, or just more.
+
+    Args:
+        recorded: of the texts.
+        rule: from a threshold; a higher one lets texts leave earlier.
+        layers: wanted.
+        most: a threshold with which texts run fewer layers.
+    """
+    exits, least = np.array(recorded.traits.exits), 0.0
+    for _ in range(_HALVINGS):
+        middle = (least + most) / 2
+        if exits[recorded.taken(rule(middle)).exits].mean() >= layers:
+            least = middle
+        else:
+            most = middle
+    return least
