@@ -130,5 +130,5 @@ def lines_table(lines: Sequence[dict[str, Any]]) -> str:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return " ".join(f"{each:.4g}" if isinstance(each, float) else str(each) for each in value)
-    return value
+        return " ".join(str(_rounded(each)) for each in value)
+    return f"{value:.4g}" if isinstance(value, float) else value
