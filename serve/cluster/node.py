@@ -45,8 +45,6 @@ ENVIRONMENT: Final = {
 ALONE: Final = {
     "RAY_AUTH_MODE": "token",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # Ray's default of 30 s is too short for a start on a machine whose cores are all at work.
-    "RAY_gcs_server_port_wait_time_s": "120",
 }
 _TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
 # Ray keeps what it has read once, so this process has one token, for any number of nodes.
