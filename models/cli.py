@@ -1,215 +1,20 @@
-"""The commands `offramp train`, `offramp evaluate` and `offramp inspect`.
+"""The commands `offramp evaluate` and `offramp inspect`.
 
 Torch is imported when a command runs, so that `offramp --help` stays quick.
 """
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from models.data.notes import notes_to
-from models.data.options import LabelColumn, TextColumns, named_columns
-from models.errors import TrainingFailed
-
-if TYPE_CHECKING:
-    from models.heads import AnyHeadConfig
+from models.data.options import LabelColumn, TextColumns, named_columns, split_names
 
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
-
-
-def train(
-    encoder: Annotated[
-        Path,
-        typer.Option(
-            help="Transformers folder to start from; a classifier keeps its head as the last.",
-            **_FOLDER,
-        ),
-    ],
-    train: Annotated[
-        Path, typer.Option(help="Training data: .tsv, .csv, .jsonl or .conll.", **_FILE)
-    ],
-    dev: Annotated[Path, typer.Option(help="Data to measure on and calibrate with.", **_FILE)],
-    out: Annotated[Path, typer.Option(help="Model folder to write.", file_okay=False)],
-    text_columns: TextColumns = None,
-    label_column: LabelColumn = None,
-    task: Annotated[
-        Literal["single_label", "multi_label", "regression", "token"] | None,
-        typer.Option(help="What labels mean. Default: detected from the training data."),
-    ] = None,
-    recipe: Annotated[
-        Literal[
-            "joint",
-            "two-stage",
-            "mixed",
-            "alternating",
-            "gradient-equilibrium",
-            "grouped",
-            "frozen",
-        ],
-        typer.Option(
-            help="joint: all exits at once; two-stage: backbone first, then exits; mixed: backbone "
-            "first, then all; alternating: the last exit and all in turn; gradient-equilibrium: "
-            "all at once, every layer equally fast; grouped: so too, every second exit in turn; "
-            "frozen: earlier exits only, from a classifier"
-        ),
-    ] = "joint",
-    distill: Annotated[
-        float, typer.Option(min=0, help="Weight of earlier exits learning from the last one.")
-    ] = 0.0,
-    exit_weights: Annotated[
-        Literal["depth", "sum", "mean", "descending", "shallow-deep"] | None,
-        typer.Option(
-            help="How much each exit's loss counts: by its depth, alike (sum or mean), by its "
-            "depth in reverse, or shallow-deep: inner exits ever more. Default: the recipe's."
-        ),
-    ] = None,
-    diversity: Annotated[
-        float,
-        typer.Option(min=0, help="Weight of answering unlike earlier exits, below 1, for voting."),
-    ] = 0.0,
-    unlabelled: Annotated[
-        bool,
-        typer.Option("--unlabelled", help="With --recipe frozen: no labels in --train are read."),
-    ] = False,
-    learn_error: Annotated[
-        bool,
-        typer.Option(
-            "--learn-error",
-            help="Exits also learn to estimate their own error, by which rule learned leaves.",
-        ),
-    ] = False,
-    teacher: Annotated[
-        Path | None,
-        typer.Option(
-            help="Classifier with the same labels; all exits learn from its answers too.", **_FOLDER
-        ),
-    ] = None,
-    teacher_weight: Annotated[
-        float, typer.Option(help="Weight of learning from the teacher; from labels it is 1.")
-    ] = 1.0,
-    temperature: Annotated[
-        float, typer.Option(help="Softens the probabilities learned from the teacher.")
-    ] = 1.0,
-    head: Annotated[
-        Literal["pooled", "attention"],
-        typer.Option(help="Form of new heads: a pool and a dense layer, or FastBERT's attention."),
-    ] = "pooled",
-    pooling: Annotated[
-        Literal["first", "mean"] | None,
-        typer.Option(help="What a head reads: first token, or mean (default). Not for tokens."),
-    ] = None,
-    layers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Keep only the encoder's first so many layers, by default with one exit after "
-            "the last of them.",
-        ),
-    ] = None,
-    exits: Annotated[
-        str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
-    ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data, per stage.")] = 3,
-    lr: Annotated[
-        float | None,
-        typer.Option(help="Peak learning rate. Default: 2e-5; for --recipe frozen 1e-3."),
-    ] = None,
-    head_lr_factor: Annotated[
-        float, typer.Option(help="How much faster the heads learn than the encoder.")
-    ] = 1.0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 32,
-    average_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Save the mean of the weights, taken every so many steps."),
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
-    dtype: Annotated[
-        Literal["fp32", "fp16"], typer.Option(help="Type of the saved weights.")
-    ] = "fp32",
-    bf16: Annotated[
-        bool | None,
-        typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
-    ] = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: the GPU if there is one.")
-    ] = "auto",
-    evaluate_every: Annotated[
-        int | None, typer.Option(min=1, help="Steps between evaluations. Default: each epoch.")
-    ] = None,
-    keep_best: Annotated[
-        bool, typer.Option(help="Save the weights of the best evaluation, not the last ones.")
-    ] = False,
-    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")] = False,
-) -> None:
-    """Train a multi-exit classifier; after Ctrl-C, --resume continues the run."""
-    from pydantic import ValidationError
-
-    from models.training.device import available, has_bf16
-    from models.training.job import ModelChoice, TrainConfig, TrainJob, default_lr
-    from models.training.objective import Objective
-    from models.training.train import train as run
-    from serve.bundle.loader import parse_layers
-    from serve.validation import explain
-
-    torch_device = available(device)
-    try:
-        choice = ModelChoice(
-            encoder=encoder,
-            task=task,
-            labels=_split(labels),
-            layers=layers,
-            exits=parse_layers("--exits", exits) if exits else None,
-            head=_head(head, pooling),
-            recipe=recipe,
-            objective=Objective(
-                distill=distill,
-                exit_weights=exit_weights,
-                learn_error=learn_error,
-                diversity=diversity,
-                unlabelled=unlabelled,
-            ),
-            teacher=teacher,
-            teacher_weight=teacher_weight,
-            temperature=temperature,
-            max_tokens=max_tokens,
-        )
-        config = TrainConfig(
-            epochs=epochs,
-            lr=default_lr(recipe) if lr is None else lr,
-            head_lr_factor=head_lr_factor,
-            batch_size=batch_size,
-            seed=seed,
-            average_every=average_every,
-            evaluate_every=evaluate_every,
-            keep_best=keep_best,
-            bf16=has_bf16(torch_device) if bf16 is None else bf16,
-        )
-    except ValidationError as error:
-        raise TrainingFailed(explain(error)) from error
-    console = Console(stderr=True)
-    columns = named_columns(text_columns, label_column)
-    job = TrainJob(choice, config, train, dev, out, dtype, resume, torch_device, columns)
-    with notes_to(console):
-        finished = run(job, console)
-    if not finished:
-        console.print("stopped; the same command with --resume goes on")
-        raise KeyboardInterrupt
-    typer.echo(out)
-    console.print(
-        f"to certify what early exits may cost: `offramp export {out} --out BUNDLE`, then "
-        "`offramp calibrate BUNDLE --data FILE` with texts that the training has not used",
-        soft_wrap=True,
-        highlight=False,
-    )
 
 
 def evaluate(
@@ -264,7 +69,7 @@ def evaluate(
     wish = Wish(
         models=tuple(dict.fromkeys(models)),
         data=tuple(dict.fromkeys(data)),
-        precisions=_split(precision) or ("auto",),
+        precisions=split_names(precision) or ("auto",),
         out=out,
         texts=tuple(text or ()),
         examples=examples,
@@ -303,21 +108,3 @@ def inspect(
         typer.echo(json.dumps(report.as_json(examined), indent=1, ensure_ascii=False))
     else:
         Console(highlight=False).print(report.as_table(examined))
-
-
-def _head(kind: str, pooling: Literal["first", "mean"] | None) -> "AnyHeadConfig | None":
-    """Return the shape of new heads; None for the one that fits the task."""
-    from models.heads import AttentionHeadConfig, HeadConfig
-
-    if kind == "attention":
-        if pooling:
-            raise TrainingFailed(
-                f"--pooling {pooling}: attention heads read all tokens; leave --pooling or "
-                "--head attention out"
-            )
-        return AttentionHeadConfig(kind="attention")
-    return HeadConfig(pooling=pooling) if pooling else None
-
-
-def _split(labels: str | None) -> tuple[str, ...] | None:
-    return tuple(part.strip() for part in labels.split(",")) if labels else None

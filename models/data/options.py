@@ -17,4 +17,9 @@ LabelColumn: TypeAlias = Annotated[
 
 def named_columns(texts: str | None, label: str | None) -> Columns:
     """Return the columns that the options name."""
-    return Columns(tuple(part.strip() for part in texts.split(",")) if texts else (), label)
+    return Columns(split_names(texts) or (), label)
+
+
+def split_names(names: str | None) -> tuple[str, ...] | None:
+    """Return names that an option lists with commas between; None if it was not given."""
+    return tuple(part.strip() for part in names.split(",")) if names else None

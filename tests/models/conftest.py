@@ -19,6 +19,7 @@ from models.elue.cli import elue
 from models.multi_exit import ExitConfig, HeadConfig, MultiExitModel, Pooling
 from models.prediction.cli import predict
 from models.recorded import Recorded
+from models.training.cli import train
 from serve.errors import OfframpError
 from serve.rules.traits import Task
 from tests.support.recordings import said
@@ -61,7 +62,7 @@ def said_of(model: MultiExitModel, rows: Sequence[EncodedRow]) -> Recorded:
 def offramp(command: str, *arguments: object, **options: object) -> Result:
     """Run a command; an option `max_tokens` is given as `--max-tokens`."""
     app = typer.Typer()
-    for each in (cli.train, cli.evaluate, cli.inspect, predict):
+    for each in (train, cli.evaluate, cli.inspect, predict):
         app.command()(each)
     app.add_typer(elue, name="elue")
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]

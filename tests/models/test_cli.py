@@ -310,5 +310,7 @@ def test_evaluating_a_folder_without_a_model_is_refused(write_data: Write, tmp_p
 
 
 def test_importing_the_commands_does_not_import_torch() -> None:
-    code = "import sys, models.cli; assert not {'torch', 'transformers'} & set(sys.modules)"
+    packages = ("training", "pretraining", "prediction", "elue")
+    imports = ", ".join(["sys", "models.cli", *(f"models.{name}.cli" for name in packages)])
+    code = f"import {imports}; assert not {{'torch', 'transformers'}} & {{*sys.modules}}"
     subprocess.run([sys.executable, "-c", code], check=True)
