@@ -8,7 +8,7 @@ import transformers
 from pydantic import BaseModel
 
 from models.heads import AnyHeadConfig, AttentionHeadConfig
-from models.training.job import TrainJob
+from models.training.job import TrainJob, default_lr
 from models.training.objective import Objective
 from serve.bundle.loader import sha256_of
 from serve.rules.traits import Task
@@ -74,7 +74,9 @@ def command(job: TrainJob) -> str:
         "layers": choice.layers,
         "exits": ",".join(map(str, choice.exits or ())),
         **_head(choice.head),
-        **_changed(config, ("epochs", "lr", "head_lr_factor", "batch_size", "seed")),
+        **_changed(config, ("epochs",)),
+        "lr": config.lr if config.lr != default_lr(choice.recipe) else None,
+        **_changed(config, ("head_lr_factor", "batch_size", "seed")),
         **_changed(config, ("average_every", "evaluate_every", "keep_best")),
         "bf16": config.bf16,
         "dtype": job.dtype,

@@ -59,6 +59,18 @@ def test_command_has_every_option_that_was_changed(job: TrainJob) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("recipe", "lr", "written"),
+    [("joint", 1e-3, True), ("frozen", 2e-5, True), ("frozen", 1e-3, False)],
+)
+def test_a_learning_rate_is_written_unless_it_is_the_recipes_own(
+    job: TrainJob, recipe: str, lr: float, written: bool
+) -> None:
+    choice = ModelChoice(encoder=Path("e"), recipe=recipe)
+    changed = TrainJob(choice, TrainConfig(lr=lr), job.train, job.dev, job.out)
+    assert (f" --lr {lr} " in command(changed)) == written
+
+
 def test_account_names_the_data_by_their_hash(job: TrainJob) -> None:
     text = " ".join(describe_run(job, "single_label", 1234).split())
     sha = hashlib.sha256(b"train.tsv").hexdigest()[:12]
