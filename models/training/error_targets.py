@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from models.errors import TrainingFailed
 from models.heads import AnyHeadConfig, HeadConfig
 from models.multi_exit import MultiExitModel
 from serve.rules.traits import Task
@@ -42,8 +43,17 @@ ERROR_TARGETS: dict[Task, ErrorTarget] = {
 
 
 def with_estimate(head: AnyHeadConfig) -> AnyHeadConfig:
-    """Return the shape of a head that also estimates its own error."""
-    assert isinstance(head, HeadConfig)  # FastBERT's heads give no estimate
+    """Return the shape of a head that also estimates its own error.
+
+    Raises:
+        TrainingFailed: it is FastBERT's, which has no features to estimate from. The options of new
+            heads have been checked before, so it is a classifier's own.
+    """
+    if not isinstance(head, HeadConfig):
+        raise TrainingFailed(
+            "--learn-error: the classifier's own head, which stays the last exit's, is an "
+            "attention head, which gives no estimate of its error; leave --learn-error out"
+        )
     return head.model_copy(update={"uncertainty": "pooler" if head.pooler else "pooling"})
 
 

@@ -46,7 +46,7 @@ def train(classifier: Path, write_data: Write, sentiment_lines: list[str], tmp_p
         "lr": 1e-2,
         "max_tokens": 32,
     }
-    return lambda **changed: offramp("train", **(options | changed))
+    return lambda *flags, **changed: offramp("train", *flags, **(options | changed))
 
 
 def start(
@@ -196,6 +196,16 @@ def test_a_classifiers_own_head_stays_itself_beside_the_shared_estimate(
     assert len({id(head.uncertainty) for head in grown.heads}) == 1
     grown.save(tmp_path / "stored")
     assert MultiExitModel.load(tmp_path / "stored").traits.learned
+
+
+@pytest.mark.parametrize("recipe", ["joint", "frozen"])
+def test_a_classifiers_own_attention_head_gives_no_estimate(
+    train: Train, tmp_path: Path, recipe: str
+) -> None:
+    attending = tmp_path / "attending"
+    assert train(layers=2, head="attention", out=attending).exit_code == 0
+    message = refusal(train("--learn-error", encoder=attending, recipe=recipe))
+    assert "the classifier's own head, which stays the last exit's, is an attention head" in message
 
 
 def test_a_classifier_that_is_cut_gets_a_new_head(train: Train, tmp_path: Path) -> None:
