@@ -32,7 +32,7 @@ class ModelChoice(BaseModel):
         max_tokens: longer texts are cut.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     encoder: Path
     task: Task | None = None
@@ -68,7 +68,7 @@ class TrainConfig(BaseModel):
         bf16: run forward and backward in bfloat16; weights stay in float32.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     epochs: PositiveInt = 3
     lr: PositiveFloat = 2e-5

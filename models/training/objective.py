@@ -16,7 +16,7 @@ class Objective(BaseModel):
         unlabelled: whether the texts have no labels, so that the last exit stands for them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     distill: NonNegativeFloat = 0.0
     exit_weights: ExitWeights | None = None

@@ -204,6 +204,9 @@ def test_teacher_that_answers_something_else_is_refused(
         ({"out": "teacher"}, "is the teacher's folder, which would be overwritten"),
         ({"teacher": "data"}, "data holds no model: config.json is missing"),
         ({"teacher_weight": 0}, "teacher_weight: must be greater than 0"),
+        ({"temperature": "inf"}, "temperature: must be a finite number"),
+        ({"distill": "inf"}, "distill: must be a finite number"),
+        ({"lr": "inf"}, "lr: must be a finite number"),
     ],
 )
 def test_unusable_option_is_refused_in_one_sentence(
