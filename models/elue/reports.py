@@ -74,10 +74,14 @@ def task_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+def report_file(path: Path) -> Path:
+    """Return a report's file, which may be named by its folder."""
+    return path / FIGURES if path.is_dir() else path
+
+
 def _models(path: Path) -> list[dict[str, Any]]:
-    file = path / FIGURES if path.is_dir() else path
     try:
-        models = json.loads(file.read_text("utf-8"))["models"]
+        models = json.loads(report_file(path).read_text("utf-8"))["models"]
     except (OSError, ValueError, KeyError, TypeError):
         models = None
     if not isinstance(models, list) or not all("name" in model for model in models):

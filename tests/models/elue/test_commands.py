@@ -186,3 +186,21 @@ def test_real_reports_are_scored(write_data: Write, tmp_path: Path) -> None:
     assert same.exit_code == 0, same.output
     assert "overall, mean of 1 task: +0.00" in same.stdout
     assert offramp("elue", "plot", out, out=tmp_path / "elue.svg").exit_code == 0
+
+
+def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    file = report(folder / "report.json", "sst2", LINE)
+    for read in (file, folder):
+        for options in (
+            [read],
+            [report(tmp_path / "mine.json", "sst2", LINE), "--reference", read],
+        ):
+            found = refusal(offramp("elue", "plot", *options, out=file))
+            assert "is what the command reads" in found
+    assert json.loads(file.read_text())
+    ran = write_data("test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1"])
+    found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), ran, out=ran))
+    assert "is what the command reads" in found
+    assert ran.read_text().startswith(HEADER)
