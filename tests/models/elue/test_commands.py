@@ -68,9 +68,13 @@ def test_what_a_prediction_ran_costs_what_its_exit_costs(
         ("(3),emb; (4,32),layer_1; (32),exit_1", "layer_1 takes no input of shape (4, 32)"),
         ("(3),emb; (3,32),layer_2; (32),exit_2", "every layer up to the exit"),
         ("(3),emb; (3,32),layer_1", "every layer up to the exit"),
+        ("(3),emb; (3,32),layer_1; (32),exit_2", "every layer up to the exit"),
+        ("(3),emb; (3,32),layer_1; (32),exit_1; (32),exit_2", "every layer up to the exit"),
         ("(3,32),layer_1; (32),exit_1", "from emb on"),
         ("(3),emb; (3,32),layer_1; (3,32),layer_1; (32),exit_1", "once each"),
         ("emb, layer_1", "no list of modules"),
+        ("(0),emb; (0,32),layer_1; (32),exit_1", "no list of modules"),
+        ("(99999999),emb; (99999999,32),layer_1; (32),exit_1", "no list of modules"),
         ("", "no list of modules"),
     ],
 )
