@@ -120,6 +120,7 @@ def report(
 
 
 LINE = [(100.0, 80.0), (200.0, 90.0)]
+ONE = {"costs": {"mflops": 100.0}, "metrics": {"accuracy": 0.8}}
 
 
 def test_scores_are_averaged_over_seeds_and_tasks(tmp_path: Path) -> None:
@@ -208,3 +209,32 @@ def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None
     found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), ran, out=ran))
     assert "is what the command reads" in found
     assert ran.read_text().startswith(HEADER)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"rules": {"families": {"static": []}, "family_to_judge_by": "static"}},
+        {"rules": {"families": {"entropy": [ONE]}, "family_to_judge_by": "static"}},
+        {"rules": {"families": {"static": [ONE, ONE]}, "family_to_judge_by": ["entropy"]}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": float("nan")}}]}}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": 10**400}}]}}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": float("inf")}}]}}},
+        {"parameters": "many"},
+    ],
+    ids=str,
+)
+def test_a_damaged_report_is_refused_in_a_sentence(damage: dict[str, Any], tmp_path: Path) -> None:
+    whole = report(tmp_path / "whole.json", "sst2", LINE)
+    damaged = report(tmp_path / "damaged.json", "sst2", LINE, **damage)
+    out = tmp_path / "elue.svg"
+    assert refusal(offramp("elue", "score", damaged, reference=whole))
+    assert refusal(offramp("elue", "plot", damaged, out=out))
+
+
+@pytest.mark.parametrize("written", ['{"models": [1]}', "[" * 100_000, '{"models": "name"}'])
+def test_other_json_is_no_report(written: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(written)
+    whole = report(tmp_path / "whole.json", "sst2", LINE)
+    assert "no report" in refusal(offramp("elue", "score", other, reference=whole))
