@@ -1,5 +1,6 @@
 """The commands `offramp elue flops`, `score` and `plot`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from models.data.notes import notes_to
+from models.errors import TrainingFailed
 
 _FOLDER = {"exists": True, "file_okay": False}
 _FILE = {"exists": True, "dir_okay": False}
@@ -47,6 +49,8 @@ def flops(
     """Count the operations of what ran for each text, by PyTorch's counter."""
     from models.elue.priced import price
 
+    if out:
+        _check_unread(out, [test_file])
     priced = price(model, test_file)
     if out:
         out.write_text(priced.table(), "utf-8")
@@ -104,10 +108,17 @@ def plot(
     import matplotlib as mpl
 
     from models.elue.plot import draw
-    from models.elue.reports import read_reports
+    from models.elue.reports import read_reports, report_file
     from models.report.style import STYLE, as_svg
 
+    _check_unread(out, map(report_file, [*reports, *(reference or ())]))
     static = read_reports(reference, task) if reference else []
     with mpl.rc_context(STYLE):
         out.write_bytes(as_svg(draw(read_reports(reports, task), static, family)))
     typer.echo(out)
+
+
+def _check_unread(out: Path, read: Iterable[Path]) -> None:
+    """Raise TrainingFailed if what is written would replace what is read."""
+    if out.resolve() in {path.resolve() for path in read}:
+        raise TrainingFailed(f"--out {out} is what the command reads: choose another place")

@@ -13,7 +13,9 @@ from models.errors import UnusableData
 from models.evaluation.flops import ModuleFlops
 from models.prediction.formats import ELUE
 
-_MODULE = re.compile(r"\((\d+(?:,\d+)*)\),(\w+)")
+# No text has no tokens, or ten million.
+_SIZE = r"[1-9]\d{0,6}"
+_MODULE = re.compile(rf"\(({_SIZE}(?:,{_SIZE})*)\),(\w+)", re.ASCII)
 
 
 class RanModules(NamedTuple):
@@ -104,7 +106,7 @@ def _check_order(names: tuple[str, ...], model: ModuleFlops) -> None:
     ran = [name for name in model.names if name in names]
     if list(names) != ran or names[0] != "emb":
         raise ValueError("modules run once each, in the model's order, from emb on")
-    body = [name for name in model.names if not name.startswith("exit_")]
-    own = [name for name in names if not name.startswith("exit_")]
-    if own != body[: len(own)] or not names[-1].startswith("exit_"):
+    until = model.names[: model.names.index(names[-1])]
+    skipped = any(name not in names for name in until if not name.startswith("exit_"))
+    if skipped or not names[-1].startswith("exit_"):
         raise ValueError("a text runs every layer up to the exit at which it leaves")

@@ -52,7 +52,7 @@ def draw(
 
 
 def _has_rules(model: Measured) -> bool:
-    return len(model.families[STATIC]) > 1
+    return len(model.points(STATIC)) > 1
 
 
 def _draw_model(

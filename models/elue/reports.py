@@ -1,6 +1,7 @@
 """What ELUE's score and picture need of the reports of `offramp evaluate`."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -74,13 +75,19 @@ def task_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+def report_file(path: Path) -> Path:
+    """Return a report's file, which may be named by its folder."""
+    return path / FIGURES if path.is_dir() else path
+
+
 def _models(path: Path) -> list[dict[str, Any]]:
-    file = path / FIGURES if path.is_dir() else path
     try:
-        models = json.loads(file.read_text("utf-8"))["models"]
-    except (OSError, ValueError, KeyError, TypeError):
+        models = json.loads(report_file(path).read_text("utf-8"))["models"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         models = None
-    if not isinstance(models, list) or not all("name" in model for model in models):
+    if not isinstance(models, list) or not all(
+        isinstance(model, dict) and "name" in model for model in models
+    ):
         raise TrainingFailed(
             f"{path}: no report; `offramp evaluate` writes {FIGURES}, give that file or its folder"
         )
@@ -97,21 +104,23 @@ def _model(path: Path, model: dict[str, Any], task: str | None) -> Measured:
             name=model["name"],
             task=task,
             metric=metric,
-            families={f: [_place(p, metric) for p in points] for f, points in families.items()},
+            families={
+                f: [_place(p, metric) for p in points] for f, points in families.items() if points
+            },
             judged_by=judged_by,
-            parameters=model.get("parameters"),
+            parameters=int(model.get("parameters") or 0) or None,
             data=data.get("sha256"),
         )
     except KeyError as error:
         raise TrainingFailed(f"{path}: {_missing(str(error.args[0]), model['name'])}") from None
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, OverflowError):
         raise TrainingFailed(f"{path}: no report of `offramp evaluate`") from None
 
 
 def _families(model: dict[str, Any]) -> tuple[dict[str, list[Any]], str]:
     rules = model.get("rules", {})
     if "families" in rules:
-        return rules["families"], rules.get("family_to_judge_by") or STATIC
+        return rules["families"], str(rules.get("family_to_judge_by") or STATIC)
     # Of a single exit there are no rules.
     return {
         STATIC: [{"metrics": exit_, "costs": exit_["costs"]} for exit_ in model["exits"]]
@@ -119,7 +128,10 @@ def _families(model: dict[str, Any]) -> tuple[dict[str, list[Any]], str]:
 
 
 def _place(point: dict[str, Any], metric: str) -> Place:
-    return float(point["costs"][MFLOPS]), 100 * float(point["metrics"][metric])
+    place = float(point["costs"][MFLOPS]), 100 * float(point["metrics"][metric])
+    if not all(map(math.isfinite, place)):
+        raise ValueError(f"{place} has what is no number")
+    return place
 
 
 def _missing(field: str, name: str) -> str:

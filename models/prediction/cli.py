@@ -99,8 +99,8 @@ def exit_choice(given: str) -> ExitChoice:
 
     try:
         value = json.loads(given) if given.lstrip()[:1] in ("{", "[", '"') else given
-    except ValueError as error:
-        raise TrainingFailed(f"--exit {given}: not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise TrainingFailed(f"--exit {given[:80]}: not JSON: {error}") from None
     try:
         found: ExitChoice | ProfileObject = TypeAdapter(Exit).validate_python(value)
     except ValidationError as error:

@@ -40,7 +40,7 @@ class Output:
             TrainingFailed: there is nothing to resume, or what is there is of another run.
         """
         self._out, self._fingerprint, self.done = out, fingerprint, Done()
-        self._partial = out.with_name(f"{out.name}.partial")
+        self._partial = _partial(out)
         self._state = out.with_name(f"{out.name}.progress.json")
         if resume:
             self.done = self._read()
@@ -100,10 +100,24 @@ def check_out(out: Path, data: Path, model: Path) -> None:
         raise TrainingFailed(f"--out {out} lies in {model}, which is only read")
     if out.is_dir():
         raise TrainingFailed(f"--out {out} is a folder: name a file")
-    if out.exists():
-        with out.open("rb") as file:
-            beginning = file.read(64).decode(errors="replace")
-        if not beginning.startswith(BEGINNINGS):
-            raise TrainingFailed(
-                f"--out {out} exists and holds no predictions: choose another place"
-            )
+    if out.exists() and not _holds_predictions(out):
+        raise TrainingFailed(f"--out {out} exists and holds no predictions: choose another place")
+    partial = _partial(out)
+    # Of JSON lines nothing is there before the first block.
+    if partial.exists() and not _holds_predictions(partial, or_nothing=True):
+        raise TrainingFailed(
+            f"--out {out}: {partial}, where predictions are collected, exists and holds none: "
+            "choose another place"
+        )
+
+
+def _partial(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial")
+
+
+def _holds_predictions(path: Path, or_nothing: bool = False) -> bool:
+    if not path.is_file():  # nor are a pipe and a device read, which may never end
+        return False
+    with path.open("rb") as file:
+        beginning = file.read(64).decode(errors="replace")
+    return beginning.startswith(BEGINNINGS) or (or_nothing and not beginning)

@@ -68,9 +68,13 @@ def test_what_a_prediction_ran_costs_what_its_exit_costs(
         ("(3),emb; (4,32),layer_1; (32),exit_1", "layer_1 takes no input of shape (4, 32)"),
         ("(3),emb; (3,32),layer_2; (32),exit_2", "every layer up to the exit"),
         ("(3),emb; (3,32),layer_1", "every layer up to the exit"),
+        ("(3),emb; (3,32),layer_1; (32),exit_2", "every layer up to the exit"),
+        ("(3),emb; (3,32),layer_1; (32),exit_1; (32),exit_2", "every layer up to the exit"),
         ("(3,32),layer_1; (32),exit_1", "from emb on"),
         ("(3),emb; (3,32),layer_1; (3,32),layer_1; (32),exit_1", "once each"),
         ("emb, layer_1", "no list of modules"),
+        ("(0),emb; (0,32),layer_1; (32),exit_1", "no list of modules"),
+        ("(99999999),emb; (99999999,32),layer_1; (32),exit_1", "no list of modules"),
         ("", "no list of modules"),
     ],
 )
@@ -116,6 +120,7 @@ def report(
 
 
 LINE = [(100.0, 80.0), (200.0, 90.0)]
+ONE = {"costs": {"mflops": 100.0}, "metrics": {"accuracy": 0.8}}
 
 
 def test_scores_are_averaged_over_seeds_and_tasks(tmp_path: Path) -> None:
@@ -186,3 +191,50 @@ def test_real_reports_are_scored(write_data: Write, tmp_path: Path) -> None:
     assert same.exit_code == 0, same.output
     assert "overall, mean of 1 task: +0.00" in same.stdout
     assert offramp("elue", "plot", out, out=tmp_path / "elue.svg").exit_code == 0
+
+
+def test_what_is_read_is_not_replaced(write_data: Write, tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    file = report(folder / "report.json", "sst2", LINE)
+    for read in (file, folder):
+        for options in (
+            [read],
+            [report(tmp_path / "mine.json", "sst2", LINE), "--reference", read],
+        ):
+            found = refusal(offramp("elue", "plot", *options, out=file))
+            assert "is what the command reads" in found
+    assert json.loads(file.read_text())
+    ran = write_data("test.tsv", [HEADER, "0\t1\t(3),emb; (3,32),layer_1; (32),exit_1"])
+    found = refusal(offramp("elue", "flops", saved(tmp_path / "model"), ran, out=ran))
+    assert "is what the command reads" in found
+    assert ran.read_text().startswith(HEADER)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"rules": {"families": {"static": []}, "family_to_judge_by": "static"}},
+        {"rules": {"families": {"entropy": [ONE]}, "family_to_judge_by": "static"}},
+        {"rules": {"families": {"static": [ONE, ONE]}, "family_to_judge_by": ["entropy"]}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": float("nan")}}]}}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": 10**400}}]}}},
+        {"rules": {"families": {"static": [ONE | {"costs": {"mflops": float("inf")}}]}}},
+        {"parameters": "many"},
+    ],
+    ids=str,
+)
+def test_a_damaged_report_is_refused_in_a_sentence(damage: dict[str, Any], tmp_path: Path) -> None:
+    whole = report(tmp_path / "whole.json", "sst2", LINE)
+    damaged = report(tmp_path / "damaged.json", "sst2", LINE, **damage)
+    out = tmp_path / "elue.svg"
+    assert refusal(offramp("elue", "score", damaged, reference=whole))
+    assert refusal(offramp("elue", "plot", damaged, out=out))
+
+
+@pytest.mark.parametrize("written", ['{"models": [1]}', "[" * 100_000, '{"models": "name"}'])
+def test_other_json_is_no_report(written: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(written)
+    whole = report(tmp_path / "whole.json", "sst2", LINE)
+    assert "no report" in refusal(offramp("elue", "score", other, reference=whole))

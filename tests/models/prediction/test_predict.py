@@ -1,6 +1,7 @@
 """`offramp predict` on tiny bundles, model folders and checkpoints."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -204,6 +205,29 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     empty = write_data("empty.txt", [])
     assert "has no texts" in message(model_folder, data=empty)
     assert not out.exists()
+
+
+def test_a_file_of_the_user_is_no_place_for_predictions(
+    model_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    own, pipe = tmp_path / "own.tsv.partial", tmp_path / "pipe"
+    own.write_text("mine")
+    found = refusal(offramp("predict", model_folder, data=texts, out=tmp_path / "own.tsv"))
+    assert "exists and holds none" in found
+    assert own.read_text() == "mine"
+    os.mkfifo(pipe)
+    found = refusal(offramp("predict", model_folder, data=texts, out=pipe))
+    assert "holds no predictions" in found
+
+
+@pytest.mark.parametrize("given", ["[" * 100_000, '{"rule": ' + "y" * 5000])
+def test_a_long_exit_that_is_no_json_is_refused_briefly(
+    given: str, model_folder: Path, texts: Path, tmp_path: Path
+) -> None:
+    options = {"data": texts, "out": tmp_path / "out.tsv", "exit": given}
+    found = refusal(offramp("predict", model_folder, **options))
+    assert "not JSON" in found
+    assert len(found) < 200
 
 
 def test_a_target_that_nothing_is_certified_for_runs_all_layers_as_in_a_request(
