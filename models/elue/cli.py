@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from models.data.notes import notes_to
@@ -79,7 +80,7 @@ def score(
     table = Table("task", "metric", "model", "rule", "points", "ELUE score", box=None)
     for measured, kind, num_points, found in rows:
         cells = (measured.task, measured.metric, measured.name, kind, str(num_points))
-        table.add_row(*cells, f"{found.score:+.2f}")
+        table.add_row(*map(escape, cells), f"{found.score:+.2f}")
     Console(highlight=False, soft_wrap=True).print(table)
     for measured, _, num_points, found in rows:
         if found.clamped:
