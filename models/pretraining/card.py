@@ -4,15 +4,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-import transformers
-
 from models.evaluation.model_card import FIGURES, TRAINING, hundredths, replace_between
 from models.pretraining.job import PretrainJob
 from models.report.markdown import table
+from models.training.provenance import as_repeated
 from serve.bundle.calibration import ExitFigures
 from serve.bundle.loader import sha256_of
-from serve.version import __version__
 
 _NEW_CARD = """---
 library_name: transformers
@@ -94,13 +91,6 @@ def _training(job: PretrainJob) -> str:
         [
             f"Texts: {texts}. Sum of the exits' losses in gradient equilibrium"
             f"{', two groups of exits in turn' if job.config.groups else ''}.",
-            "",
-            "```sh",
-            command(job),
-            "```",
-            "",
-            f"offramp {__version__}, torch {torch.__version__}, transformers "
-            f"{transformers.__version__}. Another processor or number of threads rounds "
-            "differently and gives slightly different weights.",
+            *as_repeated(command(job)),
         ]
     )

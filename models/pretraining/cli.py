@@ -1,7 +1,7 @@
 """The command `offramp pretrain`. Torch is imported when it runs."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -9,6 +9,7 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import TextColumns, named_columns
 from models.errors import TrainingFailed
+from models.training.options import Bf16, Device, ExitLayers, Resume, Seed
 
 
 def pretrain(
@@ -39,27 +40,20 @@ def pretrain(
     mask_share: Annotated[
         float, typer.Option(help="Share of the tokens that exits must find.")
     ] = 0.15,
-    exits: Annotated[
-        str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
-    ] = None,
+    exits: ExitLayers = None,
     groups: Annotated[
         bool, typer.Option(help="Teach the exits in two groups in turn (ElasticBERT).")
     ] = True,
     held_out: Annotated[
         float, typer.Option(help="Share of the rows to measure on; at most 1,000 are.")
     ] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
-    bf16: Annotated[
-        bool | None,
-        typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
-    ] = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: the GPU if there is one.")
-    ] = "auto",
+    seed: Seed = 42,
+    bf16: Bf16 = None,
+    device: Device = "auto",
     evaluate_every: Annotated[
         int | None, typer.Option(min=1, help="Steps between measurements. Default: each epoch.")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")] = False,
+    resume: Resume = False,
 ) -> None:
     """Teach every exit of an encoder to read, from texts; after Ctrl-C, --resume goes on."""
     from pydantic import ValidationError

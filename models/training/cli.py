@@ -12,6 +12,7 @@ from rich.console import Console
 from models.data.notes import notes_to
 from models.data.options import LabelColumn, TextColumns, named_columns, split_names
 from models.errors import TrainingFailed
+from models.training.options import Bf16, Device, ExitLayers, Resume, Seed
 
 if TYPE_CHECKING:
     from models.heads import AnyHeadConfig
@@ -109,9 +110,7 @@ def train(
             "the last of them.",
         ),
     ] = None,
-    exits: Annotated[
-        str | None, typer.Option(help="Exit layers, e.g. 2,4,6. Default: every layer.")
-    ] = None,
+    exits: ExitLayers = None,
     labels: Annotated[
         str | None,
         typer.Option(help="Label names by id, e.g. no,yes. Default: labels.json, or the data's."),
@@ -130,24 +129,19 @@ def train(
         typer.Option(min=1, help="Save the mean of the weights, taken every so many steps."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=4, help="Longer texts are cut.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 42,
+    seed: Seed = 42,
     dtype: Annotated[
         Literal["fp32", "fp16"], typer.Option(help="Type of the saved weights.")
     ] = "fp32",
-    bf16: Annotated[
-        bool | None,
-        typer.Option(help="Train in bfloat16. Default: if the processor has instructions for it."),
-    ] = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: the GPU if there is one.")
-    ] = "auto",
+    bf16: Bf16 = None,
+    device: Device = "auto",
     evaluate_every: Annotated[
         int | None, typer.Option(min=1, help="Steps between evaluations. Default: each epoch.")
     ] = None,
     keep_best: Annotated[
         bool, typer.Option(help="Save the weights of the best evaluation, not the last ones.")
     ] = False,
-    resume: Annotated[bool, typer.Option(help="Continue from the checkpoint in --out.")] = False,
+    resume: Resume = False,
 ) -> None:
     """Train a multi-exit classifier; after Ctrl-C, --resume continues the run."""
     from pydantic import ValidationError

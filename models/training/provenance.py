@@ -36,16 +36,23 @@ def describe_run(
             f"`{sha256_of(train)[:12]}...`), measured on `{dev.parent.name}/{dev.name}`. AdamW, "
             f"weight decay {config.weight_decay:g} on matrices, linear warm-up and decay, "
             f"{precision}.{_taught(job, teacher_sha256)}",
-            "",
-            "```sh",
-            command(job),
-            "```",
-            "",
-            f"offramp {__version__}, torch {torch.__version__}, transformers "
-            f"{transformers.__version__}. Another processor or number of threads rounds "
-            "differently and gives slightly different weights.",
+            *as_repeated(command(job)),
         ]
     )
+
+
+def as_repeated(command: str) -> list[str]:
+    """Return the lines of a card that say how to train the same model again."""
+    return [
+        "",
+        "```sh",
+        command,
+        "```",
+        "",
+        f"offramp {__version__}, torch {torch.__version__}, transformers "
+        f"{transformers.__version__}. Another processor or number of threads rounds "
+        "differently and gives slightly different weights.",
+    ]
 
 
 def _taught(job: TrainJob, sha256: str | None) -> str:
