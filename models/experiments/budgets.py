@@ -53,7 +53,7 @@ BUDGETS: Mapping[DataName, Budget] = {
         batch_size=32,
         options=("--labels", "negative,positive"),
     ),
-    "mrpc": Budget("mrpc/train.tsv", ("mrpc/dev.tsv",), {"minilm": 3, "mpnet": 30}),
+    "mrpc": Budget("mrpc/train.tsv", ("mrpc/dev.tsv",), {"minilm": 5, "mpnet": 30}),
     "rte": Budget("rte/train.tsv", ("rte/dev.tsv",), {"minilm": 3, "mpnet": 30}),
     "stsb": Budget(
         "stsb/train.tsv",
