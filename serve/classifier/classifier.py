@@ -164,7 +164,7 @@ class Classifier:
         path = None
         # A certificate about labels says nothing of a flag.
         if live.applied.faster and flagger is None:
-            chosen, path = self.degrading.path(request, chosen, live.applied.faster)
+            chosen, path = self.degrading.plan(request, chosen, live.applied.faster)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
@@ -214,7 +214,12 @@ class Classifier:
         request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
         request.queued = True
-        answers = await request.answers()
+        answers: Sequence[Answer | None] = ()
+        try:
+            answers = await request.answers()
+        finally:
+            if path:
+                self.degrading.ended(request, answers)
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})

@@ -100,10 +100,10 @@ class Engine:
         """What segments cost."""
         return self._core.costs
 
-    def wait_s(self, client: str) -> float:
-        """Return the estimated seconds until a client's next row would start. Any thread."""
+    def wait(self, client: str) -> tuple[int, float]:
+        """Return what a client's next row waits for, see `Admission.wait`. Any thread."""
         with self._lock:
-            return self._admission.wait_s(client)
+            return self._admission.wait(client)
 
     def start(self) -> None:
         """Start the engine's thread."""
