@@ -17,6 +17,7 @@ from serve.classifier.audited import Comparing
 from serve.classifier.audited_request import AuditedRequest
 from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
+from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.classifier.options import EngineOptions
@@ -28,6 +29,7 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
+from serve.policy.faster_rungs import Path
 from serve.policy.live import LivePolicy
 from serve.policy.store import Store
 from serve.rules import CompiledRule
@@ -82,6 +84,7 @@ class Classifier:
         entities: reads the answers of a token classifier; None for other tasks.
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
+        degrading: what requests give up while the queue is long.
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
         guardrail: watches what audits say of promises.
@@ -133,6 +136,7 @@ class Classifier:
             self.batch_limits,
             options.queue_limits,
         )
+        self.degrading = Degrading(self.engine)
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
@@ -157,6 +161,10 @@ class Classifier:
         live = self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
+        path = None
+        # A certificate about labels says nothing of a flag.
+        if live.applied.faster and flagger is None:
+            chosen, path = self.degrading.plan(request, chosen, live.applied.faster)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
@@ -166,7 +174,8 @@ class Classifier:
         windowed = None
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
-        answered = await self._answered(request, chosen.rule, texts, windowed)
+        answered = await self._answered(request, chosen.rule, texts, windowed, path)
+        degraded = self.degrading.causes(chosen, answered.answers) if path else ()
         if places := self._auditor.draw(len(texts), live.entry.policy.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
             self._auditor.audit_soon(done, places)
@@ -184,20 +193,33 @@ class Classifier:
             answered.reports,
             flagger,
             ended_s - began_s,
+            degraded,
         )
 
     async def _answered(
-        self, request: ModelRequest, rule: CompiledRule, texts: Texts, windowed: Windowed | None
+        self,
+        request: ModelRequest,
+        rule: CompiledRule,
+        texts: Texts,
+        windowed: Windowed | None,
+        path: Path | None,
     ) -> Answered:
         """Run the rows of a request, and return what they make of its texts."""
         tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
+        if path:
+            rule = self.degrading.in_time(request, rule, path, lengths)
         rows = _rows(request, rule, tokens, lengths)
         request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
         request.queued = True
-        answers = await request.answers()
+        answers: Sequence[Answer | None] = ()
+        try:
+            answers = await request.answers()
+        finally:
+            if path:
+                self.degrading.ended(request, answers)
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})

@@ -14,6 +14,7 @@ import numpy as np
 from serve.engine.admission import Admission, QueueLimits
 from serve.engine.audit_rows import AuditText
 from serve.engine.core import EngineCore
+from serve.engine.cost_model import CostModel
 from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Deliver, Outcome, Row
 from serve.engine.runner import ModelRunner
@@ -93,6 +94,16 @@ class Engine:
         with self._lock:
             waiting = self._admission
             return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s)
+
+    @property
+    def costs(self) -> CostModel:
+        """What segments cost."""
+        return self._core.costs
+
+    def wait(self, client: str) -> tuple[int, float]:
+        """Return what a client's next row waits for, see `Admission.wait`. Any thread."""
+        with self._lock:
+            return self._admission.wait(client)
 
     def start(self) -> None:
         """Start the engine's thread."""

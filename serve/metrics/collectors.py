@@ -16,7 +16,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve.classifier.catalog import Catalog
@@ -245,15 +245,25 @@ class _LiveState(Collector):
             for name, labels, value in _live_values(classifier, self._metrics.node):
                 gauges[name].add_metric([classifier.name, *labels], value)
         yield from gauges.values()
+        yield self._degraded()
         refused = float(self._catalog.config_problem is not None)
         text = "1 while the deployment's policies are refused, and those before them stay."
         yield GaugeMetricFamily("offramp_policy_config_refused", text, refused)
+
+    def _degraded(self) -> Metric:
+        text = "Answers that are less than what was asked for, because the server was overloaded."
+        found = CounterMetricFamily("offramp_degraded_answers", text, labels=["model", "reason"])
+        for classifier in self._catalog:
+            for cause, number in classifier.degrading.counted.items():
+                found.add_metric([classifier.name, cause], number)
+        return found
 
 
 _LIVE_GAUGES = {
     "queue_depth": ("Rows admitted and not yet answered.", ["model"]),
     "queue_tokens": ("Tokens of the rows admitted and not yet answered.", ["model"]),
     "queue_seconds": ("Estimated time to answer the admitted rows.", ["model"]),
+    "overload_level": ("Rungs that requests move because the queue is long.", ["model"]),
     "engine_up": ("1 while the model's engine runs.", ["model"]),
     "policy_version": ("Version of the live policy.", ["model"]),
     "policy_problems": ("Default and profiles that mean something else than they say.", ["model"]),
@@ -304,6 +314,7 @@ def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens
     yield "queue_seconds", [], backlog.seconds
+    yield "overload_level", [], classifier.degrading.level(applied.faster) if applied.faster else 0
     yield "engine_up", [], float(classifier.engine.alive)
     yield "policy_version", [], live.version
     yield "policy_problems", [], len(applied.problems)

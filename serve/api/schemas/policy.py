@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError, fiel
 from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.errors import InvalidRequest
-from serve.policy.applied import ChosenExit
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate

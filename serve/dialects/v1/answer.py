@@ -37,6 +37,8 @@ def write(answered: Classification) -> Reply:
     }
     if classified.resolution:
         fields |= classified.resolution.report
+    if classified.degraded:
+        fields |= {"degraded": True, "degraded_by": classified.degraded}
     return Reply(to_json(fields))
 
 

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from serve.api.exit_report import ExitReport, ShownScale, Signal
 from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
+from serve.classifier.degrading import Cause
 from serve.policy.ladder import Certificate
 
 _ON_DEMAND = "Only if `return` asks for them. "
@@ -210,6 +211,17 @@ class ClassifyResponse(SparseModel):
         "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
         "never unless the target is from a reference. It is about single windows: null if a text "
         "had several.",
+    )
+    degraded: bool | None = Field(
+        default=None,
+        description="Only where the server was overloaded: true if some result is less than what "
+        "was asked for.",
+    )
+    degraded_by: list[Cause] | None = Field(
+        default=None,
+        description="Why: `overload`, a faster rule has taken the place of the one that was asked "
+        "for, and `exit_rule` and `certificate` are its; `deadline`, some text had no time to go "
+        "on.",
     )
     note: str | None = Field(
         default=None,
