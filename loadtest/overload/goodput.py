@@ -1,17 +1,17 @@
-"""Good answers per second of an open loop: 200, within the deadline, seen from the client."""
+"""Good answers per second of an open loop: status 200 within the deadline, seen by the client."""
 
 import asyncio
 import json
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loadtest.compare.loads import ClosedLoop, arrive, saturate
 from loadtest.http.client import Json
 
 _CLIENTS = 16
 _LIMIT_S = 120.0
-# More than any server here admits: the queue is the server's.
+# More than the server here admits: the queue is the server's.
 _MOST_OUTSTANDING = 4096
 
 
@@ -21,29 +21,56 @@ class Goodput(NamedTuple):
     Attributes:
         offered: requests per second that were due.
         good: answers with 200 within the deadline, per second.
-        late: share of the requests that were answered with 200 after it.
-        refused: share with another status, or none.
         degraded: share of the good answers that say so.
-        layers: mean of the good answers.
-        median_ms: time from when a good one was due to the end of its answer.
+        layers: mean of the good answers' texts.
         behind_ms: how late the load itself sent a request at most.
     """
 
     offered: float
     good: float
-    late: float
-    refused: float
     degraded: float
     layers: float
-    median_ms: float
     behind_ms: float
 
 
-def capacity(port: int, requests: Sequence[bytes], seconds: float) -> float:
-    """Return the answers per second of a closed loop that keeps the server busy."""
-    closed = ClosedLoop(_CLIENTS, seconds, _LIMIT_S)
-    loaded = asyncio.run(saturate(port, requests, closed))
-    return sum(answer.status == 200 for answer in loaded.answers) / loaded.seconds
+class Compared(NamedTuple):
+    """The medians of several turns.
+
+    Attributes:
+        texts: in a request.
+        load: times the capacity.
+        without: without `overload`.
+        overload: with it.
+    """
+
+    texts: int
+    load: float
+    without: Goodput
+    overload: Goodput
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """A row of the table."""
+        return {
+            "texts in a request": self.texts,
+            "load, of capacity": f"{self.load:g}",
+            "requests/s": round(self.overload.offered),
+            "in time/s without": round(self.without.good),
+            "in time/s with overload": round(self.overload.good),
+            "with / without": f"{self.overload.good / max(self.without.good, 1):.2f}",
+            "degraded": f"{100 * self.overload.degraded:.0f} %",
+            "layers without": f"{self.without.layers:.2f}",
+            "layers with": f"{self.overload.layers:.2f}",
+        }
+
+
+def capacity(port: int, requests: Sequence[bytes], seconds: float, turns: int) -> float:
+    """Return the answers per second of a closed loop that keeps the server busy: the median."""
+    closed, found = ClosedLoop(_CLIENTS, seconds, _LIMIT_S), []
+    for _ in range(turns):
+        loaded = asyncio.run(saturate(port, requests, closed))
+        found.append(sum(answer.status == 200 for answer in loaded.answers) / loaded.seconds)
+    return statistics.median(found)
 
 
 def goodput(
@@ -53,17 +80,21 @@ def goodput(
     load = arrive(port, requests, per_second, seconds, _MOST_OUTSTANDING)
     loaded = asyncio.run(load)
     good = [a for a in loaded.answers if a.status == 200 and a.latency_s <= deadline_s]
-    late = sum(a.status == 200 for a in loaded.answers) - len(good)
-    total = len(loaded.answers)
     shown: list[Json] = [json.loads(answer.body) for answer in good]
     layers = [each["exit"]["layer"] for answer in shown for each in answer["results"]]
     return Goodput(
-        offered=total / seconds,
+        offered=len(loaded.answers) / seconds,
         good=len(good) / seconds,
-        late=late / total,
-        refused=(total - len(good) - late) / total,
         degraded=sum("degraded" in answer for answer in shown) / max(1, len(shown)),
         layers=statistics.fmean(layers) if layers else 0.0,
-        median_ms=1e3 * statistics.median([a.latency_s for a in good] or [0.0]),
         behind_ms=1e3 * loaded.late_s,
     )
+
+
+def compared(texts: int, load: float, turns: Sequence[tuple[Goodput, Goodput]]) -> Compared:
+    """Return the median of each figure over the turns, of which each has both sides."""
+    without, overload = (
+        Goodput(*map(statistics.median, zip(*side, strict=True)))
+        for side in zip(*turns, strict=True)
+    )
+    return Compared(texts, load, without, overload)

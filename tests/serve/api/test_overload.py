@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tritonclient.grpc import InferenceServerClient
 
 from serve.engine.cost_model import CostModel, SegmentCost
 from serve.engine.engine import Backlog, Engine
+from tests.serve.http.grpc.conftest import texts
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.ladders import BOLD, DECIDED, NEVER, SAFE, certificate, certify
 from tests.serve.support.live_server import LiveServer, Problem, serving_grpc
@@ -233,3 +235,12 @@ def test_what_cannot_be_in_time_is_refused_before_it_waits(
     assert slow_layers.answer("w1", timeout_ms=60_000)
     for waits_for_no_one in ({"priority": "high"}, {"exit": "exact"}):
         assert slow_layers.answer("w1", timeout_ms=4000, **waits_for_no_one)
+
+
+def test_the_protocol_over_grpc_has_them_too(long_queue: LiveServer) -> None:
+    with InferenceServerClient(long_queue.grpc_address) as client:
+        moved = client.infer("tiny", [texts(["w1"])]).get_response().parameters
+        assert moved["degraded"].bool_param is True
+        assert moved["degraded_by"].string_param == "overload"
+        kept = client.infer("tiny", [texts(["w1"])], parameters={"degrade": False})
+        assert "degraded" not in kept.get_response().parameters
