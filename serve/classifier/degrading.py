@@ -22,11 +22,12 @@ CAUSES: Final[tuple[Cause, ...]] = ("overload", "deadline")
 
 # The estimate of the queue takes some 20 us.
 _LOOK_EVERY_S: Final = 0.01
-# What the estimate leaves out, for nine of ten requests: a late one raises it by nine tenths of
-# this, any other lowers it by a tenth.
-_STEP_S: Final = 0.005
+# What the estimate leaves out follows what requests have shown it to be: soon upwards, slowly
+# downwards, so that about nine of ten have shown less. Without requests it halves each second.
+_UP: Final = 0.3
+_DOWN: Final = 0.03
+_HALVES_S: Final = 1.0
 _MOST_LEFT_OUT_S: Final = 1.0
-_SHARE: Final = 0.9
 
 
 class Degrading:
@@ -40,7 +41,7 @@ class Degrading:
         """Take the engine whose queue counts."""
         self._engine, self._load = engine, LoadLevel()
         self._looked_s, self._lock = -math.inf, threading.Lock()
-        self._left_out_s = 0.0
+        self._left_out_s, self._learned_s = 0.0, 0.0
         self.counted: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
 
     def level(self, faster: FasterRungs) -> int:
@@ -72,9 +73,12 @@ class Degrading:
         """Return what a request waits for, with what such estimates leave out lately."""
         first = request.priority is Priority.HIGH
         rows, seconds = (0, 0.0) if first else self._engine.wait(request.client)
-        wait = Wait(rows, self._engine.clock() + seconds)
-        if wait.rows and wait.until_s + self._left_out_s >= request.deadline_s:
-            self._learn(late=False)  # else a wrong estimate could refuse every request, and stay
+        if not rows:
+            return Wait(0, self._engine.clock())
+        now_s = self._engine.clock()
+        wait = Wait(rows, now_s + seconds)
+        if wait.until_s + self._left_out(now_s) >= request.deadline_s:
+            self._learn(0.0, now_s)  # else a wrong estimate could refuse every request, and stay
             raise DeadlineExceeded(
                 "what waits before this request takes longer than its timeout_ms; allow more time, "
                 "or try again later"
@@ -95,27 +99,36 @@ class Degrading:
         if not request.wait:
             return rule
         num_rows, until_s = request.wait
-        free_s = request.deadline_s - until_s - self._left_out_s
+        left_out_s = self._left_out(self._engine.clock()) if num_rows else 0.0
+        free_s = request.deadline_s - until_s - left_out_s
         costs, size = self._engine.costs, (num_rows + len(lengths), max(lengths))
         last = max(costs.reach(0, *size, free_s) - 1, path.floor)
         return path.cut(rule, last) if last < rule.last else rule
 
     def ended(self, request: ModelRequest, answers: Sequence[Answer | None]) -> None:
-        """Learn from a request how much longer it has taken than was estimated.
+        """Learn from a request how much longer it has taken than was estimated, its own time aside.
 
         While the event loop is late with answers it is as late with what arrives, of which nothing
         else tells. The engine's part of the time is known.
         """
-        if not request.wait:
+        if not request.wait or not request.wait.rows or request.priority is not Priority.NORMAL:
             return
-        now_s = self._engine.clock()
-        ends = [r.started_s + a.compute_s for r, a in zip(request.rows, answers, strict=False) if a]
-        behind_s = now_s - max(ends, default=now_s)
-        self._learn(now_s + behind_s - request.wait.until_s > self._left_out_s)
+        now_s, costs, rows = self._engine.clock(), self._engine.costs, request.rows
+        done = [(row, answer) for row, answer in zip(rows, answers, strict=False) if answer]
+        behind_s = now_s - max([row.started_s + a.compute_s for row, a in done], default=now_s)
+        depth = sum([a.exit_index + 1 for _, a in done]) / max(1, len(done)) or len(costs)
+        full_s = costs.remaining_s(0, len(rows), max([row.num_tokens for row in rows]))
+        own_s = full_s * depth / len(costs)
+        self._learn(now_s + behind_s - own_s - request.wait.until_s, now_s)
 
-    def _learn(self, late: bool) -> None:
-        step_s = _STEP_S * (_SHARE if late else _SHARE - 1)
-        self._left_out_s = min(max(0.0, self._left_out_s + step_s), _MOST_LEFT_OUT_S)
+    def _left_out(self, now_s: float) -> float:
+        return self._left_out_s * math.exp2((self._learned_s - now_s) / _HALVES_S)
+
+    def _learn(self, shown_s: float, now_s: float) -> None:
+        known_s = self._left_out(now_s)
+        gap_s = min(max(0.0, shown_s), _MOST_LEFT_OUT_S) - known_s
+        self._left_out_s = known_s + (_UP if gap_s > 0 else _DOWN) * gap_s
+        self._learned_s = now_s
 
     def causes(self, chosen: ChosenExit, answers: Sequence[Answer]) -> tuple[Cause, ...]:
         """Count the degraded answers among those of a request, and return why they are."""

@@ -55,7 +55,7 @@ class FasterRungs:
 
     Attributes:
         overload: what the policy says.
-        most: the most rungs that the default or a profile may move.
+        most: the most rungs that the default or a profile may move; where none may, all there are.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FasterRungs:
         self._rungs = _kept(ladder.rungs(policy.limits), overload.target.losses.items())
         self._below = lru_cache(256)(self._find)
         paths = [self.path(chosen, None, None) for chosen in named]
-        self.most = max((len(path.faster) for path in paths if path), default=0)
+        self.most = max([len(path.faster) for path in paths if path] or [len(self._rungs)])
 
     def path(
         self, chosen: ChosenExit, choice: ExitChoice | None, degrade: Degrade | None
