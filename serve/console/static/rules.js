@@ -23,7 +23,7 @@ export const KINDS = {
   margin: { field: "threshold", compare: ">", signal: (exit) => margin(exit.logits), ends: () => [0, 1], start: 0.9 },
   patience: { field: "patience", compare: ">=", counts: agreement, ends: (_, exits) => [1, exits - 1], start: 2, reason: "patience" },
   voting: { field: "votes", compare: ">=", counts: votes, ends: (_, exits) => [1, exits], start: 3, reason: "votes" },
-  layer: { field: "layer", ends: (_, exits) => [1, exits], start: 2, reason: "layer" },
+  layer: { field: "layer", ends: () => [1, Infinity], reason: "layer" },
   never: {},
 };
 

@@ -1,109 +1,131 @@
 /* Playground: texts go through the model layer by layer.
 
 One run to the last layer gives what every exit says. What a rule makes of that is decided here,
-at once, whenever the reader turns it.
+at once, whenever the reader turns it. Models of other tasks than one label per text are asked
+again for each rule.
 */
 
-import { html, useMemo, useState } from "../vendor/preact-htm-3.1.1.module.js";
-import { address, call } from "../api.js";
-import { LayerBars, layerColor } from "../charts.js";
-import { percent, ruleText, short } from "../format.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact-htm-3.1.1.module.js";
+import { call } from "../api.js";
+import { LayerBars } from "../charts.js";
+import { Curl } from "../curl.js";
+import { Decided } from "../decided.js";
+import { Dial, firstDial, ruleOf } from "../dial.js";
+import { percent, short } from "../format.js";
 import { Card, Figure, Problem } from "../parts.js";
-import { KINDS, decidable, decide } from "../rules.js";
+import { decidable, decide } from "../rules.js";
 import { Store, useStore } from "../store.js";
+import { draft } from "./policy.js";
 
 const SAMPLES = [
-  "The movie was awesome.",
   "A gorgeous, witty, seductive movie.",
+  "The movie was awesome.",
   "It never fails to engage us, even if it is not quite what the title promises.",
   "Not exactly a masterpiece, but I did not want it to end.",
 ];
-// What outlives a look at another tab, for each model.
-const typed = new Store({});
+const MOST_TEXTS = 32;
+
+// What outlives a look at another tab, by the name of the model.
+const texts = new Store({});
 const runs = new Store({});
 const dials = new Store({});
 
-const keep = (store, name, value) => store.set({ ...store.value, [name]: value });
+// Returns what a store holds for a model, and how to change it.
+function useOwn(store, name) {
+  return [useStore(store)[name], (value) => store.set({ ...store.value, [name]: value })];
+}
 
 function View({ model, policy, open }) {
-  const text = useStore(typed)[model.name] ?? SAMPLES.join("\n");
-  const run = useStore(runs)[model.name];
-  const rule = useStore(dials)[model.name] ?? firstRule(model, policy);
+  const [typed = SAMPLES.join("\n"), type] = useOwn(texts, model.name);
+  const [run, setRun] = useOwn(runs, model.name);
+  const [turned, turn] = useOwn(dials, model.name);
   const [state, setState] = useState({});
+  const dial = turned ?? firstDial(model, policy);
+  const inputs = typed.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, MOST_TEXTS);
   const ask = async (event) => {
     event?.preventDefault();
-    const texts = text.split("\n").map((each) => each.trim()).filter(Boolean);
+    if (!inputs.length) return;
     setState({ busy: true });
     try {
-      const body = { model: model.name, inputs: texts, exit: { rule: "never" }, return: ["exits", "logits"] };
-      const answer = await call("POST", "/v1/classify", body);
-      keep(runs, model.name, texts.map((each, i) => ({ text: each, ...answer.results[i] })));
+      const answer = await classify(model, inputs, { rule: "never" }, ["exits", "logits"]);
+      setRun(inputs.map((text, i) => ({ text, ...answer.results[i] })));
       setState({});
     } catch (error) {
       setState({ error });
     }
   };
+  useEffect(() => { if (!run) ask(); }, [model.name]);
+  const use = () => {
+    draft.set({ model: model.name, default: dial.target ?? ruleOf(dial, model) });
+    open("policy");
+  };
   return html`
     <div class="columns">
-      <${Card} title="Texts" note="one per line">
+      <${Card} title="Texts" note=${`one per line, at most ${MOST_TEXTS}`}>
         <form onSubmit=${ask}>
-          <textarea rows="6" aria-label="Texts, one per line" spellcheck="false" value=${text}
-            onInput=${(event) => keep(typed, model.name, event.target.value)}></textarea>
+          <textarea rows="6" aria-label="Texts, one per line" spellcheck="false" value=${typed}
+            onInput=${(event) => type(event.target.value)}></textarea>
           <button type="submit" aria-busy=${String(Boolean(state.busy))}>Run through all layers</button>
         </form>
         <${Problem} error=${state.error} />
       </${Card}>
-      <${Dial} model=${model} policy=${policy} rule=${rule} turn=${(next) => keep(dials, model.name, next)} />
+      <${Dial} model=${model} policy=${policy} dial=${dial} turn=${turn} use=${use} />
     </div>
-    ${run && html`<${Results} model=${model} run=${run} rule=${rule} open=${open} />`}`;
+    ${run && html`<${Results} model=${model} run=${run} dial=${dial} />`}
+    <${Curl} model=${model} inputs=${inputs} exit=${dial.target ?? dial.profile ?? ruleOf(dial, model)} />`;
 }
 
-function firstRule(model, policy) {
-  const live = policy?.resolved?.default?.rule;
-  return live && decidable(live) ? live : { rule: "confidence", threshold: 0.95 };
+function classify(model, inputs, exit, wanted) {
+  return call("POST", "/v1/classify", { model: model.name, inputs, exit, return: wanted });
 }
 
-function Dial({ model, rule, turn }) {
-  const kind = KINDS[rule.rule];
-  const [low, high] = kind.ends?.(model.labels.length, model.exits.length) ?? [];
-  const whole = kind.field !== "threshold";
-  const set = (event) => turn({ rule: rule.rule, [kind.field]: Number(event.target.value) });
-  const choose = (event) => {
-    const next = KINDS[event.target.value];
-    turn({ rule: event.target.value, ...(next.field && { [next.field]: next.start }) });
-  };
-  return html`<${Card} title="Rule" note="decided in the browser">
-    <label>Kind<select value=${rule.rule} onChange=${choose}>
-      ${Object.keys(KINDS).filter((name) => model.rules.includes(name)).map((name) => html`<option value=${name}>${name}</option>`)}
-    </select></label>
-    ${kind.field && html`<label>${kind.field} <output>${rule[kind.field]}</output>
-      <input type="range" min=${low} max=${high} step=${whole ? 1 : 0.001} value=${rule[kind.field]} onInput=${set} /></label>`}
-  </${Card}>`;
-}
-
-function Results({ model, run, rule }) {
+// Returns for each text {layer, place, reason, label, judged}, or an error.
+function useDecisions(model, run, rule) {
+  const here = model.task === "single_label" && decidable(rule);
   const temperatures = useMemo(() => Object.fromEntries(model.exits.map((exit) => [exit.layer, exit.temperature])), [model]);
-  const decided = run.map((result) => ({ result, left: decide(rule, result.exits, temperatures) }));
-  const layers = decided.reduce((all, each) => all + each.left.layer, 0) / decided.length;
-  const same = decided.filter((each) => each.left.label === each.result.label).length;
-  return html`
-    <div class="figures">
-      <${Figure} name="Mean layers" value=${short(layers)} note=${`of ${model.layers}`} />
-      <${Figure} name="Layers saved" value=${percent(1 - layers / model.layers)} />
-      <${Figure} name="As at full depth" value=${`${same} of ${run.length}`} bad=${same < run.length} />
-    </div>
-    ${decided.map((each) => html`<${Text} ...${each} rule=${rule} layers=${model.layers} />`)}`;
+  const [there, setThere] = useState({});
+  const asked = JSON.stringify([rule, run.map((each) => each.text)]);
+  useEffect(() => {
+    if (here) return undefined;
+    const waiting = setTimeout(() => {
+      classify(model, run.map((each) => each.text), rule).then(
+        ({ results }) => setThere({ left: results.map(({ exit, label }, i) => ({ ...exit, label: label ?? null, place: run[i].exits.findIndex((each) => each.layer === exit.layer) })) }),
+        (error) => setThere({ error }),
+      );
+    }, 150);
+    return () => clearTimeout(waiting);
+  }, [asked, here]);
+  return here ? { left: run.map((each) => decide(rule, each.exits, temperatures)) } : there;
 }
 
-function Text({ result, left, rule, layers }) {
-  const why = `left at layer ${left.layer} of ${layers}: ${left.reason}`;
-  return html`<section class="card text"><header><h3>${result.text}</h3><small>${why}</small></header>
-    <ol class="exits">${result.exits.map((exit, i) => html`
-      <li class=${i > left.place ? "unrun" : i === left.place ? "left" : ""}>
-        <span class="layer">${exit.layer}</span>
-        <div class="bar"><i style=${{ width: percent(exit.score).replace(" ", ""), background: layerColor(exit.layer, layers) }}></i></div>
-        <span class="label">${exit.label}</span><span class="score">${exit.score.toFixed(3)}</span>
-      </li>`)}</ol></section>`;
+function Results({ model, run, dial }) {
+  const rule = ruleOf(dial, model);
+  const { left, error } = useDecisions(model, run, rule);
+  if (!left || left.length !== run.length) return html`<${Problem} error=${error} />`;
+  const layers = left.reduce((all, each) => all + each.layer, 0) / left.length;
+  const same = left.filter((each, i) => each.label === (run[i].label ?? null)).length;
+  const exits = left.reduce((counts, { layer }) => ({ ...counts, [layer]: (counts[layer] || 0) + 1 }), {});
+  const ms = left.reduce((all, each) => all + upTo(model, each.layer), 0) / left.length;
+  return html`
+    <div class="columns wide">
+      <div class="figures">
+        <${Figure} name="Layers run" value=${short(layers)} note=${`of ${model.layers}, in the mean`} />
+        <${Figure} name="Layers saved" value=${percent(1 - layers / model.layers)} />
+        ${ms > 0 && html`<${Figure} name="Model's time" value=${short(ms)} unit=" ms" note=${`of ${short(upTo(model, model.layers))} ms, typical texts`} />`}
+        ${model.task === "single_label" && html`<${Figure} name="As at full depth" value=${`${same} of ${run.length}`} bad=${same < run.length} />`}
+      </div>
+      <${Card} title="Exits by layer" note="of these texts">
+        <${LayerBars} layers=${model.exits.map((exit) => exit.layer)} series=${[{ name: "share", counts: exits }]} />
+      </${Card}>
+    </div>
+    <div class="columns decided" aria-live="polite">
+      ${run.map((result, i) => html`<${Decided} result=${result} left=${left[i]} rule=${rule} layers=${model.layers} />`)}
+    </div>`;
+}
+
+// Milliseconds of a typical text up to a layer.
+function upTo(model, layer) {
+  return (model.costs || []).filter((each) => each.layer <= layer).reduce((all, each) => all + each.example_ms, 0);
 }
 
 export const playground = { id: "playground", title: "Playground", View };
