@@ -58,16 +58,13 @@ function App() {
   const wanted = useStore(chosen);
   const name = names.includes(wanted) ? wanted : names[0];
   return html`
-    <a class="skip" href="#${tab.id}" onClick=${() => document.getElementById("panel").focus()}>
-      Skip to content
-    </a>
     <${Head} tab=${tab} names=${names} name=${name} />
-    <main id="panel" class="container-fluid ${tab.id}" role="tabpanel" tabindex="-1"
+    <main class="container-fluid"><div id="panel" class=${tab.id} role="tabpanel" tabindex="-1"
       aria-labelledby=${`tab-${tab.id}`}>
       <${Problem} error=${list.error} />
       ${name && html`<${Tab} key=${name + tab.id} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && html`<p>No model is loaded.</p>`}
-    </main>`;
+    </div></main>`;
 }
 
 function Tab({ tab, name, models }) {
@@ -86,6 +83,7 @@ function Tab({ tab, name, models }) {
 function Head({ tab, names, name }) {
   return html`
     <header class="head">
+      <a class="skip" href=${`#${tab.id}`} onClick=${() => document.getElementById("panel").focus()}>Skip to content</a>
       <h1><img src=${new URL("icon.svg", import.meta.url)} alt="" width="28" height="28" />
         Offramp</h1>
       <${Tablist} open=${tab} />

@@ -35,10 +35,11 @@ export function Lines({ times, lines, label, format }) {
   return html`<figure class="lines"><figcaption><strong>${label}</strong>
       ${lines.map((line) => html`<span class="key"><i style=${{ background: css(line.color) }}></i>${line.name}</span>`)}
     </figcaption>
-    <div ref=${frame} role="img" aria-label=${`${label}: ${latest}`}></div></figure>`;
+    <div ref=${frame} role="img" aria-label=${`${label}, over time. Now: ${latest}`}></div></figure>`;
 }
 
-const HEIGHT = 150;
+const HEIGHT = 160;
+const LEAST_S = 60; // that the axis of times spans
 
 function options(lines, format, width) {
   const axis = { stroke: css("--pico-muted-color"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
@@ -47,8 +48,8 @@ function options(lines, format, width) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
-    scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1e-9)] } },
-    axes: [{ ...axis, space: 70 }, { ...axis, size: 52, values: (_, ticks) => ticks.map(format) }],
+    scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_S), last] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    axes: [{ ...axis, space: 70, size: 24, values: (_, ticks) => ticks.map((each) => new Date(1000 * each).toLocaleTimeString([], { timeStyle: "short" })), incrs: [60, 120, 180, 300] }, { ...axis, size: 52, values: (_, ticks) => ticks.map(format) }],
     series: [{}, ...lines.map((line) => ({
       label: line.name, stroke: css(line.color), width: 2, points: { show: false },
       fill: lines.length === 1 ? `color-mix(in oklab, ${css(line.color)} 15%, transparent)` : undefined,

@@ -18,7 +18,7 @@ const margin = (logits) => {
 // What a reader can turn: the signal of an exit, how it is compared, and the dial's ends.
 export const KINDS = {
   confidence: { field: "threshold", compare: ">=", signal: (exit, t) => Math.max(...softmax(exit.logits, t)), ends: (labels) => [1 / labels, 1], start: 0.95 },
-  entropy: { field: "threshold", compare: "<", signal: (exit) => entropy(exit.logits), ends: (labels) => [0, Math.log(labels)], start: 0.2 },
+  entropy: { field: "threshold", compare: "<", signal: (exit) => entropy(exit.logits), ends: (labels) => [0, Math.ceil(1000 * Math.log(labels)) / 1000], start: 0.2 },
   normalized_entropy: { field: "threshold", compare: "<", signal: (exit) => entropy(exit.logits) / Math.log(exit.logits.length), ends: () => [0, 1], start: 0.3 },
   margin: { field: "threshold", compare: ">", signal: (exit) => margin(exit.logits), ends: () => [0, 1], start: 0.9 },
   patience: { field: "patience", compare: ">=", counts: agreement, ends: (_, exits) => [1, exits - 1], start: 2, reason: "patience" },

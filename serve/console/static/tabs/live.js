@@ -3,19 +3,19 @@
 import { html } from "../vendor/preact-htm-3.1.1.module.js";
 import { LayerBars, Lines } from "../charts.js";
 import { milliseconds, percent, short } from "../format.js";
-import { KEPT_S, useFigures } from "../metrics.js";
+import { useFigures } from "../metrics.js";
 import { Card, Figure, Problem } from "../parts.js";
 
 function View({ model }) {
   const figures = useFigures(model.name);
   const { now, last, minutes, series } = figures;
   const layers = model.exits.map((exit) => exit.layer);
-  const kept = minutes * 60 >= KEPT_S - 5 ? "last 15 minutes" : `since ${minutes < 1 ? "a moment" : `${short(Math.round(minutes))} min`}`;
+  const kept = `last ${minutes < 1 ? "minute" : `${Math.round(minutes)} minutes`}`;
   return html`
     <${Problem} error=${figures.error} />
     <${Figures} ...${figures} layers=${model.layers} />
-    <div class="columns">
-      <${Card} title="Exits by layer" note="share of the texts that left there">
+    <div class="panels">
+      <${Card} title="Exits by layer" note="share of the texts that left there" class="card tall">
         <${LayerBars} layers=${layers} series=${[{ name: "now", counts: now?.exits || {} }, { name: kept, counts: last?.exits || {} }]} />
       </${Card}>
       <${Charts} series=${series} />
@@ -40,13 +40,14 @@ function Figures({ now, counts, replicas, layers }) {
 function Charts({ series }) {
   const times = series.map((point) => point.at);
   const line = (name, color, field) => ({ name, color, values: series.map((point) => point[field]) });
-  return html`<${Card} class="card charts">
-    <${Lines} label="Requests/s" times=${times} format=${short} lines=${[line("requests", "--series-1", "requests_s")]} />
-    <${Lines} label="Latency" times=${times} format=${milliseconds}
-      lines=${[line("p50", "--series-1", "p50"), line("p95", "--series-2", "p95"), line("p99", "--series-3", "p99")]} />
-    <${Lines} label="Layers saved" times=${times} format=${percent} lines=${[line("saved", "--series-1", "saved")]} />
-    <${Lines} label="Queue" times=${times} format=${milliseconds} lines=${[line("queue", "--series-2", "queue_ms")]} />
-  </${Card}>`;
+  const p = ["p50", "p95", "p99"].map((each, i) => line(each, `--series-${i + 1}`, each));
+  return [
+    ["Requests/s", short, [line("requests", "--series-1", "requests_s")]],
+    ["Latency", milliseconds, p],
+    ["Layers saved", percent, [line("saved", "--series-1", "saved")]],
+    ["Queue", milliseconds, [line("queue", "--series-2", "queue_ms")]],
+  ].map(([label, format, lines]) => html`<${Card} key=${label}>
+    <${Lines} label=${label} times=${times} format=${format} lines=${lines} /></${Card}>`);
 }
 
 export const live = { id: "live", title: "Live", View };
