@@ -90,7 +90,7 @@ export function between(older, newer, name) {
     p50: quantile(latency, 0.5),
     p95: quantile(latency, 0.95),
     p99: quantile(latency, 0.99),
-    saved: answers ? saved / (layers + saved) : NaN,
+    saved: layers + saved ? saved / (layers + saved) : NaN,
     layers: answers ? layers / answers : NaN,
     degraded: answers ? ((b.extra.degraded || 0) - (a.extra.degraded || 0)) / answers : NaN,
   };

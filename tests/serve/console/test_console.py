@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from serve.top.figures import between, read_sample
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.live_server import LiveServer, serving_bundles
@@ -171,7 +172,8 @@ def test_browser_decides_as_the_server_does(open_page: OpenPage, shared: LiveSer
     temperatures = {str(exit["layer"]): exit["temperature"] for exit in model["exits"]}
     decided = """async ([rules, texts, temperatures]) => {
       const { decidable, decide } = await import(new URL("/console/rules.js", location));
-      return rules.map((rule) => decidable(rule) && texts.map((exits) => decide(rule, exits, temperatures)));
+      return rules.map((rule) => decidable(rule) &&
+        texts.map((exits) => decide(rule, exits, temperatures)));
     }"""
     for rule, found in zip(
         RULES, page.evaluate(decided, [RULES, exits, temperatures]), strict=True
@@ -179,3 +181,23 @@ def test_browser_decides_as_the_server_does(open_page: OpenPage, shared: LiveSer
         for result, here in zip(shared.answer(TEXTS, exit=rule)["results"], found, strict=True):
             there = result["exit"]["layer"], result["exit"]["reason"], result["label"]
             assert (here["layer"], here["reason"], here["label"]) == there, rule
+
+
+def test_browser_reckons_the_live_figures_as_offramp_top_does(
+    open_page: OpenPage, shared: LiveServer
+) -> None:
+    texts = [shared.http.get("/metrics").text]
+    shared.answer(TEXTS)
+    shared.refusal("w1", exit="nothing")
+    texts.append(shared.http.get("/metrics").text)
+    ours = between(*(read_sample(text, 10 * i) for i, text in enumerate(texts)), "tiny")
+    reckoned = """async (texts) => {
+      const { between, read } = await import(new URL("/console/metrics.js", location));
+      return between(...texts.map((text, i) => read(text, 10 * i)), "tiny");
+    }"""
+    theirs = open_page(shared).evaluate(reckoned, texts)
+    assert ours is not None
+    for name in ("requests_s", "refused_s", "failed_s", "layers", "saved"):
+        assert theirs[name] == pytest.approx(getattr(ours, name)), name
+    assert [theirs[name] for name in ("p50", "p95", "p99")] == pytest.approx(ours.quantiles_ms)
+    assert {int(layer): n / len(TEXTS) for layer, n in theirs["exits"].items()} == ours.exits
