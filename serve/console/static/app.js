@@ -23,7 +23,7 @@ policy forbids both. Preact's `style=${{...}}` sets properties and is allowed.
 */
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
-import { call, key, useCall } from "./api.js";
+import { useCall } from "./api.js";
 import { KeyDialog } from "./key.js";
 import { Problem } from "./parts.js";
 import { Store, useStore } from "./store.js";
@@ -33,7 +33,7 @@ import { models } from "./tabs/models.js";
 import { playground } from "./tabs/playground.js";
 import { policy } from "./tabs/policy.js";
 import { quality } from "./tabs/quality.js";
-import "./metrics.js"; // which begins to watch
+import { serving } from "./metrics.js";
 
 const TABS = [playground, live, quality, policy, models];
 const chosen = new Store(sessionStorage.getItem("offramp-model") || "");
@@ -52,7 +52,7 @@ function useTab() {
 
 function App() {
   const tab = useTab();
-  const changes = useStore(version);
+  const changes = useStore(version) + useStore(serving);
   const list = useCall("/v1/models", [changes]);
   const names = (list.data?.models || []).map((each) => each.name);
   const wanted = useStore(chosen);
@@ -68,7 +68,7 @@ function App() {
 }
 
 function Tab({ tab, name, models }) {
-  const changes = useStore(version);
+  const changes = useStore(version) + useStore(serving);
   const path = `/v1/models/${encodeURIComponent(name)}`;
   const model = useCall(path, [path, changes]);
   const policy = useCall(`${path}/policy`, [path, changes]);

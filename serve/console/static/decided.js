@@ -57,5 +57,8 @@ function compared(left, rule) {
   return `, ${rule.rule} ${digits(signal)} ${kind.compare} ${digits(Array.isArray(field) ? field[left.place] : field)}`;
 }
 
-// Six digits where three would make a 1 of it.
-const digits = (value) => (value > 0.999 && value < 1 ? value.toFixed(6) : String(Number(value.toPrecision(4))));
+// Six digits where four would make a 1 of it.
+function digits(value) {
+  if (value >= 0.9999995 && value < 1) return "0.999999+";
+  return value > 0.999 && value < 1 ? value.toFixed(6) : String(Number(value.toPrecision(4)));
+}

@@ -1,6 +1,7 @@
 /* The rule that the reader turns: a profile of the policy, a certified rung, or a rule.
 
-A dial is {profile}, {rung, target} or {rule}.
+A dial is {profile}, {rung, target} or {rule}: what of them is sent to the server, and the rule that
+the browser decides by.
 */
 
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
@@ -26,10 +27,12 @@ export function rungsOf(model) {
 }
 
 export function firstDial(model, policy) {
-  return policy ? { profile: "default", rule: policy.resolved.default.rule } : { rule: started("confidence", model) };
+  return policy ? { profile: "default" } : { rule: started("confidence", model) };
 }
 
-export function ruleOf(dial, model) {
+// Profiles follow the policy when it changes.
+export function ruleOf(dial, model, policy) {
+  if (dial.profile) return (policy.resolved[dial.profile] ?? policy.resolved.default).rule;
   return dial.rule ?? rungsOf(model)[dial.rung].rule;
 }
 
@@ -44,9 +47,10 @@ export function Dial({ model, policy, dial, turn, use }) {
   const profiles = Object.keys(policy?.resolved || {});
   const kinds = Object.keys(KINDS).filter((name) => model.rules.includes(name));
   const kind = dial.profile ? `profile ${dial.profile}` : dial.target ? "target" : dial.rule.rule;
+  const rule = ruleOf(dial, model, policy);
   const choose = (event) => {
     const [name, profile] = event.target.value.split(" ");
-    if (profile) turn({ profile, rule: policy.resolved[profile].rule });
+    if (profile) turn({ profile });
     else if (name === "target") turn(rungDial(rungs, 0));
     else turn({ rule: started(name, model) });
   };
@@ -58,8 +62,8 @@ export function Dial({ model, policy, dial, turn, use }) {
         <optgroup label="A rule of your own">${kinds.map((name) => html`<option value=${name}>${name}</option>`)}</optgroup>
       </select></label>
     ${dial.target ? html`<${RungSlider} rungs=${rungs} dial=${dial} turn=${turn} />`
-      : html`<${RuleSlider} model=${model} dial=${dial} turn=${turn} />`}
-    <p class="rule-text"><code>${JSON.stringify(dial.target ?? ruleOf(dial, model))}</code></p>
+      : html`<${RuleSlider} model=${model} rule=${rule} turn=${turn} />`}
+    <p class="rule-text"><code>${JSON.stringify(dial.target ?? rule)}</code></p>
     ${!dial.profile && html`<button type="button" class="secondary outline" onClick=${use}>Take it to the policy</button>`}
   </${Card}>`;
 }
@@ -78,8 +82,7 @@ function RungSlider({ rungs, dial, turn }) {
     <small>${words}; by ${ruleText(rung.rule)}</small></label>`;
 }
 
-function RuleSlider({ model, dial, turn }) {
-  const { rule } = dial;
+function RuleSlider({ model, rule, turn }) {
   const kind = KINDS[rule.rule];
   if (!kind?.field || !decidable(rule) || Array.isArray(rule[kind.field])) return html`<p><small>${ruleText(rule)}</small></p>`;
   const [low, high] = kind.ends(model.labels.length, model.exits.length);

@@ -15,7 +15,7 @@ export function Changes({ changes }) {
 }
 
 export function DryRun({ found, layers }) {
-  const moved = Object.entries(found.profiles).filter(([, sides]) => text(sides.before) !== text(sides.after));
+  const moved = alike(Object.entries(found.profiles).filter(([, sides]) => text(sides.before) !== text(sides.after)));
   return html`<div class="dry-run" role="status">
     ${found.problem && html`<p class="problem">Would be refused: ${found.problem}</p>`}
     <${Changes} changes=${found.changes} />
@@ -24,6 +24,13 @@ export function DryRun({ found, layers }) {
     ${!found.problem && html`<small>Tried on ${found.recording ?? 0} recorded texts and
       ${" "}${found.audits} audited texts of live traffic.</small>`}
   </div>`;
+}
+
+// Profiles that change in the same way stand in one table.
+function alike(profiles) {
+  const groups = new Map();
+  for (const [name, sides] of profiles) groups.set(text(sides), [...(groups.get(text(sides)) || []), name]);
+  return [...groups].map(([sides, names]) => [names.join(", "), JSON.parse(sides)]);
 }
 
 function Sides({ name, before, after, layers }) {

@@ -20,10 +20,13 @@ const OPERATORS = /^\/v1\/(models|aliases)(\/[^:]*)?$/;
 // {samples, error}: samples are {at (s), models: {name: counts}, replicas: {running, wanted}}.
 export const history = new Store({ samples: [], error: null });
 
+// Models, bundles and versions of policies: it changes when another client changes one of them.
+export const serving = new Store("");
+
 // Returns the sample that a page of /metrics is.
 export function read(text, at) {
   const sample = { at, models: {}, replicas: { running: 1, wanted: 1 } };
-  const of = (name) => (sample.models[name] ??= { requests: {}, latency: {}, exits: {}, reasons: {}, layers: 0, saved: 0, rows: 0, queue_s: 0, engines: 0, extra: {} });
+  const of = (name) => (sample.models[name] ??= { requests: {}, latency: {}, exits: {}, reasons: {}, layers: 0, saved: 0, rows: 0, queue_s: 0, extra: {} });
   for (const line of text.split("\n")) {
     const found = LINE.exec(line);
     if (!found) continue;
@@ -58,7 +61,8 @@ const READERS = {
   queue_depth: adding("rows"),
   // Replicas work at the same time: the longest queue is the one to know.
   queue_seconds: (counts, _, number) => { counts.queue_s = Math.max(counts.queue_s, number); },
-  engine_up: adding("engines"),
+  policy_version: (counts, _, number) => { counts.version = Math.max(counts.version || 0, number); },
+  model_info: (counts, labels) => { counts.bundle = labels.bundle; },
   replicas_running: (_, __, number, sample) => { sample.replicas.running = number; },
   replicas_wanted: (_, __, number, sample) => { sample.replicas.wanted = number; },
   degraded_answers_total: (counts, _, number) => { counts.extra.degraded = (counts.extra.degraded || 0) + number; },
@@ -160,6 +164,9 @@ async function watch() {
     const sample = read(await call("GET", "/metrics"), at);
     const samples = [...before.samples.filter((each) => each.at > at - KEPT_S), sample];
     history.set({ samples, error: null });
+    const served = JSON.stringify(Object.entries(sample.models).map(([name, { bundle, version }]) => [name, bundle, version]).sort());
+    if (serving.value && serving.value !== served) serving.set(served);
+    serving.value = served;
   } catch (error) {
     history.set({ samples: before.samples, error });
   } finally {

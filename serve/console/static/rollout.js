@@ -11,7 +11,8 @@ import { Store, useStore } from "./store.js";
 
 const EVERY_MS = 3000;
 const BUTTONS = { running: ["promote", "pause", "abort"], paused: ["resume", "promote", "abort"] };
-const offered = new Store(false);
+const BUTTON_WORDS = { promote: "Next step", pause: "Pause", resume: "Resume", abort: "Abort" };
+const offered = new Store(false); // whether the server has rollouts
 
 export function Rollout({ path, on, changed }) {
   const [state, setState] = useState({});
@@ -42,7 +43,7 @@ export function Rollout({ path, on, changed }) {
     <${Arms} found=${found} />
     <div class="buttons">${(BUTTONS[found.state] || []).map((action) => html`
       <button type="button" class=${action === "promote" ? "" : "secondary outline"} onClick=${() => press(action)}>
-        ${action[0].toUpperCase() + action.slice(1)}</button>`)}</div>
+        ${BUTTON_WORDS[action]}</button>`)}</div>
     <${Problem} error=${failed} />
   </${Card}>`;
 }
@@ -64,19 +65,19 @@ function Arms({ found }) {
   const bound = (name, show) => (found.bounds?.[name] === undefined ? "" : ` at most ${show(found.bounds[name])}`);
   const rows = [
     ["answers", (arm) => short(arm.answers)],
-    ["errors", (arm) => short(arm.errors)],
+    [`errors${bound("errors", percent)}`, (arm) => `${short(arm.errors)}, ${percent(arm.error_rate?.rate)}${interval(arm.error_rate)}`, "errors"],
     [`layers${bound("layers", short)}`, (arm) => `${short(arm.layers?.mean)}${interval(arm.layers, short)}`, "layers"],
     [`differ from full depth${bound("disagreement", percent)}`, (arm) => `${percent(arm.disagreement?.rate)}${interval(arm.disagreement)}`, "disagreement"],
-    [`p99${bound("p99_ms", milliseconds)}`, (arm) => milliseconds(arm.p99_ms), "p99_ms"],
+    [`p99${bound("p99_ms", milliseconds)}`, (arm) => `${milliseconds(arm.p99_ms)}${arm.slow ? `, ${percent(arm.slow.rate)} over` : ""}`, "p99_ms"],
   ];
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Both arms"><table>
-    <thead><tr><th scope="col"></th><th scope="col">live</th><th scope="col">candidate</th><th scope="col">verdict</th></tr></thead>
+    <thead><tr><td></td><th scope="col">live</th><th scope="col">candidate</th><th scope="col">verdict</th></tr></thead>
     <tbody>${rows.map(([title, show, verdict]) => html`<tr><th scope="row">${title}</th><td>${show(live)}</td><td>${show(candidate)}</td>
       <td class=${candidate.verdicts?.[verdict] || ""}>${candidate.verdicts?.[verdict] || ""}</td></tr>`)}</tbody></table></div>`;
 }
 
 // Fields of the form: name in the request, words, first value.
-const BOUNDS = [["disagreement", "Differ from full depth, %", 1, 100], ["p99_ms", "p99, ms", "", 1], ["layers", "Mean layers", "", 1]];
+const BOUNDS = [["disagreement", "Differ from full depth, %", 1, 100], ["p99_ms", "p99, ms", "", 1], ["layers", "Mean layers", "", 1], ["errors", "Errors, %", "", 100]];
 
 export function StartRollout({ path, read, why, changed }) {
   const shown = useStore(offered);
@@ -96,7 +97,7 @@ export function StartRollout({ path, read, why, changed }) {
         min_answers: numbers("min_answers"),
         bounds: Object.fromEntries(bounds),
         on_inconclusive: fields.get("on_inconclusive"),
-        ...(why && { reason: why }),
+        ...(why && { why }),
       });
       setState({});
       changed();

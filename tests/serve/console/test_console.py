@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from serve.top.figures import between, read_sample
 from tests.serve.api.conftest import StartServer
@@ -147,6 +147,59 @@ def test_theme_and_key_are_the_readers_choice(
         expect(page.get_by_role("heading", name="Live policy: version 1")).to_be_visible()
         page.get_by_role("tab", name="Live").click()
         expect(page.locator(".figure", has_text="Replicas")).to_contain_text(re.compile("1.*of 1"))
+
+
+ARM: dict[str, Any] = {
+    "answers": 900,
+    "errors": 0,
+    "share": 0.05,
+    "layers": {"mean": 1.5, "low": 1.2, "high": 1.8},
+    "disagreement": {"audits": 90, "differ": 9, "rate": 0.1, "low": 0.04, "high": 0.2},
+    "p99_ms": 12.0,
+    "exits": {"1": 900},
+    "verdicts": {},
+}
+ROLLOUT: dict[str, Any] = {
+    "state": "running",
+    "version": 2,
+    "steps": [5, 25, 100],
+    "step": 0,
+    "percent": 5,
+    "bounds": {"disagreement": 0.3},
+    "verdict": "too early",
+    "arms": {"live": ARM, "candidate": ARM | {"verdicts": {"disagreement": "successful"}}},
+}
+
+
+def test_rollout_has_its_arms_and_buttons(open_page: OpenPage, shared: LiveServer) -> None:
+    page, sent, found = open_page(shared), [], dict(ROLLOUT)
+
+    def answer(route: Route) -> None:
+        if route.request.method == "POST":
+            sent.append((route.request.url.rpartition("/policy/")[2], route.request.post_data_json))
+            found["state"] = "paused" if "pause" in route.request.url else "running"
+        route.fulfill(json=found)
+
+    page.route("**/policy/rollout*", answer)
+    page.route("**/policy/rollout/*", answer)
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
+    arms = page.get_by_role("region", name="Both arms")
+    expect(arms).to_contain_text("10 % (4 % to 20 %)")
+    expect(arms).to_contain_text("successful")
+    assert not Axe().run(page).response["violations"]
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_text("Roll it out step by step").click()
+    page.get_by_label("Steps, %").fill("10 100")
+    page.get_by_role("button", name="Start the rollout").click()
+    expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
+    assert sent[0] == ("rollout/pause", {})
+    path, asked = sent[1]
+    assert path == "rollout"
+    assert asked["steps"] == [10, 100]
+    assert asked["bounds"] == {"disagreement": 0.01}
+    assert asked["policy"] == shared.http.get("/v1/models/tiny/policy").json()["policy"]
 
 
 RULES: list[dict[str, Any]] = [

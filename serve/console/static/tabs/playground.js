@@ -40,7 +40,7 @@ function View({ model, policy, open }) {
   const [run, setRun] = useOwn(runs, model.name);
   const [turned, turn] = useOwn(dials, model.name);
   const [state, setState] = useState({});
-  const dial = turned ?? firstDial(model, policy);
+  const dial = (turned?.profile && !policy ? null : turned) ?? firstDial(model, policy);
   const inputs = typed.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, MOST_TEXTS);
   const ask = async (event) => {
     event?.preventDefault();
@@ -56,7 +56,7 @@ function View({ model, policy, open }) {
   };
   useEffect(() => { if (!run) ask(); }, [model.name]);
   const use = () => {
-    draft.set({ model: model.name, default: dial.target ?? ruleOf(dial, model) });
+    draft.set({ model: model.name, default: dial.target ?? ruleOf(dial, model, policy) });
     open("policy");
   };
   return html`
@@ -71,8 +71,8 @@ function View({ model, policy, open }) {
       </${Card}>
       <${Dial} model=${model} policy=${policy} dial=${dial} turn=${turn} use=${use} />
     </div>
-    ${run && html`<${Results} model=${model} run=${run} dial=${dial} />`}
-    <${Curl} model=${model} inputs=${inputs} exit=${dial.target ?? dial.profile ?? ruleOf(dial, model)} />`;
+    ${run && html`<${Results} model=${model} policy=${policy} run=${run} dial=${dial} />`}
+    <${Curl} model=${model} inputs=${inputs} exit=${dial.target ?? dial.profile ?? ruleOf(dial, model, policy)} />`;
 }
 
 function classify(model, inputs, exit, wanted) {
@@ -98,8 +98,8 @@ function useDecisions(model, run, rule) {
   return here ? { left: run.map((each) => decide(rule, each.exits, temperatures)) } : there;
 }
 
-function Results({ model, run, dial }) {
-  const rule = ruleOf(dial, model);
+function Results({ model, policy, run, dial }) {
+  const rule = ruleOf(dial, model, policy);
   const { left, error } = useDecisions(model, run, rule);
   if (!left || left.length !== run.length) return html`<${Problem} error=${error} />`;
   const layers = left.reduce((all, each) => all + each.layer, 0) / left.length;

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { call, useCall } from "../api.js";
 import { Changes, DryRun } from "../dry-run.js";
-import { milliseconds, percent, ruleText, short, when } from "../format.js";
+import { percent, ruleText, short, when } from "../format.js";
 import { Card, Problem } from "../parts.js";
 import { Rollout, StartRollout } from "../rollout.js";
 import { Store, useStore } from "../store.js";
@@ -24,7 +24,7 @@ function View({ model, policy, refresh }) {
     <div class="columns">
       <div><${Live} policy=${policy} />
         <${History} path=${path} live=${policy.version} changed=${changed} /></div>
-      <${Draft} key=${policy.version} path=${path} model=${model} policy=${policy} changed=${changed} />
+      <${Draft} path=${path} model=${model} policy=${policy} changed=${changed} />
     </div>`;
 }
 
@@ -61,51 +61,57 @@ function certificates(found) {
 function Draft({ path, model, policy, changed }) {
   const given = useStore(draft);
   const own = given?.model === model.name ? given : null;
-  const first = own ? withDefault(policy.policy, own.default) : policy.policy;
-  const [text, setText] = useState(JSON.stringify(first, null, 2));
+  const shown = (document) => JSON.stringify(document, null, 2);
+  const [base, setBase] = useState(policy);
+  const [text, setText] = useState(shown(own ? withDefault(policy.policy, own.default) : policy.policy));
   const [why, setWhy] = useState("");
   const [state, setState] = useState({});
-  const read = () => {
-    try {
-      return JSON.parse(text);
-    } catch (error) {
-      throw Object.assign(new Error(`The draft is no JSON: ${error.message}`), { code: "draft" });
-    }
+  const reset = () => {
+    draft.set(null);
+    setBase(policy);
+    setText(shown(policy.policy));
+    setState({});
   };
+  // Another version has become live: a draft that has changes stays on top of the one before.
+  const touched = text !== shown(base.policy) && !state.applied;
+  useEffect(() => { if (policy.version !== base.version && !touched) reset(); }, [policy.version]);
   const run = async (busy, ask) => {
     setState({ ...state, busy, error: null });
     try {
-      setState({ ...(await ask(read())), busy: null });
+      setState({ ...(await ask(parsed(text))), busy: null });
     } catch (error) {
       setState({ ...state, error, busy: null });
     }
   };
   const check = () => run("check", async (document) => ({ found: await call("POST", `${path}/dry-run`, { policy: document }) }));
   const apply = () => run("apply", async (document) => {
-    await call("PUT", path, { policy: document, version: policy.version, ...(why && { why }) });
-    draft.set(null);
+    await call("PUT", path, { policy: document, version: base.version, ...(why && { why }) });
+    setWhy("");
     changed();
-    return {};
+    return { applied: true };
   });
   useEffect(() => { if (own) check(); }, []);
-  const discard = () => {
-    draft.set(null);
-    setText(JSON.stringify(policy.policy, null, 2));
-    setState({});
-  };
-  return html`<${Card} title="Draft" note=${`on top of version ${policy.version}`}>
-    <textarea class="code" rows="12" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
+  return html`<${Card} title="Draft" note=${`on top of version ${base.version}`}>
+    <textarea class="code" rows="14" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
       onInput=${(event) => setText(event.target.value)}></textarea>
     <label>Reason, for the history<input value=${why} maxlength="500" onInput=${(event) => setWhy(event.target.value)} /></label>
     <div class="buttons">
       <button type="button" class="secondary" aria-busy=${String(state.busy === "check")} onClick=${check}>Dry run</button>
       <button type="button" aria-busy=${String(state.busy === "apply")} onClick=${apply}>Apply</button>
-      <button type="button" class="secondary outline" onClick=${discard}>Discard</button>
+      <button type="button" class="secondary outline" onClick=${reset}>Discard</button>
     </div>
     <${Problem} error=${state.error} />
     ${state.found && html`<${DryRun} found=${state.found} layers=${model.layers} />`}
-    <${StartRollout} path=${path} read=${read} why=${why} changed=${changed} />
+    <${StartRollout} path=${path} read=${() => parsed(text)} why=${why} changed=${changed} />
   </${Card}>`;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw Object.assign(new Error(`The draft is no JSON: ${error.message}`), { code: "draft" });
+  }
 }
 
 // A policy whose default, or the profile that it names, has this exit.
