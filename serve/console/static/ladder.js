@@ -1,13 +1,13 @@
 /* The rungs of a model's ladder as points: what a rule costs, and the share of texts that lose something. */
 
 export const LOSSES = {
-  disagreement: "another answer than full depth's",
-  metric: "wrong where full depth is right",
-  score: "a score 0.1 off full depth's",
-  missed: "flagged texts that are missed",
+  disagreement: "another answer than full depth",
+  metric: "right answers lost",
+  score: "score more than 0.1 off",
+  missed: "flagged texts missed",
   false_alarms: "false alarms",
-  reference: "another answer than the reference's",
-  reference_score: "a score 0.1 off the reference's",
+  reference: "another answer than the reference",
+  reference_score: "score more than 0.1 off the reference",
 };
 const OF_REFERENCE = ["reference", "reference_score"];
 

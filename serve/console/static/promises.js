@@ -16,7 +16,7 @@ export function ProfileQuality({ name, note, found, delta, layers }) {
     <header><h3>${name}</h3>${note && html`<small>${note}</small>`}<${State} state=${found.state} /></header>
     <p class="note">${[found.rule && ruleText(found.rule), audits(found)].filter(Boolean).join("; ")}</p>
     ${found.promises.map((promise) => html`<${Promised} promise=${promise} delta=${delta} />`)}
-    ${!found.promises.length && found.audits > 0 && html`<${Interval} title="another answer than full depth's"
+    ${!found.promises.length && found.audits > 0 && html`<${Interval} title="another answer than full depth"
       rate=${found.disagreement} interval=${found.interval} counts=${[found.differences, found.audits]} />`}
     ${Object.keys(found.exits).length > 0 && html`<${ExitMix} found=${found} layers=${layers} />`}
   </section>`;
