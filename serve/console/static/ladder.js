@@ -1,13 +1,13 @@
 /* The rungs of a model's ladder as points: what a rule costs, and the share of texts that lose something. */
 
 export const LOSSES = {
-  disagreement: "another answer than full depth",
-  metric: "right answers lost",
-  score: "score more than 0.1 off",
-  missed: "flagged texts missed",
-  false_alarms: "false alarms",
-  reference: "another answer than the reference",
-  reference_score: "score more than 0.1 off the reference",
+  disagreement: "Another answer than full depth",
+  metric: "Right answers lost",
+  score: "Score more than 0.1 off",
+  missed: "Flagged texts missed",
+  false_alarms: "False alarms",
+  reference: "Another answer than the reference",
+  reference_score: "Score more than 0.1 off the reference",
 };
 const OF_REFERENCE = ["reference", "reference_score"];
 

@@ -2,7 +2,7 @@
 
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
 import { layerColor } from "./charts.js";
-import { percent, ruleText, short, when } from "./format.js";
+import { percent, ruleText, when } from "./format.js";
 import { LOSSES } from "./ladder.js";
 
 const SIGNS = { kept: "✓", broken: "✗", watching: "…" };
@@ -16,7 +16,7 @@ export function ProfileQuality({ name, note, found, delta, layers }) {
     <header><h3>${name}</h3>${note && html`<small>${note}</small>`}<${State} state=${found.state} /></header>
     <p class="note">${[found.rule && ruleText(found.rule), audits(found)].filter(Boolean).join("; ")}</p>
     ${found.promises.map((promise) => html`<${Promised} promise=${promise} delta=${delta} />`)}
-    ${!found.promises.length && found.audits > 0 && html`<${Interval} title="another answer than full depth"
+    ${!found.promises.length && found.audits > 0 && html`<${Interval} title=${LOSSES.disagreement}
       rate=${found.disagreement} interval=${found.interval} counts=${[found.differences, found.audits]} />`}
     ${Object.keys(found.exits).length > 0 && html`<${ExitMix} found=${found} layers=${layers} />`}
   </section>`;
@@ -29,7 +29,7 @@ function audits({ audits: count, skipped, since }) {
 }
 
 // A power of ten as it is read best.
-const times = (log10) => (log10 < -2 ? "< 0.01" : log10 < 5 ? short(10 ** log10) : `10^${Math.floor(log10)}`);
+const times = (log10) => (log10 < -2 ? "< 0.01" : log10 < 4 ? String(Number((10 ** log10).toPrecision(2))) : `10^${Math.floor(log10)}`);
 const number = (count) => count.toLocaleString("en");
 
 function Promised({ promise, delta }) {
@@ -39,9 +39,9 @@ function Promised({ promise, delta }) {
   return html`
     <${Interval} title=${LOSSES[loss]} state=${state} rate=${texts ? lost / texts : null} interval=${interval}
       counts=${[lost, texts]} promised=${epsilon} />
-    <div class="evidence"><span>evidence against it</span>
-      <div class="bar"><i class=${state} style=${{ width: `${100 * Math.min(1, Math.max(0, evidence / alarm))}%` }}></i></div>
-      <span class="value">${times(evidence)} : 1, alarm at ${times(alarm)} : 1</span></div>`;
+    <div class="evidence"><span>Evidence against it</span>
+      <span class="value">${times(evidence)} : 1, alarm at ${times(alarm)} : 1</span>
+      <div class="bar"><i class=${state} style=${{ width: `${100 * Math.min(1, Math.max(0, evidence / alarm))}%` }}></i></div></div>`;
 }
 
 // The audits' rate and the interval of the true one, on a scale with what is promised.

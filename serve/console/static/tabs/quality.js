@@ -10,6 +10,7 @@ import { ProfileQuality } from "../promises.js";
 import { Store, useStore } from "../store.js";
 
 const EVERY_MS = 5000;
+const ORDER = ["broken", "watching", "kept", "not audited", "no promise"];
 const FEW = 100; // audits below which their interval says nothing yet
 
 const chosen = new Store({ loss: null, cost: "layers" });
@@ -115,7 +116,8 @@ function Rungs({ view, profiles }) {
 function Profiles({ model, policy, report }) {
   const named = typeof policy?.policy.default === "string" ? policy.policy.default : null;
   const shared = { delta: report.delta, layers: model.layers };
-  const all = Object.entries(report.profiles);
+  const all = Object.entries(report.profiles)
+    .sort((a, b) => ORDER.indexOf(a[1].state) - ORDER.indexOf(b[1].state));
   const told = all.filter(([, found]) => found.audits || found.skipped || found.promises.length);
   const rest = all.filter((each) => !told.includes(each)).map(([name]) => name);
   return html`<h2 class="section">Promises and their audits</h2>
