@@ -16,7 +16,8 @@ export function LadderCurve({ rungs, loss, cost, marks, audited }) {
   const frame = useRef();
   const width = useWidth(frame);
   const [pointed, point] = useState(null);
-  const best = frontier(rungs, loss, cost.of);
+  const certified = frontier(rungs, loss, cost.of);
+  const best = certified.length > 1 ? certified : []; // full depth alone is no curve
   const plot = plane(rungs, loss, cost, marks, width);
   const find = (event) => {
     const { left, top } = frame.current.getBoundingClientRect();
