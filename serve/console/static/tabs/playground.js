@@ -47,7 +47,7 @@ function View({ model, policy, open }) {
     if (!inputs.length) return;
     setState({ busy: true });
     try {
-      const answer = await classify(model, inputs, { rule: "never" }, ["exits", "logits"]);
+      const answer = await classify(model, inputs, fullDepth(policy), ["exits", "logits"]);
       setRun(inputs.map((text, i) => ({ text, ...answer.results[i] })));
       setState({});
     } catch (error) {
@@ -73,6 +73,15 @@ function View({ model, policy, open }) {
     </div>
     ${run && html`<${Results} model=${model} policy=${policy} run=${run} dial=${dial} />`}
     <${Curl} model=${model} inputs=${inputs} exit=${dial.target ?? dial.profile ?? ruleOf(dial, model, policy)} />`;
+}
+
+// A policy may let requests choose among its profiles alone.
+function fullDepth(policy) {
+  const never = { rule: "never" };
+  if ((policy?.policy.limits?.overrides ?? "any") === "any") return never;
+  const [profile] = Object.entries(policy.resolved)
+    .find(([name, { rule }]) => name !== "default" && rule.rule === "never" && !rule.max_layer) || [];
+  return profile ? { profile } : never;
 }
 
 function classify(model, inputs, exit, wanted) {
