@@ -5,6 +5,7 @@ A tab is a module in tabs/ that exports one object:
   export const playground = {id, title, View}
 
 * `id` is its place in the address (`#live`), `title` its name, `View` a component of Preact.
+* `alone` is set if its View is of use while no model is loaded; it has no `model` then.
 * Only the View of the tab that is open is mounted. What shall outlive it stands in a `Store` at
   the top of its module (store.js).
 * `View` gets these properties:
@@ -63,7 +64,9 @@ function App() {
       aria-labelledby=${`tab-${tab.id}`}>
       <${Problem} error=${list.error} />
       ${name && html`<${Tab} key=${name + tab.id} tab=${tab} name=${name} models=${list.data} />`}
-      ${list.data && !name && html`<p>No model is loaded.</p>`}
+      ${list.data && !name && (tab.alone
+        ? html`<${tab.View} models=${list.data} refresh=${() => version.set(changes + 1)} />`
+        : html`<p>No model is loaded.</p>`)}
     </div></main>`;
 }
 

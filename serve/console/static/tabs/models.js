@@ -24,7 +24,8 @@ function View({ models, refresh }) {
     <h2 class="hidden">Models</h2>
     <${Outcome} />
     <div class=${fixed ? "" : "models-columns"}>
-      <div>${models.models.map((model) => html`
+      <div>${!names.length && html`<p>No model is loaded.</p>`}
+        ${models.models.map((model) => html`
         <${ModelCard} key=${model.name} model=${model} aliases=${of(model.name)}>
           ${data && html`<${ModelButtons} model=${model} aliases=${of(model.name)} changed=${changed} />`}</${ModelCard}>`)}</div>
       ${!fixed && html`<div>
@@ -39,4 +40,4 @@ function View({ models, refresh }) {
 // What a reader sees of aliases.
 const named = (aliases = {}) => Object.fromEntries(Object.entries(aliases).map(([alias, model]) => [alias, { model }]));
 
-export const models = { id: "models", title: "Models", View };
+export const models = { id: "models", title: "Models", View, alone: true };
