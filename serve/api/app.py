@@ -27,6 +27,7 @@ from serve.api.routes.quality import add_quality_route
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
+from serve.console.pages import add_console_routes
 from serve.tracing import telemetry
 from serve.version import __version__
 
@@ -83,6 +84,7 @@ def build_http_app(
         add_operation_routes,
     ):
         add_routes(app, context)
+    add_console_routes(app)
     add_error_handlers(app)
     describe_access(app, context.dialects)
     add_document_route(app)

@@ -12,6 +12,7 @@ from serve.api.dialect import Dialect, dialect_of
 
 # Who has changed a policy and why is for those who may change it.
 _OF_POLICY: Final = re.compile(r"/v1/models/[^/]*/policy/.*", re.DOTALL)
+_PAGES: Final = ("/docs", "/openapi.json", "/console")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -27,7 +28,7 @@ def required_scope(
     if path == "/" and method in ("GET", "HEAD"):  # load balancers ask it
         return None
     # They describe the software, not this server, and browsers cannot send a key with a page.
-    if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
+    if path in _PAGES or path.startswith(("/static-offline-docs/", "/console/")):
         return None
     if _OF_POLICY.fullmatch(path):
         return "admin"
