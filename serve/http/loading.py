@@ -1,5 +1,6 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from serve.metrics.connections import ConnectionState
 from serve.policy.model_set import ServedBundle, same_deployment
 from serve.policy.store import Store
 from serve.tracing import configured_tracing
+
+log = logging.getLogger(__name__)
 
 # Layers of the deepest usual encoders, of which models may come while the server runs.
 _DEEPEST: Final = 24
@@ -78,6 +81,7 @@ def assemble_served(config: ServerConfig, store: Store) -> Assembly:
         bundles = [_served(name, each, active) for name, each in found.models.items()]
         for bundle in bundles:
             store.own(bundle.name, bundle.sha256)
+        log.info("served again are the models of before: %s", ", ".join(found.models) or "none")
     else:
         bundles = verified_bundles(config.bundles, active, config.bundle_sha256)
     depth = _DEEPEST if config.model_repository else 1
