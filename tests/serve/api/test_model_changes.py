@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from serve.bundle.loader import MANIFEST, sha256_of
 from serve.engine.core import EngineCore
 from serve.runtime.placement import build_runner
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.server_process import asking
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
 
@@ -343,3 +345,48 @@ def test_memory_of_a_model_comes_back_without_the_garbage_collector(
         until(lambda: runner() is None)
     finally:
         gc.enable()
+
+
+def test_no_request_fails_while_models_come_and_go(repository: Path, server: LiveServer) -> None:
+    (repository / "damaged").mkdir()
+    (repository / "damaged" / "manifest.json").write_text("{}")
+    alias(server, "default", "first")
+    with asking(server) as outcomes:
+        for _ in range(3):
+            load(server, "second")
+            alias(server, "default", "second")
+            load(server, "first", bundle="second")
+            alias(server, "default", "first")
+            unload(server, "second")
+            load(server, "first", bundle="first")
+            assert server.http.post("/v1/models/damaged/load").status_code == 422
+    assert outcomes.keys() == {"200 application/json"}
+    assert sum(outcomes.values()) > 20
+
+
+def test_models_and_aliases_survive_a_restart_with_the_same_bundles(
+    repository: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    pins = {"first": sha256_of(repository / "first" / MANIFEST)}
+
+    def serving(**others: Any) -> Any:
+        kept = {"state": state, "model_repository": repository, "bundle_sha256": pins}
+        return serving_bundles(repository / "first", **kept, **others)
+
+    with serving() as server:
+        load(server, "green", bundle="second")
+        alias(server, "default", "green", reason="better")
+        unload(server, "first")
+        assert server.put_policy(CHANGE, "green").status_code == 200
+        before = server.http.get("/v1/aliases").json()
+    with serving() as server:
+        assert server.http.get("/v1/aliases").json() == before
+        answer = server.answer("w1")
+        assert (answer["model"], answer["policy_version"]) == ("green", 2)
+    relabel(repository / "first", "x", "y", "z")
+    pins = {"first": sha256_of(repository / "first" / MANIFEST)}
+    with serving() as server:  # another bundle on the command line: the set starts anew from it
+        assert label(server) in "xyz"
+        assert server.http.get("/v1/aliases").json()["aliases"] == {}
