@@ -18,6 +18,7 @@ from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import BUNDLE, REPLICA
 from serve.api.routes.dry_run import add_dry_run_route
+from serve.api.routes.model_changes import add_change_routes
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -54,6 +55,7 @@ def build_http_app(
         context.catalog.start()
         yield
         await stop_first()
+        await context.catalog.retired()
         # On a thread, because the event loop delivers the last answers meanwhile.
         await asyncio.to_thread(context.catalog.stop, DRAIN_S)
         if context.tracing:
@@ -76,6 +78,7 @@ def build_http_app(
         dialect.add_routes(app, context)
     for add_routes in (
         add_model_routes,
+        add_change_routes,
         add_policy_routes,
         add_history_routes,
         add_dry_run_route,
@@ -106,7 +109,7 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
     return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
         front,
         allow_origins=context.cors_origins,
-        allow_methods=["GET", "PATCH", "POST", "PUT"],
+        allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
             *("traceparent", "tracestate"),

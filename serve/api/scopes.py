@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from serve.access.keys import Scope as KeyScope
 from serve.api.dialect import Dialect, dialect_of
 
-# Who has changed a policy and why is for those who may change it.
-_OF_POLICY: Final = re.compile(r"/v1/models/[^/]*/policy/.*", re.DOTALL)
+# Who has changed a policy, or the models, and why is for those who may change it.
+_OF_CHANGES: Final = re.compile(r"/v1/models/[^/]*/policy/.*|/v1/aliases(/.*)?", re.DOTALL)
 _PAGES: Final = ("/docs", "/openapi.json", "/console")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -30,7 +30,7 @@ def required_scope(
     # They describe the software, not this server, and browsers cannot send a key with a page.
     if path in _PAGES or path.startswith(("/static-offline-docs/", "/console/")):
         return None
-    if _OF_POLICY.fullmatch(path):
+    if _OF_CHANGES.fullmatch(path):
         return "admin"
     return dialect_of(path, dialects).scope(method, path)
 

@@ -42,6 +42,10 @@ class Served(Protocol):
         ...
 
 
+def _watch_nothing() -> None:
+    pass
+
+
 class AuditLane:
     """Audits one model's answers, on a thread of its own beside the engine's.
 
@@ -53,7 +57,7 @@ class AuditLane:
         self,
         engine: Engine,
         put_counts: Callable[[bytes], None],
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[], None] = _watch_nothing,
     ) -> None:
         """Prepare a lane; `start` makes it work.
 
@@ -78,6 +82,10 @@ class AuditLane:
         self._ran.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
+
+    def watch_no_more(self) -> None:
+        """Leave the policy alone from now on: that of another bundle takes its place."""
+        self._watch = _watch_nothing
 
     def counts(self) -> Counts:
         """Return what this process has counted. Any thread."""

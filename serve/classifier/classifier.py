@@ -1,5 +1,6 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
+import asyncio
 import logging
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from serve.policy.store import Store
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
+from serve.runtime.process_memory import give_back_memory
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Tokens
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 # How long the engine's thread, back from a segment, waits for a busy thread of Python. Python's own
 # 5 ms are longer than most segments.
 SWITCH_INTERVAL_S = 1e-4
+_POLL_EVERY_S = 0.01
 
 
 class Observer(Protocol):
@@ -88,6 +91,8 @@ class Classifier:
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
         guardrail: watches what audits say of promises.
+        started: whether its engine has been started.
+        num_open: requests that are being answered.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class Classifier:
             observer: counts what it does.
             tokenizer_pool: tokenizes long texts. All models of a process share it.
         """
-        manifest = bundle.manifest
+        manifest, self.num_open, self.started = bundle.manifest, 0, False
         self.name, self.bundle, self.options = bundle.name, bundle, options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
@@ -148,9 +153,32 @@ class Classifier:
 
     def start(self) -> None:
         """Start the engine."""
+        if self.started:
+            return
+        self.started = True
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
         self.audits.start()
+
+    def stop(self, drain_s: float) -> None:
+        """Answer the admitted requests, then end; those unanswered after `drain_s` are given up."""
+        if not self.engine.stop(drain_s):
+            log.warning("%s: stopped with requests unanswered", self.name)
+        self.audits.stop()
+
+    async def retire(self, drain_s: float) -> None:
+        """End, and give the memory back, when the requests are answered that have come so far.
+
+        No new ones may come. What is not answered after `drain_s` is given up.
+        """
+        self.audits.watch_no_more()
+        clock = asyncio.get_running_loop().time
+        ends_s = clock() + drain_s
+        while self.num_open and clock() < ends_s:  # its texts may not be tokenized yet
+            await asyncio.sleep(_POLL_EVERY_S)
+        await asyncio.to_thread(self.stop, max(0.0, ends_s - clock()))
+        self.engine.free()
+        await asyncio.to_thread(give_back_memory)
 
     async def classify(self, request: ModelRequest) -> Classified:
         """Classify inputs; a cancelled call drops its rows before their next segment.
@@ -158,6 +186,13 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
+        self.num_open += 1
+        try:
+            return await self._classify(request)
+        finally:
+            self.num_open -= 1
+
+    async def _classify(self, request: ModelRequest) -> Classified:
         live = self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)

@@ -177,6 +177,14 @@ class Engine:
         self._thread.join()
         return drained
 
+    def free(self) -> None:
+        """Let go of the model, once the thread has ended.
+
+        The engine is part of rings of references. The garbage collector passes over those that
+        were there at the start.
+        """
+        del self._core, self._deliver
+
     def _run(self) -> None:
         failure: OfframpError = Unavailable("the server has stopped; try again")
         try:

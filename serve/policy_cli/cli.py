@@ -39,10 +39,13 @@ Changes = Annotated[
 PolicyFile = Annotated[Path, typer.Argument(help="A whole policy, YAML or JSON; - for stdin.")]
 
 
-def subcommand(show: shown.Show) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def subcommand(
+    show: shown.Show, group: typer.Typer = policy
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a command that prints the answers that a function gets, by `show` or as JSON.
 
-    The function's parameters are the command's, and the options of `run` below.
+    The function's parameters are the command's, and the options of `run` below; `--model` is for
+    commands about the policy of one.
     """
 
     def add(ask: Callable[..., Answer | Iterable[Answer]]) -> Callable[..., Any]:
@@ -80,10 +83,11 @@ def subcommand(show: shown.Show) -> Callable[[Callable[..., Any]], Callable[...,
                     raise typer.Exit(answer.exit_status)
 
         _, *parameters = inspect.signature(ask).parameters.values()
-        *common, _ = inspect.signature(run).parameters.values()
+        *options, _ = inspect.signature(run).parameters.values()
+        common = [each for each in options if each.name != "model" or group is policy]
         both = [each.replace(kind=each.KEYWORD_ONLY) for each in (*parameters, *common)]
         run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
-        policy.command(ask.__name__.strip("_").replace("_", "-"), help=ask.__doc__)(run)
+        group.command(ask.__name__.strip("_").replace("_", "-"), help=ask.__doc__)(run)
         return ask
 
     return add

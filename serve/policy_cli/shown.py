@@ -34,9 +34,9 @@ def policy(fields: Fields) -> Iterator[Text]:
     resolved = fields.get("resolved", {})
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
-        yield Text(f"{_plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
-        yield from _problem(name, chosen.get("problem"))
-    yield from _problem("the deployment's config is refused", fields.get("config_problem"))
+        yield Text(f"{plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
+        yield from problem(name, chosen.get("problem"))
+    yield from problem("the deployment's config is refused", fields.get("config_problem"))
 
 
 def history(fields: Fields) -> Iterator[Text]:
@@ -55,7 +55,7 @@ def entry(fields: Fields) -> Iterator[Text]:
 def changes(fields: Fields) -> Iterator[Text]:
     """Show old and new value of each place."""
     for place, (old, new) in fields.get("changes", {}).items():
-        line = Text(f"  {_plain(place)}: ")
+        line = Text(f"  {plain(place)}: ")
         if old is not None:
             line.append(_value(old), "red")
         line.append("" if old is None or new is None else " -> ")
@@ -70,21 +70,21 @@ def change(fields: Fields) -> Iterator[Text]:
     yield _heading(fields)
     yield from changes(fields)
     for name, chosen in fields.get("resolved", {}).items():
-        yield from _problem(name, chosen.get("problem"))
+        yield from problem(name, chosen.get("problem"))
     for name in ("refused", "unconfirmed", "missing"):
-        yield from _problem(name, _inline(fields[name]) if fields.get(name) else None)
+        yield from problem(name, _inline(fields[name]) if fields.get(name) else None)
 
 
 def dry_run(fields: Fields) -> Iterator[Text]:
     """Show what a change would do: to the document, and to the profiles that it concerns."""
     refused = fields.get("problem")
-    yield from _problem("would be refused", refused)
+    yield from problem("would be refused", refused)
     yield from changes(fields)
     for name, sides in fields["profiles"].items():
         before, after = (dict(_side(sides.get(side))) for side in ("before", "after"))
         if before == after or (refused and not after):
             continue
-        rows = [(_plain(name), "before", "after")]
+        rows = [(plain(name), "before", "after")]
         rows += [(f"  {key}", before.get(key, "-"), after.get(key, "-")) for key in before | after]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         for i, (what, old, new) in enumerate(rows):
@@ -105,17 +105,17 @@ def event(fields: Fields) -> Iterator[Text]:
     if fields["event"] != "quality":
         yield from entry(data)
         return
-    yield Text(f"quality  {_plain(data['model'])}", "bold")
+    yield Text(f"quality  {plain(data['model'])}", "bold")
     for name, found in data["profiles"].items():
         figures = dict(_figures({key: found.get(key) for key in _QUALITY}))
         line = "  ".join(f"{key} {value}" for key, value in figures.items())
         style = "red" if found["state"] == "broken" else ""
-        yield Text(f"  {_plain(name)}: {_plain(found['state'])}  {line}", style)
+        yield Text(f"  {plain(name)}: {plain(found['state'])}  {line}", style)
 
 
 def _document(policy: Fields) -> Iterator[Text]:
     for line in write_yaml(policy).splitlines():
-        yield Text(_plain(line))
+        yield Text(plain(line))
 
 
 def _resolved(chosen: Fields) -> Iterator[str]:
@@ -125,23 +125,24 @@ def _resolved(chosen: Fields) -> Iterator[str]:
         yield f"{chosen['expected_layers']:.4g} layers"
     certificate = chosen.get("certificate")
     for each in [certificate] if certificate else chosen.get("certificates", ()):
-        yield f"{_plain(each['loss'])} at most {_inline(each['epsilon'])}"
+        yield f"{plain(each['loss'])} at most {_inline(each['epsilon'])}"
 
 
 def _heading(fields: Fields) -> Text:
     known = (fields.get(name) for name in ("model", "at", "by"))
     words = [f"version {fields['version']}", *known, fields.get("action", fields.get("source"))]
-    return Text("  ".join(_plain(word) for word in words if word), "bold")
+    return Text("  ".join(plain(word) for word in words if word), "bold")
 
 
 def _why(fields: Fields) -> Iterator[Text]:
     if fields.get("why"):
-        yield Text(f"  {_plain(fields['why'])}", "italic")
+        yield Text(f"  {plain(fields['why'])}", "italic")
 
 
-def _problem(where: str, problem: str | None) -> Iterator[Text]:
-    if problem:
-        yield Text(f"  {_plain(where)}: {_plain(problem)}", "yellow")
+def problem(where: str, what: str | None) -> Iterator[Text]:
+    """Show a problem, if there is one."""
+    if what:
+        yield Text(f"  {plain(where)}: {plain(what)}", "yellow")
 
 
 def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
@@ -153,13 +154,13 @@ def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _figures(value, f"{place}{name}.")
         elif value is not None and not name.endswith("interval"):
             interval = f" {_inline(bounds[name])}" if bounds[name] else ""
-            yield _plain(f"{place}{name}"), _inline(value) + interval
+            yield plain(f"{place}{name}"), _inline(value) + interval
 
 
 def _inline(value: Any) -> str:
     """Return a value of JSON as a few words."""
     if isinstance(value, dict):
-        words = ((f"{_plain(name)}=", _inline(inner)) for name, inner in value.items())
+        words = ((f"{plain(name)}=", _inline(inner)) for name, inner in value.items())
         return " ".join(f"{name}{word}".removeprefix("rule=") for name, word in words)
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
@@ -169,9 +170,9 @@ def _inline(value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a text without what would move a terminal's cursor."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,6 +1,5 @@
 """The live policy of a model."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
-from serve.api.errors import expected
+from serve.api.finished import to_its_end
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
 from serve.api.replicas import Ack
@@ -124,20 +123,7 @@ async def _change(
     """Change a policy; `make` returns what makes the new one of the live one."""
     record.asked = body
     change = Change(record.client.name or ANONYMOUS, body.why, action)
-    changing = asyncio.ensure_future(_replace(context, record, body, change, make))
-    try:
-        return await asyncio.shield(changing)
-    except asyncio.CancelledError:
-        # To its end, also if the client leaves: every change is logged, and goes to all replicas.
-        changing.add_done_callback(partial(_note_error, record))
-        await asyncio.wait([changing])
-        raise
-
-
-def _note_error(record: RequestRecord, change: asyncio.Future[Reply]) -> None:
-    """Note why a change was not made whose client has left."""
-    if not change.cancelled() and (error := change.exception()):
-        expected(error, record)
+    return await to_its_end(record, _replace(context, record, body, change, make))
 
 
 async def _replace(

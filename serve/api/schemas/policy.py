@@ -97,7 +97,7 @@ class PolicyReport(ShownEntry):
 
 
 class ReplicaAck(SparseModel):
-    """A replica and the policy version that it applies."""
+    """A replica, and the version of the policy or of the models that it applies."""
 
     replica: str
     version: int

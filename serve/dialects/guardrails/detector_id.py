@@ -34,7 +34,8 @@ def with_detector(
         return asked, False
     if DETECTOR_ID in record.headers.repeated:
         raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
-    models = models_for(context.catalog, record.client)
+    models, named = models_for(context.catalog, record.client), context.catalog.found
+    asked = _without_alias(asked, named)
     asked_of = [each for each in models if asked.model in (None, each.name)]
     mapped = [each for each in asked_of if detector in _detectors(each)]
     if len(mapped) > 1:
@@ -51,11 +52,18 @@ def with_detector(
                 f"{place}: {DETECTOR_ID} stands for a profile of the policy; leave it out"
             )
         return _with(asked, model=mapped[0].name, profile=profile), profile != DEFAULT
-    if any(detector == each.name for each in models):
-        return _with(asked, model=detector), False
+    if by_name := [each for each in models if each is named.get(detector)]:
+        return _with(asked, model=by_name[0].name), False
     if len(asked_of) == 1 and detector in asked_of[0].policy.current.policy.profiles:
         return _with(asked, profile=detector), False
     raise UnknownModel(_unknown(models, record.client, detector))
+
+
+def _without_alias(
+    asked: GuardrailParameters, named: Mapping[str, Classifier]
+) -> GuardrailParameters:
+    found = named.get(asked.model or "")
+    return asked.model_copy(update={"model": found.name}) if found else asked
 
 
 def _detectors(classifier: Classifier) -> dict[str, str]:

@@ -66,7 +66,7 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
     inputs = inputs_of(tensors)
     await give_way(call.record.num_bytes)
     fields = {
-        "model": classifier.name,
+        "model": request.model_name or None,  # an alias may be moved meanwhile
         "inputs": inputs,
         **dial_of(_values(request.parameters)),
     }
