@@ -23,10 +23,10 @@ CAUSES: Final[tuple[Cause, ...]] = ("overload", "deadline")
 # The estimate of the queue takes some 20 us.
 _LOOK_EVERY_S: Final = 0.01
 # What the estimate leaves out follows what requests have shown it to be: soon upwards, slowly
-# downwards, so that about nine of ten have shown less. Without requests it halves each second.
+# downwards, so that about nine of ten have shown less. Without requests it halves in some seconds.
 _UP: Final = 0.3
 _DOWN: Final = 0.03
-_HALVES_S: Final = 1.0
+_HALVES_S: Final = 5.0
 _MOST_LEFT_OUT_S: Final = 1.0
 
 

@@ -244,3 +244,16 @@ def test_the_protocol_over_grpc_has_them_too(long_queue: LiveServer) -> None:
         assert moved["degraded_by"].string_param == "overload"
         kept = client.infer("tiny", [texts(["w1"])], parameters={"degrade": False})
         assert "degraded" not in kept.get_response().parameters
+
+
+def test_audits_count_what_has_moved_apart_from_the_profiles(long_queue: LiveServer) -> None:
+    def drawn(profile: str) -> float:
+        return long_queue.metric("offramp_audits_total", profile=profile)
+
+    with changed(long_queue, audit={"share": 1}):
+        moved, kept = drawn("(degraded)"), drawn("sure")
+        long_queue.answer(["w1", "w2", "w3"])
+        until(lambda: drawn("(degraded)") == moved + 3)
+        long_queue.answer(["w1", "w2"], degrade=False)
+        until(lambda: drawn("sure") == kept + 2)
+        assert drawn("(degraded)") == moved + 3
