@@ -96,7 +96,8 @@ class ModelLoader:
         """
         try:
             bundle = self.verified(name, folder, sha256)
-            self._metrics.add_model(name, bundle.manifest.exit_layers)
+            if not self._metrics.add_model(name, bundle.manifest.exit_layers):
+                raise LoadFailed("too many names have been served since the start; restart it")
             return self.open(bundle)
         except MemoryError:
             raise LoadFailed("there is not enough memory") from None

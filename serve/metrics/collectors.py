@@ -32,6 +32,8 @@ from serve.version import __version__
 REQUEST_SECONDS = (*(round(0.00025 * 1.5**i, 6) for i in range(29)), 30.0)
 # 10 us to 5 s in steps of 2, for a stage of one batch.
 STAGE_SECONDS = tuple(round(0.00001 * 2**i, 6) for i in range(20))
+# Names of models since the start: those that are served no more stay on the page.
+_MOST_MODELS = 256
 # Powers of 2, up to more rows than a batch holds.
 ROWS = tuple(2.0**i for i in range(10))
 
@@ -118,16 +120,20 @@ class Metrics:
             "offramp_build_info", "The version that runs.", ["version"], registry=self.registry
         ).labels(__version__).set(1)
 
-    def add_model(self, model: str, exits: tuple[int, ...]) -> None:
+    def add_model(self, model: str, exits: tuple[int, ...]) -> bool:
         """Publish what may be counted of a model with these exit layers, from 0 on.
 
-        What was counted of a model of the same name goes on: a counter never goes back.
+        What was counted of a model of the same name goes on: a counter never goes back. So the
+        names are bounded; return whether there was room for one.
         """
+        if model not in self._exits_by_model and len(self._exits_by_model) >= _MOST_MODELS:
+            return False
         self._exits_by_model[model] = exits
         for code in CODES:
             self._rejected(model, code)
         for route in self._expected:
             self._expect(model, route)
+        return True
 
     def watch(self, catalog: Catalog) -> None:
         """Publish the queues, policies and audits of these models too."""

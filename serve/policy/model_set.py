@@ -202,13 +202,29 @@ class ModelSet(_Frozen):
         models: dict[str, ServedBundle] | None = None,
         aliases: dict[str, Alias] | None = None,
     ) -> "ModelSet":
+        models = self.models if models is None else models
+        aliases = self.aliases if aliases is None else aliases
         return ModelSet(
             version=self.version + 1,
             baseline=self.baseline,
-            models=self.models if models is None else models,
-            aliases=self.aliases if aliases is None else aliases,
+            models=models,
+            aliases={**aliases, **self._unnamed(models, aliases, change)},
             history=(*self.history, change)[-KEPT_CHANGES:],
         )
+
+    def _unnamed(
+        self, models: Mapping[str, ServedBundle], aliases: Mapping[str, Alias], change: SetChange
+    ) -> dict[str, Alias]:
+        """Return the alias that requests without a model need, which went to the only one.
+
+        Without it they would fail as soon as a second model is there.
+        """
+        kept = [name for name in self.models if name in models]
+        known = DEFAULT_ALIAS in aliases or DEFAULT_ALIAS in models
+        if len(self.models) != 1 or len(models) < 2 or not kept or known:
+            return {}
+        why = "requests that name no model stay with it"
+        return {DEFAULT_ALIAS: Alias(model=kept[0], since=change.at, by=change.by, why=why)}
 
 
 def baseline_of(pins: Mapping[str, str], user_config: object = None) -> str:

@@ -218,7 +218,7 @@ def test_name_that_paths_and_files_cannot_bear_is_refused(server: LiveServer, na
 
 def test_alias_stands_for_a_model_in_every_dialect(server: LiveServer) -> None:
     load(server, "second")
-    assert alias(server, "mood", "second")["aliases"] == {"mood": "second"}
+    assert alias(server, "mood", "second")["aliases"] == {"default": "first", "mood": "second"}
     assert server.answer("w1", model="mood")["model"] == "second"
     post = server.http.post
     asked = [
@@ -262,13 +262,13 @@ def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
     )
     moved = [(each.get("from"), each.get("model")) for each in found["history"][:3]]
     assert moved == [("second", "first"), ("first", "second"), (None, "first")]
-    assert server.http.delete("/v1/aliases/mood").json()["aliases"] == {}
+    assert server.http.delete("/v1/aliases/mood").json()["aliases"] == {"default": "first"}
     assert server.refusal("w1", model="mood").code == "unknown_model"
 
 
 def test_requests_without_a_model_go_to_the_default_alias(server: LiveServer) -> None:
     load(server, "second")
-    assert server.refusal("w1").code == "invalid_request"
+    assert server.answer("w1")["model"] == "first"  # as before there were two
     alias(server, "default", "second")
     assert server.answer("w1")["model"] == "second"
     assert server.http.post("/predict", json={"inputs": "w1"}).status_code == 200
@@ -281,7 +281,7 @@ def test_requests_without_a_model_go_to_the_default_alias(server: LiveServer) ->
         ("PUT", "/v1/aliases/first", {"model": "second"}, 422, "is the name of a model"),
         ("PUT", "/v1/aliases/x", {"model": "nope"}, 404, "served are first, second"),
         ("PUT", "/v1/aliases/x", {"model": "mood"}, 404, "served are first, second"),
-        ("DELETE", "/v1/aliases/x", None, 404, "no alias 'x'; there are mood"),
+        ("DELETE", "/v1/aliases/x", None, 404, "no alias 'x'; there are default, mood"),
         ("POST", "/v1/models/mood/load", {"bundle": "first"}, 422, "is an alias of second"),
         ("POST", "/v1/models/mood/unload", None, 422, "is an alias; unload second"),
         ("POST", "/v1/models/second/unload", None, 422, "move or remove the alias first"),
@@ -350,7 +350,6 @@ def test_memory_of_a_model_comes_back_without_the_garbage_collector(
 def test_no_request_fails_while_models_come_and_go(repository: Path, server: LiveServer) -> None:
     (repository / "damaged").mkdir()
     (repository / "damaged" / "manifest.json").write_text("{}")
-    alias(server, "default", "first")
     with asking(server) as outcomes:
         for _ in range(3):
             load(server, "second")

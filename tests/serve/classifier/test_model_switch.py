@@ -1,0 +1,225 @@
+"""Replicas that share a store serve the same models: here two of them in one process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.api.model_changes import Asker, ModelChanges
+from serve.api.record import RequestHeaders, RequestRecord
+from serve.api.replicas import Ack, Prepared, Refreshed
+from serve.bundle.repository import Repository
+from serve.classifier.catalog import Catalog
+from serve.classifier.model_switch import ModelSwitch
+from serve.config import ServerConfig
+from serve.errors import LoadFailed, OfframpError, Unavailable
+from serve.http.loading import assemble_served
+from serve.policy.model_set import ModelSet, ServedBundle
+from serve.policy.store import MemoryStore
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+
+ASKER = Asker(RequestRecord(RequestHeaders([]), "POST"), "why not")
+
+
+class Two:
+    """Two replicas of one deployment, and the changes that the first is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = ServerConfig(
+            bundles=[str(folder / "first")],
+            model_repository=folder,
+            precision="fp32",
+            num_threads=1,
+        )
+        self.store = MemoryStore()
+        self.switches = [self.replica(), self.replica()]
+        self.away: set[ModelSwitch] = set()
+        repository = Repository(self.config.bundles, folder)
+        self.changes = ModelChanges(self.switches[0], self, repository)  # type: ignore[arg-type]
+
+    def replica(self) -> ModelSwitch:
+        """Start a replica with what is stored."""
+        assembly = assemble_served(self.config, self.store)
+        assembly.catalog.set_baselines({})
+        baseline = self.config.baseline()
+        switch = ModelSwitch(assembly.catalog, assembly.loader.load, self.store, baseline, 1.0)
+        switch.begin()
+        return switch
+
+    async def prepare_model(self, name: str, folder: str, here: ModelSwitch) -> list[Prepared]:
+        return [await Prepared.of("r", each, name, folder) for each in self.switches]
+
+    async def forget_model(self, name: str, here: ModelSwitch) -> None:
+        for each in self.switches:
+            await each.forget(name)
+
+    async def follow_models(self, here: ModelSwitch) -> Refreshed:
+        present = [each for each in self.switches if each not in self.away]
+        return Refreshed([await Ack.following("r", each) for each in present], len(self.away))
+
+    async def user_config(self, folders: list[str], **aliases: str) -> None:
+        """Give both replicas another `user_config`, one after the other."""
+        for each in self.switches:
+            models = await each.prepare_all(folders, {})
+            await each.become(models, aliases, self.config.baseline([folders, aliases]))
+
+    @property
+    def served(self) -> list[dict[str, str]]:
+        return [serves(each.catalog) for each in self.switches]
+
+
+def serves(catalog: Catalog) -> dict[str, str]:
+    """Return the bundle behind each name."""
+    return {name: c.bundle.folder.name for name, c in catalog.found.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("first", "second"):
+        write_task_bundle(tmp_path, Kind("single_label"), name)
+    return tmp_path
+
+
+def run(folder: Path, act: Callable[[Two], Awaitable[None]]) -> Two:
+    """Act on two replicas, and end what they have started."""
+
+    async def acted() -> Two:
+        two = Two(folder)
+        try:
+            await act(two)
+        finally:
+            for each in two.switches:
+                await each.catalog.retired()
+                each.catalog.stop(60)
+        return two
+
+    return asyncio.run(acted())
+
+
+def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        load = two.switches[1]._load
+
+        def fail(name: str, *rest: Any) -> Any:
+            if name == "second":
+                raise LoadFailed("there is not enough memory")
+            return load(name, *rest)
+
+        two.switches[1]._load = fail
+        with pytest.raises(LoadFailed, match=r"not loaded in replica r, and all stays as it was"):
+            await two.changes.load("second", None, ASKER)
+        assert two.store.model_set() == two.switches[0].current
+        assert not two.switches[0]._prepared
+
+    assert run(folder, act).served == [{"first": "first"}] * 2
+
+
+def test_replicas_with_different_bundles_of_a_name_load_neither(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        prepare = two.switches[1].prepare
+
+        async def other(*given: Any) -> str:
+            rewrite_manifest(folder / "second", lambda m: m.update(labels=["a", "b", "c"]))
+            return await prepare(*given)
+
+        two.switches[1].prepare = other  # type: ignore[method-assign]
+        with pytest.raises(LoadFailed, match="the replicas have different bundles"):
+            await two.changes.load("second", None, ASKER)
+
+    assert run(folder, act).served == [{"first": "first"}] * 2
+
+
+def test_replica_that_missed_a_change_follows_when_it_looks(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        two.away.add(two.switches[1])
+        changed = await two.changes.load("second", None, ASKER)
+        await two.changes.move_alias("default", "second", ASKER)
+        assert (len(changed.refreshed.acks), changed.refreshed.unconfirmed) == (1, 1)
+        assert two.served[1] == {"first": "first"}
+        await two.switches[1].look()
+        two.switches.append(two.replica())  # one that joins now
+
+    served = {"first": "first", "second": "second", "default": "second"}
+    assert run(folder, act).served == [served] * 3
+
+
+def test_replica_that_cannot_follow_goes_on_and_says_so(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        lonely = two.switches[1]
+        stored = two.store.model_set()
+        assert stored
+        gone = ServedBundle(folder=str(folder / "gone"), sha256="0" * 64)
+        assert two.store.put_model_set(stored.loaded("gone", gone))
+        with pytest.raises(LoadFailed, match="gone"):
+            await lonely.look()
+        assert "gone" in (lonely.catalog.unfollowed or "")
+        await lonely.look()  # not at once again
+        assert serves(lonely.catalog) == {"first": "first"}
+        newest = two.store.model_set()
+        assert newest
+        assert two.store.put_model_set(newest.unloaded("gone"))
+        await lonely.look()
+        assert lonely.catalog.unfollowed is None
+
+    run(folder, act)
+
+
+def test_user_config_changes_models_in_place_and_keeps_what_was_loaded_on_top(
+    folder: Path,
+) -> None:
+    first, second = str(folder / "first"), str(folder / "second")
+    extra = write_task_bundle(folder, Kind("single_label"), "extra").name
+
+    async def act(two: Two) -> None:
+        await two.user_config([first, second], default="second")
+        expected = {"first": "first", "second": "second", "default": "second"}
+        assert two.served == [expected] * 2
+        await two.changes.load(extra, None, ASKER)
+        await two.user_config([first, second], default="second")  # deployed again as it was
+        assert two.served == [expected | {"extra": "extra"}] * 2
+        await two.user_config([second])
+        assert two.served == [{"second": "second", "default": "second"}] * 2
+
+    run(folder, act)
+
+
+def test_user_config_that_cannot_be_served_changes_nothing(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        for folders, aliases in (
+            ([str(folder / "first"), str(folder / "none")], {}),
+            ([str(folder / "first")], {"mood": "second"}),
+            ([str(folder / "first")], {"first": "first"}),
+        ):
+            with pytest.raises(OfframpError):
+                await two.user_config(folders, **aliases)
+
+    assert run(folder, act).served == [{"first": "first"}] * 2
+
+
+def test_set_of_another_deployment_is_not_followed(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        stored = two.store.model_set() or ModelSet()
+        other = stored.started({}, {}, "other:other")
+        assert two.store.put_model_set(other)
+        await two.switches[1].look()
+        with pytest.raises(Unavailable, match="another deployment takes the place"):
+            await two.changes.load("second", None, ASKER)
+
+    assert run(folder, act).served == [{"first": "first"}] * 2
+
+
+def test_two_changes_at_once_are_both_made(folder: Path) -> None:
+    async def act(two: Two) -> None:
+        other = ModelChanges(two.switches[1], two, two.changes.repository)  # type: ignore[arg-type]
+        await asyncio.gather(
+            two.changes.load("second", None, ASKER),
+            other.load("again", "second", ASKER),
+            two.changes.move_alias("mood", "first", ASKER),
+        )
+
+    served = {"first": "first", "second": "second", "again": "second"}
+    served |= {"mood": "first", "default": "first"}
+    assert run(folder, act).served == [served] * 2
