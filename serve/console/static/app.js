@@ -65,7 +65,7 @@ function App() {
       <${Problem} error=${list.error} />
       ${name && html`<${Tab} key=${name + tab.id} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
-        ? html`<${tab.View} models=${list.data} refresh=${() => version.set(changes + 1)} />`
+        ? html`<${tab.View} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
         : html`<p>No model is loaded.</p>`)}
     </div></main>`;
 }

@@ -4,14 +4,15 @@ import { html } from "./vendor/preact-htm-3.1.1.module.js";
 import { milliseconds, percent, ruleText, short } from "./format.js";
 
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const shown = (value) => (value?.rule ? ruleText(value) : text(value));
 
 // Old and new value of each place.
 export function Changes({ changes }) {
   const places = Object.entries(changes || {});
   if (!places.length) return null;
   return html`<ul class="changes">${places.map(([place, [before, after]]) => html`<li><code>${place}</code>${" "}
-    ${before !== null && html`<del>${text(before)}</del>`}${" "}
-    ${after !== null ? html`<ins>${text(after)}</ins>` : html`<ins>removed</ins>`}</li>`)}</ul>`;
+    ${before !== null && html`<del>${shown(before)}</del>`}${" "}
+    ${after !== null ? html`<ins>${shown(after)}</ins>` : html`<ins>removed</ins>`}</li>`)}</ul>`;
 }
 
 export function DryRun({ found, layers }) {

@@ -156,8 +156,13 @@ function seriesOf(samples, name) {
   });
 }
 
+let turn = 0; // of the watch that goes on; a new key begins another
+
 async function watch() {
+  turn += 1;
+  const own = turn;
   const before = history.value;
+  let refused = false; // asking again would only be refused again, and noted by the server
   try {
     if (document.hidden) return;
     const at = Date.now() / 1000;
@@ -168,9 +173,10 @@ async function watch() {
     if (serving.value && serving.value !== served) serving.set(served);
     serving.value = served;
   } catch (error) {
+    refused = error.status >= 400 && error.status < 500 && error.status !== 429;
     history.set({ samples: before.samples, error });
   } finally {
-    waiting = setTimeout(watch, 1000 * EVERY_S);
+    if (own === turn && !refused) waiting = setTimeout(watch, 1000 * EVERY_S);
   }
 }
 

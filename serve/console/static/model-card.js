@@ -1,7 +1,7 @@
 /* A served model: what it is, what is certified for it, and its exits. */
 
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
-import { percent, short } from "./format.js";
+import { percent } from "./format.js";
 import { bound, frontier, views } from "./ladder.js";
 
 const VERSION_DIGITS = 12; // that answers name a bundle by
@@ -57,7 +57,7 @@ function Certificates({ model }) {
     .filter((each) => each > 0).sort((a, b) => a - b);
   const cell = ({ best, loss }, most) => {
     const rung = best.findLast((each) => bound(each, loss) <= most);
-    return html`<td>${rung ? html`${short(rung.expected_layers)} <small>${rung.speedup.toFixed(1)}×</small>` : "–"}</td>`;
+    return html`<td>${rung ? html`${rung.expected_layers.toFixed(2)} <small>${rung.speedup.toFixed(1)}×</small>` : "–"}</td>`;
   };
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${`Certificates of ${model.name}`}><table class="numbers certificates">
     <caption>Certificates <small>mean layers and speedup of the fastest rule; ${certifying(model)}</small></caption>

@@ -3,7 +3,7 @@
 A server without rollouts answers 404 to all of it: nothing is shown then.
 */
 
-import { html, useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact-htm-3.1.1.module.js";
 import { call } from "./api.js";
 import { milliseconds, percent, short, when } from "./format.js";
 import { Card, Problem } from "./parts.js";
@@ -16,20 +16,30 @@ const offered = new Store(false); // whether the server has rollouts
 
 export function Rollout({ path, on, changed }) {
   const [state, setState] = useState({});
-  const look = () => call("GET", `${path}/rollout`).then(
-    (found) => {
-      offered.set(true);
-      setState({ found });
-    },
-    (error) => {
-      offered.set(![404, 405, 501].includes(error.status));
-      setState(offered.value ? { error } : {});
-    },
-  );
+  const waiting = useRef();
+  const shown = useRef();
+  const look = () => {
+    clearTimeout(waiting.current);
+    return call("GET", `${path}/rollout`).then(
+      (found) => {
+        offered.set(true);
+        setState({ found });
+        if (shown.current && found.state in BUTTONS) waiting.current = setTimeout(look, EVERY_MS);
+      },
+      (error) => {
+        offered.set(![404, 405, 501].includes(error.status));
+        setState({});
+      },
+    );
+  };
+  // A rollout that another client starts makes a new version of the policy.
   useEffect(() => {
+    shown.current = true;
     look();
-    const again = setInterval(look, EVERY_MS);
-    return () => clearInterval(again);
+    return () => {
+      shown.current = false;
+      clearTimeout(waiting.current);
+    };
   }, [path, ...on]);
   const [failed, setFailed] = useState(null);
   const press = (action) => call("POST", `${path}/rollout/${action}`, {}).then(

@@ -15,7 +15,7 @@ from tests.serve.console.conftest import CHROMIUM
 FOLDER = Path(__file__).parents[3] / "docs/images/console"
 TABS = ("playground", "live", "quality", "policy", "models")
 WATCHED_MS = 240_000  # what the charts of the live tab show
-_HEIGHT = 900
+_HEIGHT = 640
 
 
 def main(url: str) -> None:
@@ -41,11 +41,15 @@ def main(url: str) -> None:
 
 
 def show(page: Page, tab: str) -> None:
-    """Open a tab, and on that of the policy a draft with its dry run."""
+    """Open a tab, turn the playground's dial, and show a draft of the policy with its dry run."""
     page.get_by_role("tab", name=tab.title()).click()
+    if tab == "playground":
+        page.get_by_label("Texts leave by").select_option("target")
+        page.get_by_role("slider").fill("2")
     if tab == "policy":
         draft = page.get_by_label("Draft of the policy")
         draft.fill(draft.input_value().replace('"default": "balanced"', '"default": "fast"'))
+        draft.evaluate("element => { element.scrollTop = 0; }")
         page.get_by_role("button", name="Dry run").click()
         expect(page.get_by_role("region", name="Dry run of")).to_be_visible(timeout=60_000)
     page.wait_for_timeout(3000)
@@ -55,7 +59,7 @@ def save(shot: bytes, name: str) -> None:
     """Write a picture in few colours, which is a quarter of its size."""
     picture = Image.open(io.BytesIO(shot)).convert("RGB")
     picture = picture.crop((0, 0, picture.width, min(picture.height, 1500)))
-    picture.quantize(96, dither=Image.Dither.NONE).save(FOLDER / name, optimize=True)
+    picture.quantize(256, dither=Image.Dither.NONE).save(FOLDER / name, optimize=True)
 
 
 if __name__ == "__main__":
