@@ -58,7 +58,7 @@ class Locks:
         Raises:
             OfframpError: of the choice.
         """
-        entry, applied = classifier.policy.live
+        entry, applied, *_ = classifier.policy.live
         self._limits, self._guardrail = entry.policy.limits, guardrail
         self._guarding = guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None

@@ -28,8 +28,8 @@ class Served(Protocol):
     """A text that has been answered, with what is needed to compare the answer."""
 
     @property
-    def key(self) -> Key:
-        """What it is counted as."""
+    def keys(self) -> Sequence[Key]:
+        """All that it is counted as."""
         ...
 
     @property
@@ -47,6 +47,7 @@ class AuditLane:
 
     Attributes:
         log: the newest audits.
+        watches: called every `TURN_S`, after counts have been stored, on the lane's thread.
     """
 
     def __init__(
@@ -60,10 +61,10 @@ class AuditLane:
         Args:
             engine: runs the texts.
             put_counts: stores this replica's counts. It may block, and fail.
-            watch: called every `TURN_S`, after counts have been stored, on the lane's thread.
+            watch: the first of `watches`.
         """
         self.log = AuditLog()
-        self._engine, self._put_counts, self._watch = engine, put_counts, watch
+        self._engine, self._put_counts, self.watches = engine, put_counts, [watch]
         self._counts, self._stored = Counts(), Counts()
         self._lock = threading.Lock()
         self._ran: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -92,7 +93,7 @@ class AuditLane:
         in_time = 1000 * self._engine.backlog.seconds <= wanted.max_queue_ms
         text = AuditText(served.rows, partial(self._take, served), self._engine.clock())
         if not (in_time and self._engine.audit(text)):
-            self._count(served.key, Tally(skipped=1))
+            self._count(served.keys, Tally(skipped=1))
 
     def _take(self, served: Served, rows: Sequence[EveryExit] | None) -> None:
         """Take what the engine's thread has found, and leave the rest to the lane's."""
@@ -106,11 +107,16 @@ class AuditLane:
                 self.log.add(record)
             except Exception:
                 log.warning("an audited answer could not be compared", exc_info=True)
-        self._count(served.key, tally)
+        self._count(served.keys, tally)
 
-    def _count(self, key: Key, tally: Tally) -> None:
+    def count(self, key: Key, tally: Tally) -> None:
+        """Count what no audit has found. Any thread."""
+        self._count([key], tally)
+
+    def _count(self, keys: Sequence[Key], tally: Tally) -> None:
         with self._lock:
-            self._counts.add(key, tally)
+            for key in keys:
+                self._counts.add(key, tally)
 
     def _run(self) -> None:
         turn_s, going = time.monotonic() + TURN_S, True
@@ -128,10 +134,11 @@ class AuditLane:
         """Do what is due every `TURN_S`."""
         self._engine.drop_audits(self._engine.clock() - MAX_WAIT_S)
         self._store()
-        try:
-            self._watch()
-        except Exception:
-            log.warning("a look at the audits has failed", exc_info=True)
+        for watch in self.watches:
+            try:
+                watch()
+            except Exception:
+                log.warning("a look at the audits has failed", exc_info=True)
 
     def _store(self) -> None:
         """Store the counts, if they have changed; what fails is tried again."""

@@ -29,4 +29,4 @@ class Auditor:
         assert self._comparing is not None
         for place in places:
             served = done.served(place, self._comparing)
-            self._lane.offer(served, done.live.entry.policy.audit)
+            self._lane.offer(served, done.live.audit)

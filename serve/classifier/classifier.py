@@ -30,6 +30,7 @@ from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.live import LivePolicy
 from serve.policy.store import Store
+from serve.rollout.watch import RolloutWatch
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
@@ -85,6 +86,7 @@ class Classifier:
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
         guardrail: watches what audits say of promises.
+        rollout: counts the arms of a rollout, and moves it.
     """
 
     def __init__(
@@ -136,9 +138,16 @@ class Classifier:
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
-        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
         self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
-        self.audits = AuditLane(self.engine, put_counts, self.guardrail.watch)
+        self.audits = AuditLane(
+            self.engine,
+            partial(store.put_counts, bundle.name, uuid4().hex),
+            self.guardrail.watch,
+        )
+        self.rollout = RolloutWatch(
+            bundle.name, self.policy, self.traits.exits, store, self.audits.count
+        )
+        self.audits.watches.append(self.rollout.watch)
         comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
         self._auditor = Auditor(self.audits, comparing)
 
@@ -154,7 +163,7 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
-        live = self.policy.live
+        live = request.live or self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
@@ -167,7 +176,7 @@ class Classifier:
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed)
-        if places := self._auditor.draw(len(texts), live.entry.policy.audit):
+        if places := self._auditor.draw(len(texts), live.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
             self._auditor.audit_soon(done, places)
         resolution = chosen.resolution

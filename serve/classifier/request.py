@@ -11,6 +11,7 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
 from serve.policy.flag import AnyFlag
+from serve.policy.followed import Live
 from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.tokenization.entities import Aggregation
@@ -40,6 +41,7 @@ class ModelRequest:
             as `take_tokens`.
         assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
         special_tokens: whether special tokens in texts are text; None for what the profile says.
+        live: the policy that it is answered under; None for the one that applies then.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         rows: what the inputs have become: each input, or each window of it.
         num_tokens: that have been made of its texts, as far as they were tokenized on threads or
@@ -64,6 +66,7 @@ class ModelRequest:
     take_rows: Callable[[int], None] | None = None
     assigned: bool = False
     special_tokens: SpecialTokens | None = None
+    live: Live | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     rows: Sequence[Row] = field(default=(), init=False)
     num_tokens: int = field(default=0, init=False)

@@ -299,7 +299,7 @@ def replica_gauges(counted: Counted, num_scraped: int, num_unreachable: int) -> 
 
 def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
-    backlog, (live, applied) = classifier.engine.backlog, classifier.policy.live
+    backlog, (live, applied, *_) = classifier.engine.backlog, classifier.policy.live
     manifest = classifier.bundle.manifest
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens

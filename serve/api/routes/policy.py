@@ -47,7 +47,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
-        entry, applied = classifier.policy.live
+        entry, applied, *_ = classifier.policy.live
         response.headers["ETag"] = tag_of(entry.version)
         return PolicyReport(
             model=classifier.name,

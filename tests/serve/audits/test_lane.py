@@ -48,7 +48,7 @@ class Engine:
 class Served:
     """A text whose comparison gives what the test says."""
 
-    key = KEY
+    keys = (KEY,)
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error, self.looked_at = error, False
