@@ -12,6 +12,8 @@ from serve.api.dialect import Dialect, dialect_of
 
 # Who has changed a policy and why is for those who may change it.
 _OF_POLICY: Final = re.compile(r"/v1/models/[^/]*/policy/.*", re.DOTALL)
+# As the live policy itself, of which it is a part.
+_ROLLOUT: Final = re.compile(r"/v1/models/[^/]*/policy/rollout")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -29,7 +31,8 @@ def required_scope(
     # They describe the software, not this server, and browsers cannot send a key with a page.
     if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
         return None
-    if _OF_POLICY.fullmatch(path):
+    shows_rollout = method in ("GET", "HEAD") and _ROLLOUT.fullmatch(path)
+    if _OF_POLICY.fullmatch(path) and not shows_rollout:
         return "admin"
     return dialect_of(path, dialects).scope(method, path)
 

@@ -151,6 +151,11 @@ class Classifier:
         comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
         self._auditor = Auditor(self.audits, comparing)
 
+    @property
+    def audited(self) -> bool:
+        """Whether its answers can be compared with full depth's."""
+        return self._auditor.compares
+
     def start(self) -> None:
         """Start the engine."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -6,7 +6,7 @@ travels, persists and conflicts as every other change of the policy does.
 
 import hashlib
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
@@ -169,6 +169,12 @@ class Rollout(Plan):
         """Return the seconds since the step began."""
         begun, ended = map(datetime.fromisoformat, (self.since, now))
         return (ended - begun).total_seconds()
+
+    @property
+    def ends_at(self) -> str:
+        """When the step has been held, in UTC."""
+        ended = datetime.fromisoformat(self.since) + timedelta(seconds=self.hold_s)
+        return ended.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def arm(self, name: Arm) -> ArmOf:
         """Return one of its arms."""

@@ -1,7 +1,7 @@
 """The live policy of a model."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
 from serve.policy.document import Policy
 from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
-from serve.policy.live import LivePolicy
+from serve.policy.live import LivePolicy, Replacement
 
 MakePolicy = Callable[[Policy], Policy]
 
@@ -57,7 +57,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             config_problem=context.catalog.config_problem,
         )
 
-    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": _answers()}
+    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": change_errors()}
     for endpoint in (
         Endpoint(path, PolicyUpdate, replace_policy, answers, method="PUT", scope="admin"),
         Endpoint(path, PolicyPatch, patch_policy, answers, read_patch, "PATCH", "admin"),
@@ -66,10 +66,11 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         endpoint.add_to(app, context)
 
 
-def _answers() -> dict[int | str, dict[str, Any]]:
+def change_errors() -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a change."""
     said = {
         404: "No such model, or no such version to go back to.",
-        409: "Another version is current.",
+        409: "Another version is current, or a rollout is not in the state that this needs.",
         412: "No version of If-Match is current.",
         422: "The model cannot follow this policy.",
         428: "Neither version nor If-Match came.",
@@ -124,11 +125,15 @@ async def _change(
     """Change a policy; `make` returns what makes the new one of the live one."""
     record.asked = body
     change = Change(record.client.name or ANONYMOUS, body.why, action)
-    changing = asyncio.ensure_future(_replace(context, record, body, change, make))
+    return await to_its_end(record, _replace(context, record, body, change, make))
+
+
+async def to_its_end(record: RequestRecord, change: Coroutine[Any, Any, Reply]) -> Reply:
+    """Make a change, to its end also if the client leaves: it is logged, and goes to all."""
+    changing = asyncio.ensure_future(change)
     try:
         return await asyncio.shield(changing)
     except asyncio.CancelledError:
-        # To its end, also if the client leaves: every change is logged, and goes to all replicas.
         changing.add_done_callback(partial(_note_error, record))
         await asyncio.wait([changing])
         raise
@@ -151,8 +156,11 @@ async def _replace(
     record.model = classifier.name
     condition = read_precondition(record.headers, body)
     live = classifier.policy
-    change_policy = partial(condition.replace, live, make(live), change)
-    previous, new = await context.policy_threads.change(change_policy)
+
+    def replace() -> Replacement:
+        return condition.apply(live, lambda based_on: live.replace(make(live), based_on, change))
+
+    previous, new = await context.policy_threads.change(replace)
     note_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
     refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
