@@ -25,6 +25,7 @@ from serve.engine.row import Answer, BatchStats
 from serve.metrics.audits import AuditCollector
 from serve.metrics.connections import ConnectionCollector, ConnectionState
 from serve.metrics.known_children import ANSWERED, CODES, REASONS, REFUSED
+from serve.metrics.rollouts import RolloutCollector
 from serve.rules import ExitRule
 from serve.version import __version__
 
@@ -116,6 +117,7 @@ class Metrics:
         """Publish the queues, policies and audits of these models too."""
         self.registry.register(_LiveState(catalog, self))
         self.registry.register(AuditCollector(catalog))
+        self.registry.register(RolloutCollector(catalog))
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""

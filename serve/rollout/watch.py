@@ -11,6 +11,7 @@ from typing import Final
 from serve.audits.counts import Key
 from serve.audits.summed import SummedCounts
 from serve.audits.tally import Tally
+from serve.audits.webhook import Webhook
 from serve.errors import VersionConflict
 from serve.policy.entry import Change, RolloutAction, now
 from serve.policy.live import Following, LivePolicy
@@ -39,9 +40,10 @@ class RolloutWatch:
         count: Count,
     ) -> None:
         """Take the model's policy and exit layers, and where all replicas count."""
-        self._policy, self._exits, self._count = policy, exits, count
+        self._model, self._policy, self._exits, self._count = model, policy, exits, count
         self._summed = SummedCounts(model, store)
         self._traffic: dict[ArmOf, ArmTraffic] = {}
+        self._webhook = Webhook()
         self._looked_s = -math.inf
 
     def traffic(self, arm: ArmOf) -> ArmTraffic:
@@ -87,9 +89,13 @@ class RolloutWatch:
             action, following, why = move
             change = Change(BY, why, action, automatic=True)
             try:
-                self._policy.roll(following, entry.version, change)
+                made = self._policy.roll(following, entry.version, change).new
             except VersionConflict:
                 return  # another replica or a client came first, and the next look is at theirs
+            if action == "failed" and (url := entry.policy.guard.webhook):
+                versions = {"version": entry.version, "new_version": made.version}
+                told = {"model": self._model, "rollout": "failed", "why": why, **versions}
+                self._webhook.tell(url, told)
 
 
 def too_early(rollout: Rollout, judged: Judged, at: str) -> bool:

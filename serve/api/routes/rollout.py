@@ -27,6 +27,8 @@ from serve.rollout.watch import too_early
 
 PATH: Final = "/v1/models/{model}/policy/rollout"
 
+_SHOW_ERRORS: Final = {status: said for status, said in LOOK_ERRORS.items() if status != 422}
+
 # From a model and what a client asks for to the move; it may block.
 Prepare = Callable[[Classifier, Any], Following]
 
@@ -34,7 +36,7 @@ Prepare = Callable[[Classifier, Any], Following]
 def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes that start, show and move rollouts."""
 
-    @app.get(PATH, tags=["rollout"], responses=LOOK_ERRORS, response_model_exclude_none=True)
+    @app.get(PATH, tags=["rollout"], responses=_SHOW_ERRORS, response_model_exclude_none=True)
     async def show_rollout(model: str, request: Request) -> RolloutReport:
         """Show the rollout that runs, or else the last one: its arms, verdicts and moves.
 
@@ -44,11 +46,8 @@ def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
         record_of(request.scope).model = classifier.name
         return await context.policy_threads.change(partial(_report, classifier))
 
-    documented = {
-        "tags": ["rollout"],
-        "response_model": RolloutReport,
-        "responses": change_errors(),
-    }
+    errors = {status: said for status, said in change_errors().items() if status != 428}
+    documented = {"tags": ["rollout"], "response_model": RolloutReport, "responses": errors}
     for tail, schema, handle in (
         ("", RolloutStart, start_rollout),
         ("/promote", RolloutMove, promote_rollout),

@@ -3,6 +3,7 @@
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -14,6 +15,7 @@ from serve.errors import RolloutConflict, TargetOutOfReach, VersionConflict
 from serve.logs import TRAIL
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
+from serve.policy.file_store import FileStore
 from serve.policy.live import LivePolicy, MemoryStore
 from serve.policy.rollout import Arm, Plan
 from serve.rollout import moves
@@ -189,11 +191,17 @@ def test_another_config_midway_ends_the_rollout(replica: Replica) -> None:
     assert replica.policy.current.rollout.state == "superseded"
 
 
-def test_restart_midway_goes_on_with_what_the_store_has(store: MemoryStore) -> None:
-    before = Replica(store, "before")
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_restart_midway_goes_on_with_what_the_store_has(tmp_path: Path, on_disk: bool) -> None:
+    memory = MemoryStore()
+
+    def store() -> Any:
+        return FileStore(tmp_path, {"tiny": "a" * 64}) if on_disk else memory
+
+    before = Replica(store(), "before")
     before.start()
     before.answer(audits=1000)
-    after = Replica(store, "after")
+    after = Replica(store(), "after")
     assert after.policy.live.candidate is not None
     assert after.policy.live.candidate.entry.policy == CANDIDATE
     assert after.look().action == "rollout"
