@@ -21,6 +21,7 @@ from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel, single_line
 from serve.policy_cli.cli import policy as policy_commands
+from serve.policy_cli.rollout import rollout as rollout_commands
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install, and the extra that does.
@@ -40,6 +41,7 @@ app = typer.Typer(
 
 app.add_typer(keys_commands, name="keys")
 app.add_typer(policy_commands, name="policy")
+app.add_typer(rollout_commands, name="rollout")
 
 
 @app.callback(invoke_without_command=True)

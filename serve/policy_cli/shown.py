@@ -34,7 +34,7 @@ def policy(fields: Fields) -> Iterator[Text]:
     resolved = fields.get("resolved", {})
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
-        yield Text(f"{_plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
+        yield Text(f"{plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
         yield from _problem(name, chosen.get("problem"))
     yield from _problem("the deployment's config is refused", fields.get("config_problem"))
 
@@ -55,7 +55,7 @@ def entry(fields: Fields) -> Iterator[Text]:
 def changes(fields: Fields) -> Iterator[Text]:
     """Show old and new value of each place."""
     for place, (old, new) in fields.get("changes", {}).items():
-        line = Text(f"  {_plain(place)}: ")
+        line = Text(f"  {plain(place)}: ")
         if old is not None:
             line.append(_value(old), "red")
         line.append("" if old is None or new is None else " -> ")
@@ -84,7 +84,7 @@ def dry_run(fields: Fields) -> Iterator[Text]:
         before, after = (dict(_side(sides.get(side))) for side in ("before", "after"))
         if before == after or (refused and not after):
             continue
-        rows = [(_plain(name), "before", "after")]
+        rows = [(plain(name), "before", "after")]
         rows += [(f"  {key}", before.get(key, "-"), after.get(key, "-")) for key in before | after]
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         for i, (what, old, new) in enumerate(rows):
@@ -96,7 +96,7 @@ def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
     """Yield what a profile becomes, and what that would do to recorded and to live texts."""
     if side is not None:
         yield "rule", _inline(side["resolved"]["rule"])
-        yield from _figures({"recorded": side.get("expected"), "live": side.get("live")})
+        yield from figures({"recorded": side.get("expected"), "live": side.get("live")})
 
 
 def event(fields: Fields) -> Iterator[Text]:
@@ -105,17 +105,17 @@ def event(fields: Fields) -> Iterator[Text]:
     if fields["event"] != "quality":
         yield from entry(data)
         return
-    yield Text(f"quality  {_plain(data['model'])}", "bold")
+    yield Text(f"quality  {plain(data['model'])}", "bold")
     for name, found in data["profiles"].items():
-        figures = dict(_figures({key: found.get(key) for key in _QUALITY}))
-        line = "  ".join(f"{key} {value}" for key, value in figures.items())
+        told = dict(figures({key: found.get(key) for key in _QUALITY}))
+        line = "  ".join(f"{key} {value}" for key, value in told.items())
         style = "red" if found["state"] == "broken" else ""
-        yield Text(f"  {_plain(name)}: {_plain(found['state'])}  {line}", style)
+        yield Text(f"  {plain(name)}: {plain(found['state'])}  {line}", style)
 
 
 def _document(policy: Fields) -> Iterator[Text]:
     for line in write_yaml(policy).splitlines():
-        yield Text(_plain(line))
+        yield Text(plain(line))
 
 
 def _resolved(chosen: Fields) -> Iterator[str]:
@@ -125,41 +125,41 @@ def _resolved(chosen: Fields) -> Iterator[str]:
         yield f"{chosen['expected_layers']:.4g} layers"
     certificate = chosen.get("certificate")
     for each in [certificate] if certificate else chosen.get("certificates", ()):
-        yield f"{_plain(each['loss'])} at most {_inline(each['epsilon'])}"
+        yield f"{plain(each['loss'])} at most {_inline(each['epsilon'])}"
 
 
 def _heading(fields: Fields) -> Text:
     known = (fields.get(name) for name in ("model", "at", "by"))
     words = [f"version {fields['version']}", *known, fields.get("action", fields.get("source"))]
-    return Text("  ".join(_plain(word) for word in words if word), "bold")
+    return Text("  ".join(plain(word) for word in words if word), "bold")
 
 
 def _why(fields: Fields) -> Iterator[Text]:
     if fields.get("why"):
-        yield Text(f"  {_plain(fields['why'])}", "italic")
+        yield Text(f"  {plain(fields['why'])}", "italic")
 
 
 def _problem(where: str, problem: str | None) -> Iterator[Text]:
     if problem:
-        yield Text(f"  {_plain(where)}: {_plain(problem)}", "yellow")
+        yield Text(f"  {plain(where)}: {plain(problem)}", "yellow")
 
 
-def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
+def figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
     """Yield place and text of everything that is not null; an interval stands behind its value."""
     bounds = {"disagreement": values.get("interval")}
     bounds |= {name: values.get(f"{name}_interval") for name in values.keys() - bounds.keys()}
     for name, value in values.items():
         if isinstance(value, dict) and "rule" not in value:
-            yield from _figures(value, f"{place}{name}.")
+            yield from figures(value, f"{place}{name}.")
         elif value is not None and not name.endswith("interval"):
             interval = f" {_inline(bounds[name])}" if bounds[name] else ""
-            yield _plain(f"{place}{name}"), _inline(value) + interval
+            yield plain(f"{place}{name}"), _inline(value) + interval
 
 
 def _inline(value: Any) -> str:
     """Return a value of JSON as a few words."""
     if isinstance(value, dict):
-        words = ((f"{_plain(name)}=", _inline(inner)) for name, inner in value.items())
+        words = ((f"{plain(name)}=", _inline(inner)) for name, inner in value.items())
         return " ".join(f"{name}{word}".removeprefix("rule=") for name, word in words)
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
@@ -169,9 +169,9 @@ def _inline(value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a text without what would move a terminal's cursor."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
