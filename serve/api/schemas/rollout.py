@@ -91,7 +91,7 @@ class ShownInterval(SparseModel):
 class MeanLayers(ShownInterval):
     """Mean exit layer."""
 
-    mean: float | None
+    mean: float | None = None
 
 
 class Disagreement(ShownInterval):
@@ -100,20 +100,20 @@ class Disagreement(ShownInterval):
     audits: int
     differ: int
     skipped: int = Field(description="Drawn texts that were not audited: the server was busy.")
-    rate: float | None
+    rate: float | None = None
 
 
 class Slow(ShownInterval):
     """Requests that took longer than the bound `p99_ms`, or whose deadline has passed."""
 
     over: int
-    rate: float | None
+    rate: float | None = None
 
 
 class ErrorRate(ShownInterval):
     """Requests that failed, or that the arm's policy refused."""
 
-    rate: float | None
+    rate: float | None = None
 
 
 class ArmReport(SparseModel):
@@ -122,10 +122,12 @@ class ArmReport(SparseModel):
     answers: int = Field(description="Texts, or windows of them.")
     requests: int
     errors: int
-    share: float | None = Field(description="Of the requests of both arms; null without any.")
+    share: float | None = Field(default=None, description="Of the requests of both arms.")
     layers: MeanLayers
     disagreement: Disagreement
-    p99_ms: float | None = Field(description="To a tenth of it; no bound is judged by it.")
+    p99_ms: float | None = Field(
+        default=None, description="To a tenth of it; no bound is judged by it."
+    )
     slow: Slow | None = Field(default=None, description="Only with the bound `p99_ms`.")
     error_rate: ErrorRate
     exits: dict[int, int] = Field(description="Answers by exit layer.")
