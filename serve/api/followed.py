@@ -20,7 +20,7 @@ def followed_by(record: RequestRecord, classifier: Classifier) -> Live:
     Raises:
         InvalidRequest: the header that decides about it cannot be read.
     """
-    live = record.followed.get(classifier.name)
+    live = record.followed.get(classifier.policy)
     if live is None:
         live = classifier.policy.live
         # Also without a rollout, so that no request is refused only once one has started.
@@ -32,7 +32,7 @@ def followed_by(record: RequestRecord, classifier: Classifier) -> Live:
             and rollout.takes(_value(record, rollout, sticky))
         ):
             live = live.candidate
-        record.followed[classifier.name] = live
+        record.followed[classifier.policy] = live
     record.arm = classifier.rollout.traffic(live.arm) if live.arm else None
     return live
 

@@ -15,7 +15,7 @@ from serve.api.limits import BodyLimit
 from serve.errors import Cancelled
 from serve.logs import ACCESS_LOG
 from serve.metrics.collectors import Metrics
-from serve.policy.followed import Live
+from serve.policy.live import Live, LivePolicy
 from serve.rollout.traffic import ArmTraffic
 
 access_log = logging.getLogger(ACCESS_LOG)
@@ -111,7 +111,7 @@ class RequestRecord:
     changed: bool = False
     model: str = ""
     bundle: str = ""
-    followed: dict[str, Live] = field(default_factory=dict)
+    followed: dict[LivePolicy, Live] = field(default_factory=dict)
     arm: ArmTraffic | None = None
     queued: bool = False
     rows: int = 0

@@ -145,7 +145,7 @@ class LivePolicy:
             check_policy(policy, self._ladder)
             change = Change(source, None, "baseline")
             entry = VersionedPolicy.of(newest + 1, policy, source, baseline, change)
-            entry = entry.ending_rollout_of(stored)
+            entry = entry.ending_rollout_of(self._store.latest(self._model))
             if self._store.append(self._model, entry):
                 if entry.version > 1 or source != "bundle":  # no plain start
                     self._note(entry, stored or self.current)

@@ -15,7 +15,7 @@ from serve.api.endpoint import Endpoint
 from serve.api.errors import expected
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
-from serve.api.replicas import Ack
+from serve.api.replicas import Ack, Refreshed
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
@@ -163,7 +163,6 @@ async def _replace(
     previous, new = await context.policy_threads.change(replace)
     note_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
-    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
     changed = PolicyChange(
         model=classifier.name,
         **PolicyChange.fields_of(new),
@@ -173,10 +172,7 @@ async def _replace(
         changes=changes(previous.policy, new.policy),
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
-        replicas=[_acknowledged(ack) for ack in refreshed.acks if ack.version >= new.version],
-        refused=refused,
-        unconfirmed=refreshed.unconfirmed + len(refused),
-        missing=list(refreshed.missing),
+        **followers(refreshed, new.version),
     )
     tag = {"ETag": tag_of(new.version)}
     return Reply(changed.model_dump_json(exclude_none=True).encode(), tag)
@@ -185,6 +181,17 @@ async def _replace(
 def _limits(entry: VersionedPolicy) -> set[str]:
     """Return the names of the limits that a policy sets."""
     return set(entry.policy.limits.model_dump(exclude_none=True, exclude_defaults=True))
+
+
+def followers(refreshed: Refreshed, version: int) -> dict[str, Any]:
+    """Return which replicas apply a version, and which do not, as `PolicyChange` shows them."""
+    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < version]
+    return {
+        "replicas": [_acknowledged(ack) for ack in refreshed.acks if ack.version >= version],
+        "refused": refused,
+        "unconfirmed": refreshed.unconfirmed + len(refused),
+        "missing": list(refreshed.missing),
+    }
 
 
 def _acknowledged(ack: Ack) -> ReplicaAck:

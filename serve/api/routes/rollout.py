@@ -11,10 +11,16 @@ from serve.api.context import AppContext
 from serve.api.endpoint import Endpoint
 from serve.api.precondition import Precondition, read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
-from serve.api.routes.policy import change_errors, to_its_end
+from serve.api.routes.policy import change_errors, followers, to_its_end
 from serve.api.routes.policy_history import LOOK_ERRORS
 from serve.api.schemas.policy import ChangeRequest
-from serve.api.schemas.rollout import RolloutMove, RolloutReport, RolloutStart, rollout_fields
+from serve.api.schemas.rollout import (
+    RolloutMove,
+    RolloutMoved,
+    RolloutReport,
+    RolloutStart,
+    rollout_fields,
+)
 from serve.api.trail import note_change
 from serve.classifier.classifier import Classifier
 from serve.errors import InvalidRequest
@@ -47,7 +53,7 @@ def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
         return await context.policy_threads.change(partial(_report, classifier))
 
     errors = {status: said for status, said in change_errors().items() if status != 428}
-    documented = {"tags": ["rollout"], "response_model": RolloutReport, "responses": errors}
+    documented = {"tags": ["rollout"], "response_model": RolloutMoved, "responses": errors}
     for tail, schema, handle in (
         ("", RolloutStart, start_rollout),
         ("/promote", RolloutMove, promote_rollout),
@@ -133,9 +139,10 @@ async def _moved(
 
     previous, new = await context.policy_threads.change(roll)
     note_change(record, previous, new)
-    await context.replicas.refresh_policy(classifier.name)
-    report = await context.policy_threads.run(_report, classifier)
-    content = report.model_dump_json(exclude_none=True).encode()
+    refreshed = await context.replicas.refresh_policy(classifier.name)
+    shown = dict(await context.policy_threads.run(_report, classifier))
+    moved = RolloutMoved(**shown, **followers(refreshed, new.version))
+    content = moved.model_dump_json(exclude_none=True).encode()
     return Reply(content, {"ETag": tag_of(new.version)})
 
 
@@ -152,6 +159,8 @@ def _report(classifier: Classifier) -> RolloutReport:
     rollout = next((entry.rollout for entry in entries if entry.rollout), None)
     if rollout is None:
         return RolloutReport(model=classifier.name, state="none")
+    if rollout.active and not entries[0].running:  # by a replica that could not follow it
+        rollout = rollout.become("superseded", f"version {entries[0].version}")
     own = [entry for entry in entries if entry.rollout and entry.rollout.id == rollout.id]
     found = classifier.rollout.judge(rollout)
     early = found.verdict != "failed" and too_early(rollout, found, now())

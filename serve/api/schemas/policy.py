@@ -124,19 +124,9 @@ class ReplicaAck(SparseModel):
     )
 
 
-class PolicyChange(PolicyReport):
-    """The new policy, and the replicas that apply it already."""
+class Followers(SparseModel):
+    """Which replicas apply a new version, and which do not."""
 
-    changes: dict[str, tuple[Any, Any]] = Field(
-        description="Old and new value of each place in which it differs from the version before."
-    )
-    dropped_profiles: list[str] = Field(
-        description="Profiles of the replaced policy that the new one lacks. Requests that name "
-        "one now get the error `unknown_profile`."
-    )
-    dropped_limits: list[str] = Field(
-        description="Limits that the replaced policy set and the new one does not."
-    )
     replicas: list[ReplicaAck] = Field(description="Those that apply it.")
     refused: list[ReplicaAck] = Field(
         default=[],
@@ -151,6 +141,21 @@ class PolicyChange(PolicyReport):
     missing: list[str] = Field(
         description="Ids of replicas that have not confirmed, as far as known; those that are "
         "just starting are among them.",
+    )
+
+
+class PolicyChange(PolicyReport, Followers):
+    """The new policy, and the replicas that apply it already."""
+
+    changes: dict[str, tuple[Any, Any]] = Field(
+        description="Old and new value of each place in which it differs from the version before."
+    )
+    dropped_profiles: list[str] = Field(
+        description="Profiles of the replaced policy that the new one lacks. Requests that name "
+        "one now get the error `unknown_profile`."
+    )
+    dropped_limits: list[str] = Field(
+        description="Limits that the replaced policy set and the new one does not."
     )
 
 

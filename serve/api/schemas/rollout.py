@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from serve.api.schemas.base import SparseModel
-from serve.api.schemas.policy import MAX_VERSION, ChangeRequest
+from serve.api.schemas.policy import MAX_VERSION, ChangeRequest, Followers
 from serve.api.schemas.policy import made_of as policy_made_of
 from serve.errors import InvalidRequest
 from serve.policy.document import Policy
@@ -208,6 +208,10 @@ class RolloutReport(SparseModel):
         "held long enough or has too few answers.",
     )
     history: list[RolloutEntry] | None = Field(default=None, description="Its moves, newest first.")
+
+
+class RolloutMoved(RolloutReport, Followers):
+    """A rollout after a move, and the replicas that follow it already."""
 
 
 def rollout_fields(

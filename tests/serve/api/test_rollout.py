@@ -224,6 +224,7 @@ def test_operator_moves_a_rollout_to_its_end(start_server: StartServer) -> None:
     server = start_server()
     started = move(server, **{**START, "steps": [10, 40.5]}, version=1)
     assert started["version"] == 2
+    assert started["replicas"] == [{"replica": "local", "version": 2}]
     assert refused(server, **START)[:2] == (409, "rollout_conflict")
     assert refused(server, "/resume")[:2] == (409, "rollout_conflict")
     assert move(server, "/pause", why="lunch")["state"] == "paused"

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_bad_candidate_goes_back_by_itself_at_once(
     [line] = caplog.records
     assert line.fields["rollout"] == "failed"  # type: ignore[attr-defined]
     assert replica.look() == failed
+
+
+def test_failed_rollout_is_told_to_the_webhook_of_the_policy(replica: Replica) -> None:
+    url = "https://alerts.example.com/offramp"
+    guarded = {"default": {"rule": "layer", "layer": 3}, "guard": {"webhook": url}}
+    replica.policy.replace(Policy.model_validate(guarded), None)
+    replica.watch._webhook = told = Mock()
+    replica.start()
+    replica.answer(audits=100, differ=30)
+    why = replica.look().why
+    versions = {"version": 3, "new_version": 4}
+    expected = {"model": "tiny", "rollout": "failed", "why": why, **versions}
+    told.tell.assert_called_once_with(url, expected)
 
 
 @pytest.mark.parametrize(
