@@ -1,8 +1,8 @@
 """`python -m loadtest.rollout BUNDLE --texts FILE`: two rollouts under load, with pictures.
 
-The bad candidate leaves every text at layer 1, and must go back by itself; the good one is a target
-of the bundle's ladder, and must become the policy. Locust's users send texts all the time, and none
-of their requests may fail.
+The policy runs every text to full depth. The bad candidate leaves every text at layer 1, and must
+go back by itself; the good one is a certified target, and must become the policy. Locust sends
+texts all the time, and none of its requests may fail.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from loadtest.http.server_process import serve_bundle
 from loadtest.rollout.picture import write_picture
 
 _EVERY_S: Final = 0.5
-_BOUNDS: Final = {"disagreement": 0.05, "layers": 3.0, "errors": 0.01}
+_BOUNDS: Final = {"disagreement": 0.04, "layers": 3.0, "errors": 0.01}
 _PLAN: Final[Json] = {
-    "steps": [5, 25, 50, 100], "min_answers": 50, "bounds": _BOUNDS, "audit_share": 1.0,
-    "by": "request", "on_inconclusive": "promote",
+    "steps": [5, 25, 50, 100], "min_answers": 250, "bounds": _BOUNDS, "audit_share": 1.0,
+    "by": "request",
 }  # fmt: skip
 _CANDIDATES: Final[dict[str, tuple[Any, str]]] = {
     "bad": ({"rule": "layer", "layer": 1}, "failed"),
-    "good": ({"target": {"max_disagreement": 0.03}}, "promoted"),
+    "good": ({"target": {"max_disagreement": 0.01}}, "promoted"),
 }
 
 
@@ -40,10 +40,10 @@ def main() -> int:
     parser.add_argument("--texts", required=True, help="as for python -m loadtest.load")
     parser.add_argument("--column", default="text_a", help="the column of the text (text_a)")
     # Audits run while no text waits, so the load must leave them some time.
-    parser.add_argument("--rate", type=float, default=80, help="requests per second (80)")
+    parser.add_argument("--rate", type=float, default=40, help="requests per second (40)")
     parser.add_argument("--users", type=int, default=16, help="simulated clients (16)")
     parser.add_argument("--hold-s", type=float, default=10, help="least seconds of a step (10)")
-    parser.add_argument("--seconds", type=float, default=120, help="of load per rollout (120)")
+    parser.add_argument("--seconds", type=float, default=240, help="of load per rollout (240)")
     parser.add_argument("--out", type=Path, default=Path("build/rollout"), help="folder for all")
     options, console = parser.parse_args(), Console()
     return run_command("load test", console, partial(_run, options, console))
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         for name, (wish, end) in _CANDIDATES.items():
             client = Client(server.url)
             model = client.models()[0]["name"]
-            first = {"default": {"target": {"max_disagreement": 0.01}}}
+            first = {"default": {"rule": "never"}}
             client.replace_policy(model, client.policy(model)._replace(document=first))
             folder = options.out / name
             candidate = {"policy": {"default": wish}, "hold_s": options.hold_s, **_PLAN}
