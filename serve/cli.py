@@ -21,7 +21,9 @@ from serve.engine.admission import QueueLimits
 from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel, single_line
 from serve.policy_cli.cli import policy as policy_commands
+from serve.policy_cli.models import models as models_commands
 from serve.policy_cli.rollout import rollout as rollout_commands
+from serve.top.cli import top
 from serve.version import __version__
 
 # Packages that `pip install offramp` does not install, and the extra that does.
@@ -42,6 +44,8 @@ app = typer.Typer(
 app.add_typer(keys_commands, name="keys")
 app.add_typer(policy_commands, name="policy")
 app.add_typer(rollout_commands, name="rollout")
+app.add_typer(models_commands, name="models")
+app.command()(top)
 
 
 @app.callback(invoke_without_command=True)
@@ -62,6 +66,15 @@ def serve(
     standalone: Annotated[
         bool, typer.Option(help="One process, without Ray.", show_default="Ray Serve")
     ] = False,
+    model_repository: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Folder of bundles that may be loaded while the server runs. None but BUNDLES if "
+            "absent.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; :: for IPv6 and IPv4.")
     ] = "127.0.0.1",
@@ -209,6 +222,7 @@ def serve(
 
     config = ServerConfig(
         bundles=[str(folder) for folder in bundles],
+        model_repository=model_repository and model_repository.resolve(),
         precision=precision,
         device=device,
         gpu_memory_gb=gpu_memory_gb,

@@ -12,6 +12,7 @@ from serve.bundle.manifest import Sha256
 from serve.classifier.options import EngineOptions
 from serve.logs import LogFormat, LogLevel
 from serve.policy.document import WholePolicy
+from serve.policy.model_set import MAX_ALIASES, MAX_MODELS, ModelName, baseline_of
 
 # A stopping server works this long on the requests that it has admitted.
 DRAIN_S: Final = 30
@@ -74,6 +75,8 @@ class ServerConfig(EngineOptions, WebLimits):
         bundle_sha256: of the manifest of every bundle, by model: a replica that finds another
             bundle does not start. Where it is left out, `offramp serve` and `serve.app:build` look
             once, for all replicas.
+        model_repository: folder below which bundles lie that may be loaded while the server runs;
+            None for those of `bundles` alone.
         node_resource: what Ray nodes offer that may run replicas; on a cluster the bundles are
             verified on all of these before anything is deployed.
         active_exits: exit layers to use, by model; a model that is not listed uses all.
@@ -103,6 +106,7 @@ class ServerConfig(EngineOptions, WebLimits):
 
     bundles: list[str] = Field(min_length=1)
     bundle_sha256: dict[str, Sha256] = {}
+    model_repository: Path | None = None
     node_resource: str = "CPU"
     active_exits: dict[str, list[PositiveInt]] = {}
     keys: Path | None = None
@@ -131,14 +135,28 @@ class ServerConfig(EngineOptions, WebLimits):
             check_cors_origin(origin, has_keys=self.keys is not None)
         return self
 
+    def baseline(self, user_config: object = None) -> str:
+        """Return what stands for the bundles of this config, see `baseline_of`."""
+        pins = self.bundle_sha256 or {Path(folder).name: "" for folder in self.bundles}
+        return baseline_of(pins, user_config)
+
 
 class UserConfig(BaseModel):
-    """Ray Serve's `user_config`: baseline policies; a change is applied in place.
+    """Ray Serve's `user_config`: models and baseline policies; a change is applied in place.
 
     Attributes:
+        bundles: folders of bundles; None for those of the config.
+        aliases: further names of models.
         policies: by model; a model that is not listed starts from its bundle's policy.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    bundles: list[str] | None = Field(default=None, max_length=MAX_MODELS)
+    aliases: dict[ModelName, str] = Field(default={}, max_length=MAX_ALIASES)
     policies: dict[str, WholePolicy] = {}
+
+    @property
+    def models(self) -> object:
+        """What this says of models; None if nothing."""
+        return [self.bundles, self.aliases] if self.bundles is not None or self.aliases else None

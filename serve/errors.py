@@ -120,6 +120,20 @@ class UnknownModel(OfframpError):
     code = "unknown_model"
 
 
+class UnknownBundle(OfframpError):
+    """No bundle of that name may be loaded."""
+
+    status = 404
+    code = "unknown_bundle"
+
+
+class LoadFailed(OfframpError):
+    """A bundle cannot be loaded in every replica; all stays as it is."""
+
+    status = 422
+    code = "load_failed"
+
+
 class UnknownVersion(OfframpError):
     """No such version of a policy is kept."""
 

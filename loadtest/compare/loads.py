@@ -53,10 +53,16 @@ async def saturate(port: int, requests: Sequence[bytes], load: ClosedLoop) -> Lo
     return Loaded(answers, time.perf_counter() - began_s)
 
 
-async def arrive(port: int, requests: Sequence[bytes], per_second: float, seconds: float) -> Loaded:
+async def arrive(
+    port: int,
+    requests: Sequence[bytes],
+    per_second: float,
+    seconds: float,
+    most_outstanding: int = _MOST_OUTSTANDING,
+) -> Loaded:
     """Send requests in an open loop with Poisson arrivals, the same for every contender.
 
-    A request that is due while 256 are outstanding is an answer without a status.
+    A request that is due while so many are outstanding is an answer without a status.
     """
     began_s = time.perf_counter()
     idle: list[Connection] = []
@@ -78,7 +84,7 @@ async def arrive(port: int, requests: Sequence[bytes], per_second: float, second
             await asyncio.sleep(due_s - time.perf_counter())
             late_s = max(late_s, time.perf_counter() - due_s)
             place = number % len(requests)
-            if len(outstanding) >= _MOST_OUTSTANDING:
+            if len(outstanding) >= most_outstanding:
                 answers.append(TimedAnswer(place, 0.0, 0, b"too many outstanding"))
                 continue
             task = group.create_task(send(place, due_s))

@@ -158,7 +158,8 @@ def has_letters(value: object) -> bool:
 
 
 def _label(known: Mapping[str, str], asked: str | None, task: Task | None) -> str | None:
-    if asked is not None:
+    # Where no label is needed, the file may lack the one that other files have.
+    if asked is not None and (task or fold(asked) in known):
         return _asked(known, asked, "--label-column")
     for group in _ANSWERS[task]:
         found = [known[name] for name in group if name in known]

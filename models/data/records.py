@@ -194,7 +194,7 @@ def _json_lines(path: Path) -> Iterator[Record]:
 
 def _json_object(path: Path, line: int, text: str) -> Mapping[str, object]:
     try:
-        values = json.loads(text, object_pairs_hook=_without_repeats)
+        values = json.loads(text, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         raise UnusableData(
             f"{path} line {line}: not JSON: {error}; each line holds one object; of an array, "
@@ -212,7 +212,8 @@ def _json_object(path: Path, line: int, text: str) -> Mapping[str, object]:
     return values
 
 
-def _without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object's fields, for `json.loads`; a name that is there twice is refused."""
     listed = list(pairs)
     values = dict(listed)
     if len(values) < len(listed):

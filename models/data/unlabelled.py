@@ -50,7 +50,7 @@ def without_label(text: Text, task: Task) -> Example:
 def _read(path: Path, columns: Columns) -> Iterator[Text]:
     if is_tagged(path, needs_tags=False):
         yield from (Text(" ".join(words)) for words in read_words(path, columns))
-    elif is_plain(path) and columns == KNOWN:
+    elif is_plain(path) and not columns.texts:
         yield from (Text(line) for line in plain_lines(path) if line)
     else:
         yield from (Text(row.text_a, row.text_b) for row in each_row(path, None, columns))

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -94,11 +94,14 @@ def exit_choice(given: str) -> ExitChoice:
     """
     from pydantic import TypeAdapter, ValidationError
 
+    from models.data.records import without_repeats
     from serve.api.schemas.request import Exit, ProfileObject
     from serve.validation import explain
 
+    value: Any = given
     try:
-        value = json.loads(given) if given.lstrip()[:1] in ("{", "[", '"') else given
+        if given.lstrip()[:1] in ("{", "[", '"'):
+            value = json.loads(given, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         raise TrainingFailed(f"--exit {given[:80]}: not JSON: {error}") from None
     try:

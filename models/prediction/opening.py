@@ -18,7 +18,8 @@ from serve.classifier.ladder import serve_ladder, variant_shape
 from serve.classifier.score_map import ScoreMap
 from serve.engine.executor import ModelShape
 from serve.engine.runner import ModelRunner
-from serve.policy.applied import AppliedPolicy, ChosenExit
+from serve.policy.applied import AppliedPolicy
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import ExitChoice
 from serve.policy.target import TargetChoice
 from serve.rules import CompiledRule, NeverRule

@@ -103,7 +103,8 @@ def _fingerprint(job: PredictionJob, model: OpenModel) -> str:
 def _summarize(output: Output, model: OpenModel, console: Console) -> None:
     done, layers = output.done, model.shape.exits[-1]
     console.print(
-        f"{done.texts:,} texts ran {done.layers / done.texts:.2f} of {layers} layers in the mean, "
+        f"{done.texts:,} text{'s' if done.texts > 1 else ''} ran "
+        f"{done.layers / done.texts:.2f} of {layers} layers in the mean, "
         f"by the rule {model.rule.rule.text()}",
         soft_wrap=True,
         highlight=False,

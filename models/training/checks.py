@@ -114,7 +114,7 @@ def _of_earlier_exits(choice: ModelChoice) -> str | None:
     """Return the option that has a meaning only where there are several exits."""
     if choice.recipe in _ON_FROZEN_LAYERS:
         return f"recipe {choice.recipe}"
-    for option in ("learn_error", "diversity"):
+    for option in ("learn_error", "diversity", "exit_weights"):
         if getattr(choice.objective, option):
             return f"--{option.replace('_', '-')}"
     return "--distill" if choice.objective.distill else None

@@ -19,6 +19,7 @@ from serve.api.forwarded import Forwarded
 from serve.api.front import Front
 from serve.api.record import ARM, BUNDLE, REPLICA
 from serve.api.routes.dry_run import add_dry_run_route
+from serve.api.routes.model_changes import add_change_routes
 from serve.api.routes.models import add_model_routes
 from serve.api.routes.operations import add_document_route, add_operation_routes
 from serve.api.routes.policy import add_policy_routes
@@ -29,6 +30,7 @@ from serve.api.routes.rollout import add_rollout_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
+from serve.console.pages import add_console_routes
 from serve.tracing import telemetry
 from serve.version import __version__
 
@@ -55,6 +57,7 @@ def build_http_app(
         context.catalog.start()
         yield
         await stop_first()
+        await context.catalog.retired()
         # On a thread, because the event loop delivers the last answers meanwhile.
         await asyncio.to_thread(context.catalog.stop, DRAIN_S)
         if context.tracing:
@@ -77,6 +80,7 @@ def build_http_app(
         dialect.add_routes(app, context)
     for add_routes in (
         add_model_routes,
+        add_change_routes,
         add_policy_routes,
         add_history_routes,
         add_dry_run_route,
@@ -86,6 +90,7 @@ def build_http_app(
         add_operation_routes,
     ):
         add_routes(app, context)
+    add_console_routes(app)
     add_error_handlers(app)
     describe_access(app, context.dialects)
     add_document_route(app)
@@ -107,7 +112,7 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
     return CORSMiddleware(  # outside of `Front`: browsers ask first without a key
         front,
         allow_origins=context.cors_origins,
-        allow_methods=["GET", "PATCH", "POST", "PUT"],
+        allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
             *("traceparent", "tracestate", STICKY),

@@ -213,4 +213,5 @@ def _model_request(
         take_rows=client.take_rows,
         assigned=client.key is not None and bool(client.key.profiles),
         special_tokens=request.special_tokens,
+        degrade=request.degrade,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
+from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
 from serve.api.unsent import UnsentAnswers
 from serve.classifier.catalog import Catalog
@@ -40,6 +41,7 @@ class AppContext:
         dry_runs: where dry runs of policies are computed.
         behind_proxy: whether Ray Serve's proxy hands requests on, and their ids with the answers.
         unsent: answers of this process that clients have not taken yet.
+        changes: changes the models; None where they stay as they are.
     """
 
     catalog: Catalog
@@ -57,3 +59,4 @@ class AppContext:
     dry_runs: DryRunThread = field(default_factory=DryRunThread)
     behind_proxy: bool = False
     unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    changes: ModelChanges | None = None

@@ -9,9 +9,15 @@ from serve.errors import InvalidRequest, OfframpError
 EXIT: Final = "x-offramp-exit"
 TIMEOUT_MS: Final = "x-offramp-timeout-ms"
 PRIORITY: Final = "x-offramp-priority"
+DEGRADE: Final = "x-offramp-degrade"
 
 # The fields of `ClassifyRequest` that each header fills.
-_HEADERS: Final = {"exit": EXIT, "timeout_ms": TIMEOUT_MS, "priority": PRIORITY}
+_HEADERS: Final = {
+    "exit": EXIT,
+    "timeout_ms": TIMEOUT_MS,
+    "priority": PRIORITY,
+    "degrade": DEGRADE,
+}
 
 DIAL: Final = tuple(_HEADERS.values())
 
@@ -34,6 +40,8 @@ def dial_fields(headers: RequestHeaders) -> dict[str, Any]:
         found["timeout_ms"] = _number(text, TIMEOUT_MS)
     if (text := headers.get(PRIORITY)) is not None:
         found["priority"] = text.strip().lower()
+    if (text := headers.get(DEGRADE)) is not None:
+        found["degrade"] = read_degrade(text, DEGRADE)
     return found
 
 
@@ -52,6 +60,20 @@ def read_exit(text: str, place: str) -> Any:
         raise InvalidRequest(
             f'{place}: must be the name of a profile, or JSON such as {{"target": '
             '{"max_disagreement": 0.01}}'
+        ) from None
+
+
+def read_degrade(text: str, place: str) -> Any:
+    """Return how far a request may move that came as text: `false`, or a JSON object.
+
+    Raises:
+        InvalidRequest: it is neither; the message names the place.
+    """
+    try:
+        return parse_json(text.strip().encode())
+    except OfframpError:
+        raise InvalidRequest(
+            f'{place}: must be false, or JSON such as {{"max_disagreement": 0.03}}'
         ) from None
 
 

@@ -22,6 +22,7 @@ ANSWERED: Final = (
     "X-Offramp-Score-Scale",
     "X-Offramp-Exit-Rule",
     "X-Offramp-Certificate",
+    "X-Offramp-Degraded",
     DEFERRED,
 )
 
@@ -88,4 +89,6 @@ def exit_headers(answered: Classification) -> dict[str, str]:
         texts = classified.resolution.texts
         headers["X-Offramp-Exit-Rule"] = texts["exit_rule"]
         headers["X-Offramp-Certificate"] = texts["certificate"]
+    if classified.degraded:
+        headers["X-Offramp-Degraded"] = ",".join(classified.degraded)
     return headers

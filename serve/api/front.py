@@ -1,6 +1,6 @@
 """The outermost layer: record, access, body size, errors, metrics, log lines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -10,12 +10,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serve.access.gate import Needed
 from serve.api.context import AppContext
 from serve.api.dialect import Dialect, dialect_of
+from serve.api.endpoint import Endpoint
 from serve.api.errors import error_response, expected
 from serve.api.limits import BodyBudget, BodyLimit
 from serve.api.record import Recorder, RequestHeaders, RequestRecord
 from serve.api.scopes import is_probe, required_scope
 from serve.api.sent_answer import OwnHeaders, SentAnswer
 from serve.api.trail import note_refusal
+from serve.classifier.catalog import Catalog
 from serve.errors import STOPS, Cancelled
 
 
@@ -56,7 +58,14 @@ class Front:
         self._max_body_bytes = limits.max_body_bytes
         self._bodies = BodyBudget(max(limits.max_buffered_bytes, limits.max_body_bytes))
         self._unsent, self._own_headers = context.unsent, OwnHeaders(context)
-        self._targets = {} if context.tracing else _targets(context)
+        self._targets: dict[tuple[str, str], _Target] = {}
+        apps = [(d, e, e.app(context)) for d in context.dialects for e in d.endpoints]
+
+        def look_up_served() -> None:
+            self._targets = _targets(apps, context.catalog)
+
+        if not context.tracing:
+            context.catalog.watch(look_up_served)
         endpoints = (each for dialect in context.dialects for each in dialect.endpoints)
         context.metrics.expect(each.path for each in endpoints if each.scope == "classify")
 
@@ -111,16 +120,16 @@ class Front:
         return _Target(dialect, needed, is_probe(path, self._dialects), self._app, route)
 
 
-def _targets(context: AppContext) -> dict[tuple[str, str], _Target]:
-    """Return the endpoints whose paths have no name but the model's, by method and path."""
+def _targets(
+    apps: Iterable[tuple[Dialect, Endpoint, ASGIApp]], catalog: Catalog
+) -> dict[tuple[str, str], _Target]:
+    """Return the endpoints by method and path, of which no part is a name but the model's."""
     found: dict[tuple[str, str], _Target] = {}
-    for dialect in context.dialects:
-        for endpoint in dialect.endpoints:
-            app = endpoint.app(context)
-            for classifier in context.catalog if set(endpoint.names) <= {"model"} else ():
-                params = dict.fromkeys(endpoint.names, classifier.name)
-                key = endpoint.method, endpoint.path.format(**params)
-                found[key] = _Target(dialect, endpoint.scope, False, app, endpoint.path, params)
+    for dialect, endpoint, app in apps:
+        for name in catalog.found if set(endpoint.names) <= {"model"} else ():
+            params = dict.fromkeys(endpoint.names, name)
+            key = endpoint.method, endpoint.path.format(**params)
+            found[key] = _Target(dialect, endpoint.scope, False, app, endpoint.path, params)
     return found
 
 

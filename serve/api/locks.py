@@ -8,9 +8,16 @@ from serve.api.followed import followed_by
 from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classified, Classifier
-from serve.errors import DeadlineExceeded, Forbidden, OfframpError, OverrideForbidden
+from serve.errors import (
+    DeadlineExceeded,
+    Forbidden,
+    InvalidRequest,
+    OfframpError,
+    OverrideForbidden,
+)
 from serve.policy.limits import Lockable
 from serve.policy.profile import Settings, SpecialTokens
+from serve.policy.target import TargetChoice
 from serve.rules.reason import Reason
 
 # How tokens become the entities that a profile's flag looks at.
@@ -131,6 +138,8 @@ class Locks:
 
 def check_locks(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
     """Refuse what a request may not choose, as `Locks.check`; most requests choose nothing."""
+    if request.degrade is not None:
+        _check_degrade(record, classifier, request)
     if (
         request.flag is not None
         or request.windows is not None
@@ -139,6 +148,26 @@ def check_locks(record: RequestRecord, classifier: Classifier, request: Classify
         or request.special_tokens is not None
     ):
         Locks(record, classifier, request, guardrail=False).check(request)
+
+
+def _check_degrade(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
+    """Refuse a word on overload where a request has none on its exit, or where it means nothing."""
+    client = record.client
+    if client.key is not None and client.key.profiles:
+        raise Forbidden(
+            f"degrade: the key {client.key.name} is bound to its profile, which decides that; "
+            "leave degrade out"
+        )
+    if followed_by(record, classifier).entry.policy.limits.overrides == "none":
+        raise OverrideForbidden(
+            "degrade: the live policy lets no request choose it (limits.overrides is none); leave "
+            "degrade out"
+        )
+    if request.degrade and not isinstance(request.exit_choice, str | TargetChoice | None):
+        raise InvalidRequest(
+            "degrade: a rule has no place on the ladder to move from; ask for a target such as "
+            '{"target": {"max_disagreement": 0.01}}, or leave degrade out'
+        )
 
 
 def check_complete(

@@ -6,12 +6,14 @@ from typing import NamedTuple, Protocol, Self
 
 from serve.api.shared_call import SharedCall
 from serve.classifier.catalog import Catalog
+from serve.classifier.model_switch import ModelSwitch
+from serve.errors import OfframpError
 from serve.metrics.collectors import Metrics
 from serve.policy.live import LivePolicy
 
 
 class Ack(NamedTuple):
-    """A replica and the policy version that it applies.
+    """A replica, and the version of a policy or of the set of models that it applies.
 
     Attributes:
         replica: its id.
@@ -28,6 +30,14 @@ class Ack(NamedTuple):
         """Apply the newest stored policy of a model; the store may block."""
         entry = policy.refresh()
         return cls(replica, entry.version, policy.problem)
+
+    @classmethod
+    async def following(cls, replica: str, here: ModelSwitch) -> Self:
+        """Serve the newest stored set of models in this process."""
+        try:
+            return cls(replica, (await here.follow()).version)
+        except OfframpError as error:
+            return cls(replica, here.current.version, str(error))
 
 
 class Refreshed(NamedTuple):
@@ -56,6 +66,28 @@ class Replayed(NamedTuple):
     missing: int = 0
 
 
+class Prepared(NamedTuple):
+    """What a replica says of a bundle that it was to prepare.
+
+    Attributes:
+        replica: its id.
+        sha256: of the bundle's manifest.
+        problem: why it cannot serve the bundle; empty if it can.
+    """
+
+    replica: str
+    sha256: str
+    problem: str = ""
+
+    @classmethod
+    async def of(cls, replica: str, here: ModelSwitch, name: str, folder: str) -> Self:
+        """Prepare a bundle in this process."""
+        try:
+            return cls(replica, await here.prepare(name, folder))
+        except OfframpError as error:
+            return cls(replica, "", str(error))
+
+
 class Replicas(Protocol):
     """All replicas that serve the same models, this one included."""
 
@@ -80,6 +112,22 @@ class Replicas(Protocol):
 
         `here` does so in this process.
         """
+        ...
+
+    async def prepare_model(self, name: str, folder: str, here: ModelSwitch) -> list[Prepared]:
+        """Make every replica load a bundle beside what it serves; `here` is this one's.
+
+        Raises:
+            LoadFailed: not every replica has answered.
+        """
+        ...
+
+    async def forget_model(self, name: str, here: ModelSwitch) -> None:
+        """Make every replica give up what it has prepared for a model."""
+        ...
+
+    async def follow_models(self, here: ModelSwitch) -> Refreshed:
+        """Make every replica serve the newest stored set of models."""
         ...
 
     async def metrics_text(self) -> bytes:
@@ -113,6 +161,15 @@ class OnlyReplica:
         self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]
     ) -> Replayed:
         return Replayed([await here()])
+
+    async def prepare_model(self, name: str, folder: str, here: ModelSwitch) -> list[Prepared]:
+        return [await Prepared.of("local", here, name, folder)]
+
+    async def forget_model(self, name: str, here: ModelSwitch) -> None:
+        await here.forget(name)
+
+    async def follow_models(self, here: ModelSwitch) -> Refreshed:
+        return Refreshed([await Ack.following("local", here)])
 
     async def metrics_text(self) -> bytes:
         return await self._page()

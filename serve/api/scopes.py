@@ -10,10 +10,11 @@ from fastapi import FastAPI
 from serve.access.keys import Scope as KeyScope
 from serve.api.dialect import Dialect, dialect_of
 
-# Who has changed a policy and why is for those who may change it.
-_OF_POLICY: Final = re.compile(r"/v1/models/[^/]*/policy/.*", re.DOTALL)
+# Who has changed a policy, or the models, and why is for those who may change it.
+_OF_CHANGES: Final = re.compile(r"/v1/models/[^/]*/policy/.*|/v1/aliases(/.*)?", re.DOTALL)
 # As the live policy itself, of which it is a part.
 _ROLLOUT: Final = re.compile(r"/v1/models/[^/]*/policy/rollout")
+_PAGES: Final = ("/docs", "/openapi.json", "/console")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -29,10 +30,10 @@ def required_scope(
     if path == "/" and method in ("GET", "HEAD"):  # load balancers ask it
         return None
     # They describe the software, not this server, and browsers cannot send a key with a page.
-    if path in ("/docs", "/openapi.json") or path.startswith("/static-offline-docs/"):
+    if path in _PAGES or path.startswith(("/static-offline-docs/", "/console/")):
         return None
     shows_rollout = method in ("GET", "HEAD") and _ROLLOUT.fullmatch(path)
-    if _OF_POLICY.fullmatch(path) and not shows_rollout:
+    if _OF_CHANGES.fullmatch(path) and not shows_rollout:
         return "admin"
     return dialect_of(path, dialects).scope(method, path)
 

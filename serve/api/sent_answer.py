@@ -43,7 +43,9 @@ class OwnHeaders:
             headers.append((_ARM, record.arm.name.encode()))
         message["headers"] = headers
         if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
-            MutableHeaders(raw=headers).update(_PAGE_HEADERS)
+            own = MutableHeaders(raw=headers)
+            for name, text in _PAGE_HEADERS.items():
+                own.setdefault(name, text)
 
 
 class SentAnswer:

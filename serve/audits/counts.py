@@ -12,6 +12,8 @@ from serve.policy.rollout import ArmOf
 
 # What a request's own rule or target is counted as: no profile can have this name.
 REQUEST: Final = "(request)"
+# Under overload, what a faster rung has answered than the one that was asked for.
+DEGRADED: Final = "(degraded)"
 # Of a profile there is one key for each promise that it has had, and one without a promise.
 MAX_KEYS = 256
 MAX_BYTES = 64 * 1024
@@ -49,7 +51,8 @@ class Key(NamedTuple):
 
     Attributes:
         profile: of the policy; of requests without `exit` the one that the default names, or
-            `default`; `REQUEST` where the request has chosen a rule or a target itself.
+            `default`; `REQUEST` where the request has chosen a rule or a target itself, `DEGRADED`
+            where a faster rung has answered for either.
         promise: None where nothing is promised, such as of texts in several windows.
         rollout: id of the rollout of which `profile` names an arm; empty of all else.
     """

@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     Attributes:
         live: the policy.
         profiles: of the policy.
-        requests: targets of requests themselves.
+        requests: targets of requests themselves, and what has answered under overload.
     """
 
     live: Live

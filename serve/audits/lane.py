@@ -50,21 +50,16 @@ class AuditLane:
         watches: called every `TURN_S`, after counts have been stored, on the lane's thread.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        put_counts: Callable[[bytes], None],
-        watch: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, engine: Engine, put_counts: Callable[[bytes], None]) -> None:
         """Prepare a lane; `start` makes it work.
 
         Args:
             engine: runs the texts.
             put_counts: stores this replica's counts. It may block, and fail.
-            watch: the first of `watches`.
         """
         self.log = AuditLog()
-        self._engine, self._put_counts, self.watches = engine, put_counts, [watch]
+        self._engine, self._put_counts = engine, put_counts
+        self.watches: list[Callable[[], None]] = []
         self._counts, self._stored = Counts(), Counts()
         self._lock = threading.Lock()
         self._ran: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -79,6 +74,10 @@ class AuditLane:
         self._ran.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
+
+    def watch_no_more(self) -> None:
+        """Leave the policy alone from now on: that of another bundle takes its place."""
+        self.watches.clear()
 
     def counts(self) -> Counts:
         """Return what this process has counted. Any thread."""
@@ -134,7 +133,7 @@ class AuditLane:
         """Do what is due every `TURN_S`."""
         self._engine.drop_audits(self._engine.clock() - MAX_WAIT_S)
         self._store()
-        for watch in self.watches:
+        for watch in tuple(self.watches):
             try:
                 watch()
             except Exception:

@@ -1,13 +1,13 @@
 """Which promise an answer comes with, and so which counts its audit belongs to."""
 
-from serve.audits.counts import REQUEST, Bound, Key, Promise
-from serve.policy.applied import ChosenExit
+from serve.audits.counts import Bound, Key, Promise
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT
 from serve.policy.live import Live
 
 
 def promise_of(live: Live, profile: str, chosen: ChosenExit) -> Promise | None:
-    """Return what answers come with under a profile, `default` or `REQUEST`; None for nothing."""
+    """Return what answers come with under a name as in `Key`; None for nothing."""
     resolution = chosen.resolution
     if resolution is None:
         return None
@@ -18,7 +18,7 @@ def promise_of(live: Live, profile: str, chosen: ChosenExit) -> Promise | None:
         return None
     bounds = tuple(Bound(loss=c.loss, epsilon=c.epsilon, delta=c.delta) for c in found)
     rule = chosen.rule.rule.model_dump_json(exclude_none=True)
-    since = 0 if profile == REQUEST else live.entry.since.get(profile, 0)
+    since = live.entry.since.get(profile, 0)  # 0 of what is no profile
     return Promise(bounds=bounds, rule=rule, since=since)
 
 

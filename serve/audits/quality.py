@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.audits.counts import REQUEST, Bound, Counts, Key
+from serve.audits.counts import DEGRADED, REQUEST, Bound, Counts, Key
 from serve.audits.evidence import confidence_sequence, log10_restarted
 from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
@@ -107,8 +107,9 @@ def profile_quality(
 
 
 def requested(counts: Counts) -> Iterator[Key]:
-    """Yield the keys of requests' own targets with the most audits, at most twenty."""
-    own = [(tally.audited, key) for key, tally in counts if key.profile == REQUEST and key.promise]
+    """Yield the keys of promises that are no profile's, with the most audits, at most twenty."""
+    others = REQUEST, DEGRADED
+    own = [(tally.audited, key) for key, tally in counts if key.profile in others and key.promise]
     own.sort(key=lambda each: -each[0])
     yield from (key for _, key in own[:_MAX_REQUESTED])
 

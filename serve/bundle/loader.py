@@ -37,6 +37,7 @@ class Bundle:
         sha256: of the manifest's file, which names the sha256 of all other files.
         manifest: of the exits that are active.
         calibration: of the same exits; empty if the bundle has none.
+        written_s: when the manifest was written, in seconds since 1970.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Bundle:
     sha256: str
     manifest: Manifest
     calibration: Calibration
+    written_s: int = 0
 
     def presenting(self, layers: Sequence[int]) -> "Bundle":
         """Return the bundle as if it had exits at these layers only.
@@ -162,7 +164,8 @@ def load_bundle(folder: str | Path) -> Bundle:
         calibration = _validate(Calibration, content, folder / CALIBRATION)
         _check_scores(folder, manifest, calibration)
     _check_graphs(folder, manifest)
-    bundle = Bundle(folder.name, folder, sha256, manifest, calibration)
+    written_s = int((folder / MANIFEST).stat().st_mtime)
+    bundle = Bundle(folder.name, folder, sha256, manifest, calibration, written_s)
     _ = bundle.recording  # read once, so that a wrong one is no surprise later
     return bundle
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import Key
+from serve.audits.counts import DEGRADED, Key
 from serve.audits.record import AuditRecord, RowLogits
 from serve.audits.tally import Compared, Tally
 from serve.classifier.combined import combine
@@ -147,9 +147,13 @@ class ServedText:
 
     @property
     def keys(self) -> Sequence[Key]:
-        """All that it is counted as. Promises are the live policy's, and no candidate's."""
+        """All that it is counted as.
+
+        Promises are the live policy's, and no candidate's. What a faster rung has answered under
+        overload says nothing of either arm.
+        """
         own = Key(self.draft.profile, self.draft.promise)
-        if self.arm is None:
+        if self.arm is None or own.profile == DEGRADED:
             return [own]
         of_arm = Key.of_arm(self.arm)
         return [own, of_arm] if self.arm.name == "live" else [of_arm]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from serve.audits.counts import REQUEST, Promise
+from serve.audits.counts import DEGRADED, REQUEST, Promise
 from serve.audits.promises import promise_of
 from serve.audits.record import AuditRecord
 from serve.audits.tally import Compared
@@ -13,7 +13,7 @@ from serve.classifier.request_tokenizer import Texts
 from serve.classifier.windowed import Answered as AnsweredTexts
 from serve.classifier.windowed import num_tokens
 from serve.engine.row import Answer
-from serve.policy.applied import ChosenExit
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, ExitChoice, Policy
 from serve.policy.live import Live
 from serve.policy.target import TargetChoice
@@ -52,7 +52,8 @@ class AuditedRequest(NamedTuple):
         last = len(comparing.traits.exits) - 1
         exits = report.exit_indices if report else (answer.exit_index,)
         choice, rule = self.request.exit_choice, self.chosen.rule.rule
-        profile = profile_of(choice, self.live.entry.policy)
+        moved = self.chosen.moved
+        profile = DEGRADED if moved else profile_of(choice, self.live.entry.policy)
         draft = AuditRecord(
             time_s=0.0,
             version=self.live.entry.version,

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from serve.classifier.combined import WindowsReport
+from serve.classifier.degrading import Cause
 from serve.classifier.flagger import Flagger
 from serve.engine.row import Answer
 from serve.policy.resolution import Resolution
@@ -26,6 +27,7 @@ class Classified(NamedTuple):
         reports: of texts that had several windows, by the place of the input.
         flagger: tells what flags an answer; None where there is no flag.
         tokenize_s: what tokenization took.
+        degraded: why answers are less than what was asked for; empty if none is.
     """
 
     answers: list[Answer]
@@ -36,6 +38,7 @@ class Classified(NamedTuple):
     reports: Mapping[int, WindowsReport] = _NONE
     flagger: Flagger | None = None
     tokenize_s: float = 0.0
+    degraded: tuple[Cause, ...] = ()
 
     @property
     def exit_indices(self) -> list[int]:

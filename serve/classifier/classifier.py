@@ -1,5 +1,6 @@
 """One served model: tokenizer, live policy and engine behind one asynchronous call."""
 
+import asyncio
 import logging
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from serve.classifier.audited import Comparing
 from serve.classifier.audited_request import AuditedRequest
 from serve.classifier.auditor import Auditor
 from serve.classifier.classified import Classified
+from serve.classifier.degrading import Degrading
 from serve.classifier.flagger import flagger_for
 from serve.classifier.ladder import for_operators, serve_ladder, variant_shape
 from serve.classifier.options import EngineOptions
@@ -28,12 +30,14 @@ from serve.engine.engine import Engine
 from serve.engine.row import Answer, BatchStats, Outcome, Row
 from serve.engine.warm_up import ON_CPU, measure, on_gpu
 from serve.errors import DeadlineExceeded, OfframpError
+from serve.policy.faster_rungs import Path
 from serve.policy.live import LivePolicy
 from serve.policy.store import Store
 from serve.rollout.watch import RolloutWatch
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
+from serve.runtime.process_memory import give_back_memory
 from serve.tokenization.entities import EntityReader
 from serve.tokenization.inputs import InputReader
 from serve.tokenization.tokenizer import Tokens
@@ -46,6 +50,7 @@ log = logging.getLogger(__name__)
 # How long the engine's thread, back from a segment, waits for a busy thread of Python. Python's own
 # 5 ms are longer than most segments.
 SWITCH_INTERVAL_S = 1e-4
+_POLL_EVERY_S = 0.01
 
 
 class Observer(Protocol):
@@ -83,10 +88,13 @@ class Classifier:
         entities: reads the answers of a token classifier; None for other tasks.
         costs: what segments cost, kept up to date by the engine.
         engine: runs the segments.
+        degrading: what requests give up while the queue is long.
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
         guardrail: watches what audits say of promises.
         rollout: counts the arms of a rollout, and moves it.
+        started: whether its engine has been started.
+        num_open: requests that are being answered.
     """
 
     def __init__(
@@ -106,12 +114,11 @@ class Classifier:
             observer: counts what it does.
             tokenizer_pool: tokenizes long texts. All models of a process share it.
         """
-        manifest = bundle.manifest
+        manifest, self.num_open, self.started = bundle.manifest, 0, False
         self.name, self.bundle, self.options = bundle.name, bundle, options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.batch_limits = options.batch_limits(placement.device)
-        self._observer = observer
+        self.batch_limits, self._observer = options.batch_limits(placement.device), observer
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -135,6 +142,7 @@ class Classifier:
             self.batch_limits,
             options.queue_limits,
         )
+        self.degrading = Degrading(self.engine)
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
@@ -142,12 +150,11 @@ class Classifier:
         self.audits = AuditLane(
             self.engine,
             partial(store.put_counts, bundle.name, uuid4().hex),
-            self.guardrail.watch,
         )
         self.rollout = RolloutWatch(
             bundle.name, self.policy, self.traits.exits, store, self.audits.count
         )
-        self.audits.watches.append(self.rollout.watch)
+        self.audits.watches += self.guardrail.watch, self.rollout.watch
         comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
         self._auditor = Auditor(self.audits, comparing)
 
@@ -158,9 +165,32 @@ class Classifier:
 
     def start(self) -> None:
         """Start the engine."""
+        if self.started:
+            return
+        self.started = True
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.engine.start()
         self.audits.start()
+
+    def stop(self, drain_s: float) -> None:
+        """Answer the admitted requests, then end; those unanswered after `drain_s` are given up."""
+        if not self.engine.stop(drain_s):
+            log.warning("%s: stopped with requests unanswered", self.name)
+        self.audits.stop()
+
+    async def retire(self, drain_s: float) -> None:
+        """End, and give the memory back, when the requests are answered that have come so far.
+
+        No new ones may come. What is not answered after `drain_s` is given up.
+        """
+        self.audits.watch_no_more()
+        clock = asyncio.get_running_loop().time
+        ends_s = clock() + drain_s
+        while self.num_open and clock() < ends_s:  # its texts may not be tokenized yet
+            await asyncio.sleep(_POLL_EVERY_S)
+        await asyncio.to_thread(self.stop, max(0.0, ends_s - clock()))
+        self.engine.free()
+        await asyncio.to_thread(give_back_memory)
 
     async def classify(self, request: ModelRequest) -> Classified:
         """Classify inputs; a cancelled call drops its rows before their next segment.
@@ -168,9 +198,20 @@ class Classifier:
         Raises:
             OfframpError: of the rule, the inputs, the queue or the model.
         """
+        self.num_open += 1
+        try:
+            return await self._classify(request)
+        finally:
+            self.num_open -= 1
+
+    async def _classify(self, request: ModelRequest) -> Classified:
         live = request.live or self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
+        path = None
+        # A certificate about labels says nothing of a flag.
+        if live.applied.faster and flagger is None:
+            chosen, path = self.degrading.plan(request, chosen, live.applied.faster)
         windows = windows_for(request, chosen.settings, flagger is not None, self.traits)
         request.special_tokens = request.special_tokens or chosen.settings.special_tokens
         self.engine.check_room(len(request.inputs), client=request.client)
@@ -180,7 +221,8 @@ class Classifier:
         windowed = None
         if windows and any(isinstance(text, Cut) for text in texts):
             windowed = Windowed(texts, windows, flagger, self.traits.task)
-        answered = await self._answered(request, chosen.rule, texts, windowed)
+        answered = await self._answered(request, chosen.rule, texts, windowed, path)
+        degraded = self.degrading.causes(chosen, answered.answers) if path else ()
         if places := self._auditor.draw(len(texts), live.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
             self._auditor.audit_soon(done, places)
@@ -198,20 +240,33 @@ class Classifier:
             answered.reports,
             flagger,
             ended_s - began_s,
+            degraded,
         )
 
     async def _answered(
-        self, request: ModelRequest, rule: CompiledRule, texts: Texts, windowed: Windowed | None
+        self,
+        request: ModelRequest,
+        rule: CompiledRule,
+        texts: Texts,
+        windowed: Windowed | None,
+        path: Path | None,
     ) -> Answered:
         """Run the rows of a request, and return what they make of its texts."""
         tokens = windowed.tokens if windowed else cast("list[Tokens]", texts)
         lengths = [len(each.input_ids) for each in tokens]
         request.count(len(tokens), sum(lengths))
+        if path:
+            rule = self.degrading.in_time(request, rule, path, lengths)
         rows = _rows(request, rule, tokens, lengths)
         request.expect(rows, windowed.race if windowed else None)
         self.engine.submit(rows)
         request.queued = True
-        answers = await request.answers()
+        answers: Sequence[Answer | None] = ()
+        try:
+            answers = await request.answers()
+        finally:
+            if path:
+                self.degrading.ended(request, answers)
         if windowed:
             return windowed.answered(answers)
         return Answered(cast("list[Answer]", answers), tokens, {})

@@ -11,6 +11,7 @@ from ray.experimental import internal_kv
 
 from serve.errors import Unavailable
 from serve.policy.entry import VersionedPolicy
+from serve.policy.model_set import ModelSet
 from serve.policy.store import KEPT_COUNTS, KEPT_VERSIONS, too_many
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ _NAMESPACE = NAMESPACE.encode()
 
 # Digits of the time before each value of counts, by which the oldest are found.
 _STAMP = 20
+# Sets of models: those who are about to replace one must find its successor taken.
+_KEPT = 20
 # For one call. What the store has not taken by then, it does not take later.
 TIMEOUT_S = 2.0
 
@@ -80,6 +83,23 @@ class RayStore:
         key = f"alarms/{self._app_name}/{model}/{alarm}".encode()
         return bool(self._ask("put", key, b"", False, _NAMESPACE))
 
+    def model_set(self) -> ModelSet | None:
+        keys = sorted(self._ask("keys", self._models_prefix.encode(), _NAMESPACE))
+        value: bytes | None = self._ask("get", keys[-1], _NAMESPACE) if keys else None
+        return ModelSet.model_validate_json(value) if value else None
+
+    def put_model_set(self, wanted: ModelSet) -> bool:
+        key = f"{self._models_prefix}{wanted.version:010d}".encode()
+        value = wanted.model_dump_json(by_alias=True).encode()
+        added: int = self._ask("put", key, value, False, _NAMESPACE)
+        with suppress(Unavailable):  # the set is there; old ones go with the next
+            for old in sorted(self._ask("keys", self._models_prefix.encode(), _NAMESPACE))[:-_KEPT]:
+                self._ask("del", old, False, _NAMESPACE)
+        return bool(added)
+
+    def own(self, model: str, bundle: str) -> None:
+        pass  # a policy says which bundle it is based on
+
     def _counts(self, model: str) -> dict[bytes, bytes]:
         keys = self._ask("keys", self._counts_prefix(model).encode(), _NAMESPACE)
         found: dict[bytes, bytes] = self._ask("multi_get", keys, _NAMESPACE) if keys else {}
@@ -120,6 +140,10 @@ class RayStore:
 
     def _prefix(self, model: str) -> str:
         return f"policy/{self._app_name}/{model}/"
+
+    @property
+    def _models_prefix(self) -> str:
+        return f"models/{self._app_name}/"
 
     def _counts_prefix(self, model: str) -> str:
         return f"audits/{self._app_name}/{model}/"

@@ -13,23 +13,26 @@ from pydantic import ValidationError
 from ray import serve as ray_serve
 
 from serve.api.app import build_http_app
-from serve.api.replicas import Ack
+from serve.api.replicas import Ack, Prepared
 from serve.api.shared_call import SharedCall
+from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.log_socket import LogSocket
 from serve.cluster.nodes import own_address
 from serve.cluster.policy_store import RayStore
 from serve.cluster.replicas import RayReplicas
-from serve.config import ServerConfig, UserConfig
+from serve.config import DRAIN_S, ServerConfig, UserConfig
 from serve.dry_run.predicted import live_here
 from serve.errors import InvalidRequest, OfframpError, Unavailable
 from serve.http.listener import listen_shared
-from serve.http.loading import app_context, assemble
+from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
 from serve.log_file import log_output
 from serve.log_output import BatchedHandler, Output, Write, configure_logs, write_stderr
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
 from serve.policy.file_store import FileStore
+from serve.policy.model_set import ModelSet
+from serve.policy.store import Store
 from serve.runtime.process_memory import keep_objects
 from serve.validation import explain
 
@@ -60,15 +63,18 @@ class Classifiers:
         context = ray_serve.get_replica_context()
         self._replica = context.replica_id.unique_id
         self._logs = _configure_logs(config, self._replica, lines)
-        pins, active = config.bundle_sha256, config.active_exits
-        store = FileStore(config.state, pins) if config.state else RayStore(context.app_name)
-        assembly = assemble(config.bundles, config, store, active, pins)
+        pins, self._config = config.bundle_sha256, config
+        store: Store = FileStore(config.state, pins) if config.state else RayStore(context.app_name)
+        assembly = assemble_served(config, store)
         self._catalog, self._metrics = assembly.catalog, assembly.metrics
         self._metrics.node = own_address()
         # On a thread, because the page has a thousand lines and more.
         self._page = SharedCall(lambda: asyncio.to_thread(_compressed, self._metrics))
         self._replicas, connections = RayReplicas(context, own=self), ConnectionState()
-        parts = app_context(config, assembly, self._replicas, connections)
+        self._switch = ModelSwitch(
+            assembly.catalog, assembly.loader.load, store, config.baseline(), DRAIN_S
+        )
+        parts = app_context(config, assembly, self._replicas, connections, self._switch)
         parts = replace(parts, behind_proxy=address is None)
         self._policy_threads, self._dry_runs = parts.policy_threads, parts.dry_runs
         self._app = build_http_app(parts, self.stop_listening)
@@ -83,7 +89,7 @@ class Classifiers:
         return self._app
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:
-        """Apply the baseline policies, all or none. Refused ones leave the live policies alone.
+        """Apply models, aliases and baseline policies, all or none. Refused ones change nothing.
 
         Ray stops a running replica whose `reconfigure` raises, and starts another with the same
         config. So only a first start raises, where no policy is live that could stay.
@@ -101,18 +107,18 @@ class Classifiers:
                 await self._servers.start(listen_shared(*self._address))
 
     async def _configure(self, user_config: dict[str, Any]) -> None:
-        run, self._waiting = self._policy_threads.run, None
-        problem = await run(self._set_baselines, user_config)
+        self._waiting = None
+        problem = await self._problem_of(user_config)
         if problem:
-            log.error("user_config is refused, and the live policies stay: %s", problem)
-            if not self._tasks and not await run(self._catalog.adopt_stored):
+            log.error("user_config is refused, and all stays as it is: %s", problem)
+            if not self._tasks and not await self._adopt_stored():
                 raise InvalidRequest(f"user_config: {problem}")
         self._catalog.config_problem = problem
 
-    def _set_baselines(self, user_config: dict[str, Any]) -> str | None:
-        """Apply the baseline policies; return why they are refused."""
+    async def _problem_of(self, user_config: dict[str, Any]) -> str | None:
+        """Apply a config; return why it is refused."""
         try:
-            self._catalog.set_baselines(UserConfig.model_validate(user_config).policies)
+            await self._apply(UserConfig.model_validate(user_config))
         except ValidationError as error:
             return explain(error)
         except Unavailable as error:
@@ -121,6 +127,32 @@ class Classifiers:
         except OfframpError as error:
             return str(error)
         return None
+
+    async def _apply(self, wanted: UserConfig) -> None:
+        """Serve the models of a config, and start them from its policies.
+
+        Models that were loaded since then stay, if the config says what it said before.
+
+        Raises:
+            OfframpError: the config is refused, or the store does not answer.
+        """
+        baseline, run = self._config.baseline(wanted.models), self._policy_threads.run
+        folders = self._config.bundles if wanted.bundles is None else wanted.bundles
+        loadable = {Path(folder).name for folder in folders}
+        found = await self._switch.newest()
+        models = {}
+        if found is None or found.baseline != baseline:
+            models = await self._switch.prepare_all(folders, wanted.policies)
+            ModelSet().started(models, wanted.aliases, baseline)  # raises what is wrong with them
+        else:
+            loadable |= found.models.keys()
+        await run(self._catalog.set_baselines, wanted.policies, loadable)
+        await self._switch.become(models, wanted.aliases, baseline)
+
+    async def _adopt_stored(self) -> bool:
+        """Start from what is stored; tell whether there is a policy for every model."""
+        found = await self._switch.newest()
+        return found is not None and await self._policy_threads.run(self._catalog.adopt_stored)
 
     async def stop_listening(self) -> None:
         """Stop the servers of this replica; return when accepted requests are answered."""
@@ -138,6 +170,18 @@ class Classifiers:
         """Apply the newest stored policy of a model."""
         policy = self._catalog.find(model).policy
         return await self._policy_threads.run(Ack.of, self._replica, policy)
+
+    async def prepare_model(self, name: str, folder: str) -> Prepared:
+        """Load a bundle beside what is served."""
+        return await Prepared.of(self._replica, self._switch, name, folder)
+
+    async def forget_model(self, name: str) -> None:
+        """Give up what was prepared for a model."""
+        await self._switch.forget(name)
+
+    async def follow_models(self) -> Ack:
+        """Serve the newest stored set of models."""
+        return await Ack.following(self._replica, self._switch)
 
     async def try_on_audits(self, model: str, policy: str | None) -> bytes:
         """Try a policy on the texts that this replica has audited."""
@@ -157,10 +201,11 @@ class Classifiers:
             try:
                 if self._waiting is not None:
                     await self._configure(self._waiting)
+                await self._switch.look()
                 for classifier in self._catalog:
                     await self._policy_threads.run(classifier.policy.refresh)
             except OfframpError as error:
-                log.warning("policies could not be read; trying again: %s", error)
+                log.warning("models and policies stay as they are; trying again: %s", error)
             except Exception:
                 log.exception("policies could not be read; trying again in %g s", POLL_EVERY_S)
 

@@ -16,9 +16,11 @@ from ray.serve.context import ReplicaContext
 from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from serve.api.replicas import Ack, Refreshed, Replayed
+from serve.api.replicas import Ack, Prepared, Refreshed, Replayed
 from serve.api.shared_call import SharedCall
+from serve.classifier.model_switch import ModelSwitch
 from serve.cluster.controller import Controller
+from serve.errors import LoadFailed
 from serve.metrics.collectors import Counted
 from serve.metrics.page import merge_pages
 
@@ -29,6 +31,8 @@ _Made = TypeVar("_Made")
 TIMEOUT_S = 5.0
 # Of what may wait for other replicas' dry runs.
 DRY_RUN_TIMEOUT_S = 30.0
+# Of loading and warming up a bundle.
+LOAD_TIMEOUT_S = 120.0
 _ASK_AGAIN_S = 0.02
 # What a thread may be late with the answers, before it is taken for stuck.
 _LATE_S = 1.0
@@ -104,7 +108,12 @@ class RayReplicas:
             await asyncio.sleep(_COUNT_EVERY_S)
 
     async def refresh_policy(self, model: str) -> Refreshed:
-        replies = await self._ask_all("apply_policy", model)
+        return await self._refreshed("apply_policy", model)
+
+    async def _refreshed(
+        self, method: str, *args: Any, timeout_s: float | None = None
+    ) -> Refreshed:
+        replies = await self._ask_all(method, *args, timeout_s=timeout_s)
         acks = sorted(Ack(*reply) for reply in replies if not isinstance(reply, BaseException))
         unconfirmed = len(replies) - len(acks)
         missing: set[str] = set()
@@ -119,6 +128,24 @@ class RayReplicas:
         replies = await self._ask_all("try_on_audits", model, policy, timeout_s=DRY_RUN_TIMEOUT_S)
         answers = [reply for reply in replies if isinstance(reply, bytes)]
         return Replayed(answers, len(replies) - len(answers))
+
+    async def prepare_model(self, name: str, folder: str, here: ModelSwitch) -> list[Prepared]:
+        replies = await self._ask_all("prepare_model", name, folder, timeout_s=LOAD_TIMEOUT_S)
+        prepared = [Prepared(*reply) for reply in replies if not isinstance(reply, BaseException)]
+        if (lost := len(replies) - len(prepared)) or len(prepared) < self._num_wanted:
+            silent = max(lost, self._num_wanted - len(prepared))
+            raise LoadFailed(
+                f"{name} was not loaded, and all stays as it was: {silent} of "
+                f"{max(len(replies), self._num_wanted)} replicas have not answered in time; try "
+                "again when all run"
+            )
+        return prepared
+
+    async def forget_model(self, name: str, here: ModelSwitch) -> None:
+        await self._ask_all("forget_model", name)
+
+    async def follow_models(self, here: ModelSwitch) -> Refreshed:
+        return await self._refreshed("follow_models", timeout_s=LOAD_TIMEOUT_S)
 
     async def metrics_text(self) -> bytes:
         return await self._metrics()

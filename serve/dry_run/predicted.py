@@ -16,7 +16,8 @@ from serve.dry_run.replayed import Replay, TooLong
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
 from serve.errors import InvalidBundle, InvalidRule
-from serve.policy.applied import AppliedPolicy, ChosenExit
+from serve.policy.applied import AppliedPolicy
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, Policy
 from serve.rules.replay import Recording
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from serve.dry_run.answers import AnswerReader, full_depth
 from serve.dry_run.texts import Part, Texts
 from serve.errors import OfframpError
-from serve.policy.applied import ChosenExit
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.flag import AnyFlag
 from serve.policy.served_ladder import ServedLadder
 

@@ -72,6 +72,19 @@ class Admission:
         """Estimated seconds until what is admitted now is answered; 0 before any measurement."""
         return self._drain.seconds
 
+    def wait(self, client: str) -> tuple[int, float]:
+        """Return how many rows would run beside a client's next one, and seconds until it starts.
+
+        Clients take turns, so one with little in the queue waits for as much of the others' only.
+        """
+        if not self.rows:
+            return 0, 0.0
+        share = 1.0
+        if client:
+            held = self._clients.get(client, _Held())
+            share = min(1.0, held.tokens * len(self._clients) / self.tokens)
+        return min(self.rows, self._drain.room()), share * self.backlog_s
+
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.
 

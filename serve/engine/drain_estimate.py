@@ -51,7 +51,7 @@ class DrainEstimate:
     def remove(self, outcomes: Sequence[Outcome], now_s: float) -> None:
         """Count rows out, and learn from their answers."""
         answers = [(row, o.exit_index + 1) for row, o in outcomes if isinstance(o, Answer)]
-        room = self._room()
+        room = self.room()
         if answers and self._num_rows >= room:
             self._learn_pace(sum(self._run_s(*answer, room) for answer in answers), now_s)
         if answers:
@@ -65,7 +65,7 @@ class DrainEstimate:
         """Estimated time of all rows; 0 before any measurement. Those in flight count as new."""
         if not self._num_rows:
             return 0.0
-        run_rows = min(self._num_rows, self._room())
+        run_rows = min(self._num_rows, self.room())
         total_s = 0.0
         sure = np.array(self._waiting)[::-1].cumsum(axis=0)[::-1]  # to run in each segment
         reach = np.array(self._depths.reaching())[:, None]
@@ -88,7 +88,7 @@ class DrainEstimate:
             self._num_tokens += sign * num_tokens
         self._num_rows += sign * len(rows)
 
-    def _room(self) -> int:
+    def room(self) -> int:
         """Return how many rows of the mean length share a run."""
         mean = max(1, math.ceil(self._num_tokens / max(1, self._num_rows)))
         limits = self._batch_limits

@@ -14,6 +14,7 @@ import numpy as np
 from serve.engine.admission import Admission, QueueLimits
 from serve.engine.audit_rows import AuditText
 from serve.engine.core import EngineCore
+from serve.engine.cost_model import CostModel
 from serve.engine.executor import ModelShape
 from serve.engine.row import BatchStats, Deliver, Outcome, Row
 from serve.engine.runner import ModelRunner
@@ -94,6 +95,16 @@ class Engine:
             waiting = self._admission
             return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s)
 
+    @property
+    def costs(self) -> CostModel:
+        """What segments cost."""
+        return self._core.costs
+
+    def wait(self, client: str) -> tuple[int, float]:
+        """Return what a client's next row waits for, see `Admission.wait`. Any thread."""
+        with self._lock:
+            return self._admission.wait(client)
+
     def start(self) -> None:
         """Start the engine's thread."""
         self._accepting = True
@@ -165,6 +176,14 @@ class Engine:
         self._aborting = True
         self._thread.join()
         return drained
+
+    def free(self) -> None:
+        """Let go of the model, once the thread has ended.
+
+        The engine is part of rings of references. The garbage collector passes over those that
+        were there at the start.
+        """
+        del self._core, self._deliver
 
     def _run(self) -> None:
         failure: OfframpError = Unavailable("the server has stopped; try again")

@@ -1,42 +1,48 @@
 """Puts together what one process serves with: classifiers, metrics, guard."""
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from serve.access.gate import Gate
 from serve.access.proxies import TrustedProxies
 from serve.api.access import Guard
 from serve.api.context import AppContext
+from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
 from serve.api.unsent import UnsentAnswers
-from serve.bundle.loader import Bundle, load_bundles
-from serve.bundle.pins import check_pins, check_unchanged
+from serve.bundle.loader import Bundle, load_bundle, load_bundles
+from serve.bundle.pins import check_pin, check_pins
+from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
-from serve.classifier.classifier import Classifier
+from serve.classifier.model_switch import ModelSwitch
 from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
 from serve.errors import InvalidRequest
+from serve.http.model_loader import ModelLoader
 from serve.http.tls import TlsFiles
-from serve.logs import fields
 from serve.metrics.collectors import Metrics
 from serve.metrics.connections import ConnectionState
+from serve.policy.model_set import ServedBundle, same_deployment
 from serve.policy.store import Store
 from serve.tracing import configured_tracing
 
 log = logging.getLogger(__name__)
 
+# Layers of the deepest usual encoders, of which models may come while the server runs.
+_DEEPEST: Final = 24
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Models and their metrics."""
+    """Models, their metrics, and what loads others."""
 
     catalog: Catalog
     metrics: Metrics
+    loader: ModelLoader
 
 
 def assemble(
@@ -61,22 +67,53 @@ def assemble(
         InvalidRequest: an active exit, or the model it is given for, does not exist.
     """
     bundles = verified_bundles(folders, active_exits or {}, pins or {})
-    metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles})
-    # The library's own threads would come on top of these, and of those that run the model.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    pool = ThreadPoolExecutor(options.tokenizer_threads, thread_name_prefix="tokenizer")
-    catalog = Catalog(
-        [Classifier(b, options, store, metrics.observer(b.name), pool) for b in bundles]
-    )
-    for classifier in catalog:
-        check_unchanged(classifier.bundle)
-        _log_loaded(classifier)
+    return _opened(bundles, options, store, active_exits or {})
+
+
+def assemble_served(config: ServerConfig, store: Store) -> Assembly:
+    """Load the models that were served last under the same config, or else those of the config.
+
+    Raises:
+        OfframpError: as `assemble`, or the store does not answer.
+    """
+    active, found = config.active_exits, store.model_set()
+    if found and same_deployment(found.baseline, config.baseline()):
+        bundles = [_served(name, each, active) for name, each in found.models.items()]
+        for bundle in bundles:
+            store.own(bundle.name, bundle.sha256)
+        log.info("served again are the models of before: %s", ", ".join(found.models) or "none")
+    else:
+        bundles = verified_bundles(config.bundles, active, config.bundle_sha256)
+    depth = _DEEPEST if config.model_repository else 1
+    return _opened(bundles, config, store, active, depth)
+
+
+def _served(name: str, served: ServedBundle, active: Mapping[str, Sequence[int]]) -> Bundle:
+    bundle = replace(load_bundle(served.folder), name=name)
+    check_pin(bundle, served.sha256)
+    return bundle.presenting(active[name]) if name in active else bundle
+
+
+def _opened(
+    bundles: Sequence[Bundle],
+    options: EngineOptions,
+    store: Store,
+    active_exits: Mapping[str, Sequence[int]],
+    depth: int = 1,
+) -> Assembly:
+    metrics = Metrics({b.name: b.manifest.exit_layers for b in bundles}, depth)
+    loader = ModelLoader(options, store, active_exits, metrics)
+    catalog = Catalog([loader.open(bundle) for bundle in bundles])
     metrics.watch(catalog)
-    return Assembly(catalog, metrics)
+    return Assembly(catalog, metrics, loader)
 
 
 def app_context(
-    config: ServerConfig, assembly: Assembly, replicas: Replicas, connections: ConnectionState
+    config: ServerConfig,
+    assembly: Assembly,
+    replicas: Replicas,
+    connections: ConnectionState,
+    switch: ModelSwitch,
 ) -> AppContext:
     """Return what the HTTP app works with.
 
@@ -98,6 +135,7 @@ def app_context(
         choose_dialects(config.dialects),
         connections,
         unsent=UnsentAnswers(config.max_buffered_bytes, connections),
+        changes=ModelChanges(switch, replicas, Repository(config.bundles, config.model_repository)),
     )
 
 
@@ -132,17 +170,3 @@ def verified_bundles(
             f"active exits of {unknown[0]!r}: no such model; there is {', '.join(names)}"
         )
     return [b.presenting(active[b.name]) if b.name in active else b for b in bundles]
-
-
-def _log_loaded(classifier: Classifier) -> None:
-    bundle = classifier.bundle
-    log.info(
-        "model loaded",
-        extra=fields(
-            model=classifier.name,
-            bundle=bundle.sha256,
-            folder=str(bundle.folder),
-            device=classifier.device,
-            precision=classifier.precision,
-        ),
-    )

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from serve.api.app import build_http_app
 from serve.api.context import AppContext
 from serve.api.replicas import OnlyReplica
-from serve.config import ServerConfig, stop_signals
+from serve.classifier.model_switch import ModelSwitch
+from serve.config import DRAIN_S, ServerConfig, stop_signals
 from serve.http.listener import listen
-from serve.http.loading import app_context, assemble
+from serve.http.loading import app_context, assemble_served
 from serve.http.servers import Servers
 from serve.metrics.connections import ConnectionState
 from serve.policy.file_store import FileStore
-from serve.policy.store import MemoryStore
+from serve.policy.store import MemoryStore, Store
 from serve.runtime.process_memory import keep_objects
 
 
@@ -31,15 +32,17 @@ def standalone_context(
         DeviceUnavailable: a bundle lacks the wanted precision.
         InvalidKeys: the file of keys cannot be used.
     """
-    pins, active = config.bundle_sha256, config.active_exits
-    store = FileStore(config.state, pins) if config.state else MemoryStore()
-    assembly = assemble(config.bundles, config, store, active, pins)
+    pins = config.bundle_sha256
+    store: Store = FileStore(config.state, pins) if config.state else MemoryStore()
+    assembly = assemble_served(config, store)
     catalog = assembly.catalog
     catalog.set_baselines({})
+    switch = ModelSwitch(catalog, assembly.loader.load, store, config.baseline(), DRAIN_S)
+    switch.begin()
     state = connections or ConnectionState()
     assembly.metrics.watch_connections(state)
     replicas = OnlyReplica(catalog, assembly.metrics)
-    return app_context(config, assembly, replicas, state)
+    return app_context(config, assembly, replicas, state, switch)
 
 
 def build_standalone_app(

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from serve.audits.counts import REQUEST
+from serve.audits.counts import DEGRADED, REQUEST
 from serve.audits.guardrail import Judged
 from serve.audits.quality import ProfileQuality, PromiseQuality
 from serve.classifier.catalog import Catalog
@@ -61,7 +61,7 @@ class AuditCollector(Collector):
 
 def _outcomes(classifier: Classifier) -> Mapping[tuple[str, str], int]:
     """Return the audits of this replica by profile and outcome, those that are 0 too."""
-    profiles = (*classifier.policy.live.applied.named, REQUEST)
+    profiles = (*classifier.policy.live.applied.named, REQUEST, DEGRADED)
     found = Counter({(profile, outcome): 0 for profile in profiles for outcome in _OUTCOMES})
     for key, tally in classifier.audits.counts():
         if key.rollout:  # the same audits once more, or a candidate's
@@ -78,8 +78,10 @@ def _judged(judged: Judged) -> Iterator[tuple[str, list[str], float]]:
         yield from _disagreement(key.profile, quality)
         for promise in quality.promises:
             yield from _promise(key.profile, promise)
-    for promise in _worst(judged.requests.values()):
-        yield from _promise(REQUEST, promise)
+    for name in (REQUEST, DEGRADED):
+        own = (quality for key, quality in judged.requests.items() if key.profile == name)
+        for promise in _worst(own):
+            yield from _promise(name, promise)
 
 
 def _disagreement(profile: str, quality: ProfileQuality) -> Iterator[tuple[str, list[str], float]]:

@@ -4,7 +4,7 @@ The engine and the HTTP app return plain data; this module turns the data into m
 are the same in every process, so that sums over replicas are exact.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve.classifier.catalog import Catalog
@@ -44,14 +44,19 @@ class Metrics:
         node: address of the Ray cluster's node that the process runs on; empty without Ray.
     """
 
-    def __init__(self, exits_by_model: dict[str, tuple[int, ...]]) -> None:
-        """Declare the metrics of models with these exit layers, ascending."""
+    def __init__(self, exits_by_model: Mapping[str, tuple[int, ...]], depth: int = 1) -> None:
+        """Declare the metrics of models with these exit layers, ascending.
+
+        `depth` is the most layers that a model may have that comes later: those of a deeper one
+        are counted in the last bucket.
+        """
         # Prometheus would store the times of creation as further series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.node = ""
-        depth = max((exits[-1] for exits in exits_by_model.values()), default=1)
-        self._exits_by_model = exits_by_model
+        depth = max((depth, *(exits[-1] for exits in exits_by_model.values())))
+        self._exits_by_model: dict[str, tuple[int, ...]] = {}
+        self._expected: set[str] = set()
         # From the values of a metric's labels to its sample, which is kept: the library takes
         # longer to find one than to count.
         self._requests = self._counter(
@@ -106,12 +111,24 @@ class Metrics:
         self._disconnects = self._counter(
             "client_disconnects", "Clients that left before their answer.", ["model"]
         )
-        for model in ("", *exits_by_model):
-            for code in CODES:
-                self._rejected(model, code)
+        for code in CODES:
+            self._rejected("", code)
+        for model, exits in exits_by_model.items():
+            self.add_model(model, exits)
         Gauge(
             "offramp_build_info", "The version that runs.", ["version"], registry=self.registry
         ).labels(__version__).set(1)
+
+    def add_model(self, model: str, exits: tuple[int, ...]) -> None:
+        """Publish what may be counted of a model with these exit layers, from 0 on.
+
+        What was counted of a model of the same name goes on: a counter never goes back.
+        """
+        self._exits_by_model[model] = exits
+        for code in CODES:
+            self._rejected(model, code)
+        for route in self._expected:
+            self._expect(model, route)
 
     def watch(self, catalog: Catalog) -> None:
         """Publish the queues, policies and audits of these models too."""
@@ -135,12 +152,16 @@ class Metrics:
     def expect(self, routes: Iterable[str]) -> None:
         """Publish what requests to these routes may count, before the first of them."""
         for route in routes:
+            self._expected.add(route)
             for status in REFUSED:
                 self._requests("", route, status)
             for model in self._exits_by_model:
-                self._request_seconds(model, route)
-                for status in ANSWERED:
-                    self._requests(model, route, status)
+                self._expect(model, route)
+
+    def _expect(self, model: str, route: str) -> None:
+        self._request_seconds(model, route)
+        for status in ANSWERED:
+            self._requests(model, route, status)
 
     def observer(self, model: str) -> "ModelObserver":
         """Return the observer of one model."""
@@ -246,16 +267,31 @@ class _LiveState(Collector):
         for classifier in self._catalog:
             for name, labels, value in _live_values(classifier, self._metrics.node):
                 gauges[name].add_metric([classifier.name, *labels], value)
+        for alias, model in self._catalog.aliases.items():
+            gauges["alias_info"].add_metric([alias, model], 1)
         yield from gauges.values()
+        yield self._degraded()
+        unfollowed = float(self._catalog.unfollowed is not None)
+        text = "1 while this replica cannot serve the models that it should, and serves others."
+        yield GaugeMetricFamily("offramp_models_unfollowed", text, unfollowed)
         refused = float(self._catalog.config_problem is not None)
         text = "1 while the deployment's policies are refused, and those before them stay."
         yield GaugeMetricFamily("offramp_policy_config_refused", text, refused)
+
+    def _degraded(self) -> Metric:
+        text = "Answers that are less than what was asked for, because the server was overloaded."
+        found = CounterMetricFamily("offramp_degraded_answers", text, labels=["model", "reason"])
+        for classifier in self._catalog:
+            for cause, number in classifier.degrading.counted.items():
+                found.add_metric([classifier.name, cause], number)
+        return found
 
 
 _LIVE_GAUGES = {
     "queue_depth": ("Rows admitted and not yet answered.", ["model"]),
     "queue_tokens": ("Tokens of the rows admitted and not yet answered.", ["model"]),
     "queue_seconds": ("Estimated time to answer the admitted rows.", ["model"]),
+    "overload_level": ("Rungs that requests move because the queue is long.", ["model"]),
     "engine_up": ("1 while the model's engine runs.", ["model"]),
     "policy_version": ("Version of the live policy.", ["model"]),
     "policy_problems": ("Default and profiles that mean something else than they say.", ["model"]),
@@ -264,6 +300,7 @@ _LIVE_GAUGES = {
         "where the rule has as many.",
         ["model", "profile", "rule", "layer"],
     ),
+    "alias_info": ("A name that stands for a served model.", ["alias", "model"]),
     "model_info": (
         "A served model.",
         ["model", "device", "precision", "layers", "task", "bundle", "node"],
@@ -306,6 +343,7 @@ def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens
     yield "queue_seconds", [], backlog.seconds
+    yield "overload_level", [], classifier.degrading.level(applied.faster) if applied.faster else 0
     yield "engine_up", [], float(classifier.engine.alive)
     yield "policy_version", [], live.version
     yield "policy_problems", [], len(applied.problems)

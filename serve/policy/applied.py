@@ -3,36 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from serve.errors import InvalidRule, TargetOutOfReach
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import DEFAULT, ExitChoice, Policy
+from serve.policy.faster_rungs import FasterRungs, check_overload
 from serve.policy.flag import AnyFlag, problem_of_flag, thresholds
 from serve.policy.problems import blame, problem_of_rule, problem_of_target, why_full
-from serve.policy.profile import NO_SETTINGS, RuleOrTarget, Settings
+from serve.policy.profile import RuleOrTarget
 from serve.policy.resolution import Resolution, ServedRung, nearest, resolve
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target, TargetChoice
-from serve.rules import CompiledRule, ExitRule
+from serve.rules import ExitRule
 
 # The thresholds of a flag, by label.
 _Bounds: TypeAlias = tuple[tuple[str, float], ...]
-
-
-class ChosenExit(NamedTuple):
-    """What a request's choice has become.
-
-    Attributes:
-        rule: within the policy's limits, worked out for the variant.
-        resolution: of the target that it came from; None where a rule was chosen.
-        settings: what else the chosen profile says.
-        problem: of the default or a profile: why it is not what it says; None if it is.
-    """
-
-    rule: CompiledRule
-    resolution: Resolution | None = None
-    settings: Settings = NO_SETTINGS
-    problem: str | None = None
 
 
 class AppliedPolicy:
@@ -42,6 +28,7 @@ class AppliedPolicy:
         named: what the default and each profile have become. Where a target cannot be had on
             this machine, it is the nearest rung.
         has_flag: whether any profile has one.
+        faster: where requests go while the queue is long; None where they stay as they are.
     """
 
     def __init__(self, policy: Policy, ladder: ServedLadder) -> None:
@@ -62,6 +49,9 @@ class AppliedPolicy:
         }
         self.named = {name: self._named(name, wish) for name, wish in wishes.items()}
         self.has_flag = any(chosen.settings.flag for chosen in self.named.values())
+        self.faster: FasterRungs | None = None
+        if policy.overload:
+            self.faster = FasterRungs(policy, policy.overload, ladder, self.named.values())
 
     @property
     def problems(self) -> dict[str, str]:
@@ -144,7 +134,8 @@ class AppliedPolicy:
 
     def _of_rung(self, target: Target, found: Resolution, ladder: ServedLadder) -> ChosenExit:
         said = replace(found, note=why_full(target, found, ladder))
-        return ChosenExit(self._ladder.compile(found.rung.rule), said)
+        movable = not (target.lossless or target.decides)
+        return ChosenExit(self._ladder.compile(found.rung.rule), said, movable=movable)
 
 
 def check_policy(policy: Policy, ladder: ServedLadder) -> None:
@@ -154,6 +145,7 @@ def check_policy(policy: Policy, ladder: ServedLadder) -> None:
         InvalidRule: it names the place.
     """
     policy.check(ladder.traits)
+    check_overload(policy, ladder)
     rungs = ladder.rungs(policy.limits)
     for place, wish in policy.places.items():
         if isinstance(wish, TargetChoice) and not wish.target.decides:

@@ -17,6 +17,7 @@ from serve.errors import InvalidRule, OverrideForbidden, UnknownProfile
 from serve.policy.audit import Audit, Guard
 from serve.policy.flag import Flag
 from serve.policy.limits import Limits
+from serve.policy.overload import Overload
 from serve.policy.profile import (
     EXAMPLES,
     NO_SETTINGS,
@@ -71,6 +72,7 @@ class Policy(BaseModel):
             or `default`.
         audit: which answers are compared with full depth's.
         guard: what happens when they break a promise.
+        overload: what is given up while the queue is long; None for nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -84,6 +86,7 @@ class Policy(BaseModel):
     # Left out of documents that do not say them: replicas compare hashes of them.
     audit: Audit = Field(default=Audit(), exclude_if=lambda value: value == Audit())
     guard: Guard = Field(default=Guard(), exclude_if=lambda value: value == Guard())
+    overload: Overload | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _check_names(self) -> "Policy":

@@ -14,10 +14,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Final
 
+from pydantic import ValidationError
+
 from serve.errors import InvalidRequest, Unavailable
 from serve.policy.entry import VersionedPolicy
 from serve.policy.log_file import LogFile, set_aside, write_whole
+from serve.policy.model_set import ModelSet, baseline_of, same_deployment
 from serve.policy.store import Versions, put_newest
+from serve.validation import explain
 
 # For one change, until others have made theirs.
 _TIMEOUT_S: Final = 5.0
@@ -30,19 +34,24 @@ class FileStore:
     """A `serve.policy.store.Store` in a folder, for servers that serve these bundles.
 
     `MODEL.policy.jsonl` has the log of a model's policies, and `MODEL.audits.json` its counts
-    and the alarms that have been told.
+    and the alarms that have been told. `models.json` says which models there are.
     """
 
     def __init__(self, folder: Path, bundles: Mapping[str, str]) -> None:
-        """Take an existing folder, and the sha256 of each model's bundle."""
-        self._folder = folder
-        self._counts = {model: folder / f"{model}.audits.json" for model in bundles}
-        self._bundles = dict(bundles)
-        self._logs = {
-            model: LogFile(folder / f"{model}.policy.jsonl", {"model": model, "bundle": sha256})
-            for model, sha256 in bundles.items()
-        }
+        """Take an existing folder, and the sha256 of the bundle of each model at the start."""
+        self._folder, self._models = folder, folder / "models.json"
+        self._baseline = baseline_of(bundles)
+        self._bundles: dict[str, str] = {}
+        self._counts: dict[str, Path] = {}
+        self._logs: dict[str, LogFile] = {}
         self._reading = Lock()
+        for model, sha256 in bundles.items():
+            self._know(model, sha256)
+
+    def _know(self, model: str, sha256: str) -> None:
+        self._bundles[model], owner = sha256, {"model": model, "bundle": sha256}
+        self._counts[model] = self._folder / f"{model}.audits.json"
+        self._logs[model] = LogFile(self._folder / f"{model}.policy.jsonl", owner)
 
     def check(self) -> None:
         """Read all files, and set aside those of other bundles.
@@ -50,12 +59,45 @@ class FileStore:
         Raises:
             Unavailable: one cannot be read or written; the message says what is wrong with it.
         """
+        found = self.model_set()
+        if found and same_deployment(found.baseline, self._baseline):
+            for model, sha256 in found.pins.items():
+                self._know(model, sha256)
         with self._changing():
-            for model, sha256 in self._bundles.items():
-                self._logs[model].check()
-                counts = self._counts[model]
-                if counts.exists() and self._document(model).get("bundle") != sha256:
-                    set_aside(counts)
+            for model in self._bundles:
+                self._check(model)
+
+    def own(self, model: str, bundle: str) -> None:
+        with self._changing(), self._reading:
+            if self._bundles.get(model) != bundle:
+                self._know(model, bundle)
+                self._check(model)
+
+    def _check(self, model: str) -> None:
+        self._logs[model].check()
+        counts = self._counts[model]
+        if counts.exists() and self._document(model).get("bundle") != self._bundles[model]:
+            set_aside(counts)
+
+    def model_set(self) -> ModelSet | None:
+        try:
+            return ModelSet.model_validate_json(self._models.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            said = explain(error) if isinstance(error, ValidationError) else error.strerror
+            raise Unavailable(
+                f"{self._models} cannot be read: {said}; mend it, or move it away to start from "
+                "the bundles of the command line"
+            ) from None
+
+    def put_model_set(self, wanted: ModelSet) -> bool:
+        with self._changing():
+            found = self.model_set()
+            if found and wanted.version <= found.version:
+                return False
+            write_whole(self._models, wanted.model_dump_json(by_alias=True).encode())
+            return True
 
     def newest_version(self, model: str) -> int:
         newest = self.latest(model)
@@ -122,7 +164,8 @@ class FileStore:
     def _log(self, model: str) -> Iterator[Versions]:
         """Inside the block no other thread reads the log of this process."""
         with self._reading, self._working():
-            yield self._logs[model].read()
+            log = self._logs.get(model)
+            yield log.read() if log else Versions()  # of a model that is about to be loaded
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from serve.policy.flag import Flag, check_flag
+from serve.policy.overload import Degrade
 from serve.policy.target import TargetChoice, bounds_in
 from serve.policy.windows import Windows, check_windows
 from serve.rules import ExitRule, Rule
@@ -66,6 +67,7 @@ class Settings(BaseModel):
         unchecked: what a gateway's call may hold that is not looked at.
         special_tokens: whether special tokens in texts are text; None for `text` where a guardrail
             asks, and `ids` elsewhere.
+        degrade: how far requests move under overload, if not as far as the policy lets them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -77,6 +79,7 @@ class Settings(BaseModel):
     special_tokens: SpecialTokens | None = Field(
         default=None, exclude_if=lambda value: value is None
     )
+    degrade: Degrade | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -112,6 +115,6 @@ ProfileEntry = Annotated[
         _kind_of_profile,
         custom_error_type="profile",
         custom_error_message=f"must be a JSON object: {EXAMPLES}, or an object with exit, flag, "
-        "windows, unchecked or special_tokens",
+        "windows, unchecked, special_tokens or degrade",
     ),
 ]

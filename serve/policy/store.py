@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from serve.policy.entry import VersionedPolicy
+from serve.policy.model_set import ModelSet
 
 # Of each model's log; the newest older baseline is kept with them.
 KEPT_VERSIONS: Final = 100
@@ -59,7 +60,26 @@ class CountStore(Protocol):
         ...
 
 
-class Store(PolicyStore, CountStore, Protocol):
+class ModelSetStore(Protocol):
+    """Which models all replicas serve. Calls may block."""
+
+    def model_set(self) -> ModelSet | None:
+        """Return the newest set; None if there is none."""
+        ...
+
+    def put_model_set(self, wanted: ModelSet) -> bool:
+        """Replace the set, unless its version is not below; tell whether it was replaced. Atomic.
+
+        So a set that was made from the newest one takes its place, and from an older one does not.
+        """
+        ...
+
+    def own(self, model: str, bundle: str) -> None:
+        """Keep policies and counts of this bundle (a sha256) under the model's name from now on."""
+        ...
+
+
+class Store(PolicyStore, CountStore, ModelSetStore, Protocol):
     """All that outlives a replica."""
 
 
@@ -106,6 +126,7 @@ class MemoryStore:
         self._logs: dict[str, Versions] = {}
         self._counts: dict[str, dict[str, bytes]] = {}
         self._alarms: set[tuple[str, str]] = set()
+        self._set: ModelSet | None = None
         self._changing = threading.Lock()
 
     def newest_version(self, model: str) -> int:
@@ -144,6 +165,19 @@ class MemoryStore:
             first = (model, alarm) not in self._alarms
             self._alarms.add((model, alarm))
             return first
+
+    def model_set(self) -> ModelSet | None:
+        return self._set
+
+    def put_model_set(self, wanted: ModelSet) -> bool:
+        with self._changing:
+            if self._set and wanted.version <= self._set.version:
+                return False
+            self._set = wanted
+            return True
+
+    def own(self, model: str, bundle: str) -> None:
+        pass  # a policy says which bundle it is based on
 
 
 def put_newest(kept: dict[str, bytes], replica: str, counts: bytes) -> None:

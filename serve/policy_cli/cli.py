@@ -1,20 +1,20 @@
 """`offramp policy`: see, change and undo the live policy of a running server."""
 
+import inspect
 import json
-from collections.abc import Iterator
-from functools import partial
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from serve.errors import InvalidRequest
 from serve.policy_cli import shown
-from serve.policy_cli.command import add_command
 from serve.policy_cli.editing import edit_policy
 from serve.policy_cli.events import events
 from serve.policy_cli.remote import RemotePolicy
-from serve.policy_cli.server import Answer, CallFailed
+from serve.policy_cli.server import Answer, CallFailed, Server, read_key, read_tls
 from serve.policy_cli.yaml_text import read_document, read_patch
 
 policy = typer.Typer(
@@ -39,7 +39,58 @@ Changes = Annotated[
 PolicyFile = Annotated[Path, typer.Argument(help="A whole policy, YAML or JSON; - for stdin.")]
 
 
-subcommand = partial(add_command, policy)
+def subcommand(
+    show: shown.Show, group: typer.Typer = policy, one_model: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a command that prints the answers that a function gets, by `show` or as JSON.
+
+    The function's parameters are the command's, and the options of `run` below; `--model` only if
+    it is about one model.
+    """
+
+    def add(ask: Callable[..., Answer | Iterable[Answer]]) -> Callable[..., Any]:
+        def run(
+            url: Annotated[
+                str, typer.Option(envvar="OFFRAMP_URL", help="Where the server is.")
+            ] = "http://127.0.0.1:8000",
+            model: Annotated[
+                str | None,
+                typer.Option(envvar="OFFRAMP_MODEL", help="Needed where several are served."),
+            ] = None,
+            key_file: Annotated[
+                Path | None, typer.Option(help="File with the API key. Default: OFFRAMP_KEY.")
+            ] = None,
+            tls_ca: Annotated[
+                Path | None, typer.Option(exists=True, help="PEM file of authorities to trust.")
+            ] = None,
+            tls_cert: Annotated[
+                Path | None, typer.Option(exists=True, help="PEM file: certificate and its key.")
+            ] = None,
+            as_json: Annotated[
+                bool, typer.Option("--json", help="Print what the server answers, for scripts.")
+            ] = False,
+            **own: Any,
+        ) -> None:
+            key = read_key(key_file, os.environ.get("OFFRAMP_KEY", ""))
+            server = Server(url, key, read_tls(tls_ca, tls_cert))
+            answers = ask(RemotePolicy(server, model), **own)
+            for answer in [answers] if isinstance(answers, Answer) else answers:
+                if as_json:
+                    typer.echo(answer.text)
+                else:
+                    shown.print_lines(show(answer.fields))
+                if answer.exit_status:
+                    raise typer.Exit(answer.exit_status)
+
+        _, *parameters = inspect.signature(ask).parameters.values()
+        *options, _ = inspect.signature(run).parameters.values()
+        common = [each for each in options if one_model or each.name != "model"]
+        both = [each.replace(kind=each.KEYWORD_ONLY) for each in (*parameters, *common)]
+        run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
+        group.command(ask.__name__.strip("_").replace("_", "-"), help=ask.__doc__)(run)
+        return ask
+
+    return add
 
 
 @subcommand(shown.policy)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from serve.errors import InvalidRequest
 from serve.policy_cli import shown
-from serve.policy_cli.command import add_command
+from serve.policy_cli.cli import Why, subcommand
 from serve.policy_cli.remote import RemotePolicy
 from serve.policy_cli.server import Answer
 from serve.policy_cli.yaml_text import read_document, read_patch
@@ -20,9 +20,8 @@ rollout = typer.Typer(
     "status as of `offramp policy`; 3 also where a rollout is not in the state that is needed.",
     no_args_is_help=True,
 )
-subcommand = partial(add_command, rollout)
+command = partial(subcommand, group=rollout)
 
-Why = Annotated[str | None, typer.Option(help="Reason, for the history.")]
 Based = Annotated[
     int | None, typer.Option("--version", help="Version that must be current. Default: any.", min=1)
 ]
@@ -74,7 +73,7 @@ def _bounds(given: dict[str, float | None]) -> dict[str, float]:
     return found
 
 
-@subcommand(show)
+@command(show)
 def start(  # noqa: PLR0913, PLR0917 - a command's options
     remote: RemotePolicy,
     changes: Annotated[
@@ -121,31 +120,31 @@ def _percents(steps: str) -> list[float]:
         raise InvalidRequest("--steps: must be percentages such as 5,25,50,100") from None
 
 
-@subcommand(show)
+@command(show)
 def status(remote: RemotePolicy) -> Answer:
     """Show the rollout that runs, or else the last one."""
     return remote.call("GET", "/rollout")
 
 
-@subcommand(show)
+@command(show)
 def promote(remote: RemotePolicy, version: Based = None, why: Why = None) -> Answer:
     """Go on to the next step now; after the last one the candidate becomes the policy."""
     return _move(remote, "promote", version, why)
 
 
-@subcommand(show)
+@command(show)
 def pause(remote: RemotePolicy, version: Based = None, why: Why = None) -> Answer:
     """Keep the share as it is; a bound that is broken still ends the rollout."""
     return _move(remote, "pause", version, why)
 
 
-@subcommand(show)
+@command(show)
 def resume(remote: RemotePolicy, version: Based = None, why: Why = None) -> Answer:
     """Begin the step of a paused rollout anew."""
     return _move(remote, "resume", version, why)
 
 
-@subcommand(show)
+@command(show)
 def abort(remote: RemotePolicy, version: Based = None, why: Why = None) -> Answer:
     """Go back to the policy for all requests."""
     return _move(remote, "abort", version, why)

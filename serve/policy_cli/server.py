@@ -61,6 +61,11 @@ class Server:
         with self._answer(request, "application/json") as answer:
             return Answer(answer.read(_MOST_BYTES).decode("utf-8", "replace"))
 
+    def text(self, path: str) -> str:
+        """Return the plain text of an answer that is not an error."""
+        with self._answer(Request(self._url + path, headers=self._headers), "text/plain") as answer:
+            return answer.read(_MOST_BYTES).decode("utf-8", "replace")
+
     @contextmanager
     def stream(self, path: str, last_id: str) -> Iterator[HTTPResponse]:
         """Open a stream of server-sent events, after the event of this id unless it is empty."""

@@ -35,8 +35,8 @@ def policy(fields: Fields) -> Iterator[Text]:
     width = max(map(len, resolved), default=0)
     for name, chosen in resolved.items():
         yield Text(f"{plain(name):{width}}  {'; '.join(_resolved(chosen))}", "cyan")
-        yield from _problem(name, chosen.get("problem"))
-    yield from _problem("the deployment's config is refused", fields.get("config_problem"))
+        yield from problem(name, chosen.get("problem"))
+    yield from problem("the deployment's config is refused", fields.get("config_problem"))
 
 
 def history(fields: Fields) -> Iterator[Text]:
@@ -70,15 +70,15 @@ def change(fields: Fields) -> Iterator[Text]:
     yield _heading(fields)
     yield from changes(fields)
     for name, chosen in fields.get("resolved", {}).items():
-        yield from _problem(name, chosen.get("problem"))
+        yield from problem(name, chosen.get("problem"))
     for name in ("refused", "unconfirmed", "missing"):
-        yield from _problem(name, _inline(fields[name]) if fields.get(name) else None)
+        yield from problem(name, _inline(fields[name]) if fields.get(name) else None)
 
 
 def dry_run(fields: Fields) -> Iterator[Text]:
     """Show what a change would do: to the document, and to the profiles that it concerns."""
     refused = fields.get("problem")
-    yield from _problem("would be refused", refused)
+    yield from problem("would be refused", refused)
     yield from changes(fields)
     for name, sides in fields["profiles"].items():
         before, after = (dict(_side(sides.get(side))) for side in ("before", "after"))
@@ -139,9 +139,10 @@ def _why(fields: Fields) -> Iterator[Text]:
         yield Text(f"  {plain(fields['why'])}", "italic")
 
 
-def _problem(where: str, problem: str | None) -> Iterator[Text]:
-    if problem:
-        yield Text(f"  {plain(where)}: {plain(problem)}", "yellow")
+def problem(where: str, what: str | None) -> Iterator[Text]:
+    """Show a problem, if there is one."""
+    if what:
+        yield Text(f"  {plain(where)}: {plain(what)}", "yellow")
 
 
 def figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:

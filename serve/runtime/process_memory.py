@@ -91,6 +91,27 @@ def give_back_memory() -> None:
         trim(0)
 
 
+def available_bytes() -> int | None:
+    """Return how much memory this process may still take; None where the system does not tell.
+
+    That is what the machine has, or what the control group of a container lets it have.
+    """
+    try:
+        found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    except OSError:
+        return None
+    bounds = [int(found[1]) << 10] if found else []
+    try:
+        group = Path("/sys/fs/cgroup")
+        most, used = (group / "memory.max").read_text(), (group / "memory.current").read_text()
+        cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.M)
+        if most.strip() != "max":
+            bounds.append(int(most) - int(used) + (int(cached[1]) if cached else 0))
+    except (OSError, ValueError):
+        pass  # no control group, or one of the first version
+    return min(bounds, default=None)
+
+
 def keep_objects() -> None:
     """Spare Python's garbage collector what has been loaded and stays until the process ends.
 

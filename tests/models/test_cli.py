@@ -238,6 +238,7 @@ def test_unfinished_run_is_neither_overwritten_nor_mixed_with_another(
         ({"layers": 2, "exits": "1,3"}, "the last exit must be the last layer, 2, not 3: use 1,2"),
         ({"layers": 2, "recipe": "two-stage"}, "recipe two-stage is about exits before the last"),
         ({"exits": 3, "distill": 1}, "--distill is about exits before the last"),
+        ({"exits": 3, "exit_weights": "mean"}, "--exit-weights is about exits before the last"),
         (
             {"flags": ["--learn-error"], "exits": 3},
             "--learn-error is about exits before the last, and the model has one exit only",

@@ -1,5 +1,6 @@
 """GET /v1/models."""
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,13 +12,13 @@ from serve.api.schemas.models import (
     DecisionsInfo,
     ExitInfo,
     LadderInfo,
+    LoadableBundle,
     ModelCard,
     ModelInfo,
     ModelList,
     RungInfo,
     SegmentCostInfo,
 )
-from serve.bundle.loader import MANIFEST
 from serve.classifier.classifier import Classifier
 from serve.policy.limits import Limits
 from serve.policy.served_ladder import ServedLadder
@@ -30,15 +31,16 @@ UNKNOWN_MODEL: dict[int | str, dict[str, Any]] = {
 
 def add_model_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes that describe models."""
-    cards = [_card(classifier) for classifier in context.catalog]
 
     @app.get("/v1/models", tags=["models"])
     async def list_models() -> ModelList:
         """List what is served."""
         return ModelList(
             object="list",
-            data=cards,
+            data=[_card(classifier) for classifier in context.catalog],
             models=[_describe(classifier) for classifier in context.catalog],
+            aliases=dict(context.catalog.aliases),
+            repository=await _repository(context),
         )
 
     @app.get("/v1/models/{model}", tags=["models"], responses=UNKNOWN_MODEL)
@@ -49,9 +51,17 @@ def add_model_routes(app: FastAPI, context: AppContext) -> None:
         return _describe(classifier)
 
 
+async def _repository(context: AppContext) -> list[LoadableBundle]:
+    if context.changes is None:
+        return []
+    names = await asyncio.to_thread(context.changes.repository.bundles)
+    served = {c.bundle.folder.name: c.bundle.version for c in context.catalog}
+    return [LoadableBundle(name=n, version=served.get(n), loaded=n in served) for n in names]
+
+
 def _card(classifier: Classifier) -> ModelCard:
-    written_s = (classifier.bundle.folder / MANIFEST).stat().st_mtime
-    return ModelCard(id=classifier.name, object="model", created=int(written_s), owned_by="offramp")
+    created = classifier.bundle.written_s
+    return ModelCard(id=classifier.name, object="model", created=created, owned_by="offramp")
 
 
 def _describe(classifier: Classifier) -> ModelInfo:

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from serve.api.context import AppContext
 from serve.api.schemas.base import ResponseModel
 from serve.api.schemas.error import ErrorBody
+from serve.console.pages import page, wants_page
 from serve.errors import Unavailable
 from serve.version import __version__
 
@@ -67,9 +68,14 @@ def add_document_route(app: FastAPI) -> None:
 def add_operation_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes for probes and for Prometheus."""
 
-    @app.get("/", tags=["operations"])
-    async def about() -> About:
-        """Tell what answers here; load balancers ask this if they are told nothing else."""
+    @app.get("/", tags=["operations"], response_model=About)
+    async def about(request: Request) -> About | Response:
+        """Tell what answers here; load balancers ask this if they are told nothing else.
+
+        A browser, which accepts `text/html`, gets the console.
+        """
+        if wants_page(request):
+            return page(request)
         return About(name="offramp", version=__version__, docs="/docs")
 
     @app.get("/health/live", tags=["operations"])

@@ -1,8 +1,6 @@
 """The live policy of a model."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -12,7 +10,7 @@ from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
 from serve.api.endpoint import Endpoint
-from serve.api.errors import expected
+from serve.api.finished import to_its_end
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
 from serve.api.replicas import Ack, Refreshed
@@ -126,23 +124,6 @@ async def _change(
     record.asked = body
     change = Change(record.client.name or ANONYMOUS, body.why, action)
     return await to_its_end(record, _replace(context, record, body, change, make))
-
-
-async def to_its_end(record: RequestRecord, change: Coroutine[Any, Any, Reply]) -> Reply:
-    """Make a change, to its end also if the client leaves: it is logged, and goes to all."""
-    changing = asyncio.ensure_future(change)
-    try:
-        return await asyncio.shield(changing)
-    except asyncio.CancelledError:
-        changing.add_done_callback(partial(_note_error, record))
-        await asyncio.wait([changing])
-        raise
-
-
-def _note_error(record: RequestRecord, change: asyncio.Future[Reply]) -> None:
-    """Note why a change was not made whose client has left."""
-    if not change.cancelled() and (error := change.exception()):
-        expected(error, record)
 
 
 async def _replace(

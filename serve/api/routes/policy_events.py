@@ -88,25 +88,26 @@ def add_event_routes(app: FastAPI, context: AppContext) -> None:
         record.model = classifier.name
         seen = await context.policy_threads.change(partial(_seen_in, record, classifier.policy))
         sources = _Policies(context, classifier, seen).news, _Quality(classifier).news
-        return EventStream(context, record, sources, streams)
+        return EventStream(context, classifier, record, sources, streams)
 
 
 _CONTENT: Final = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
 class EventStream(Response):
-    """Sends the events of sources until the client leaves or the server stops."""
+    """Sends events until the client leaves, the server stops, or the model is served no more."""
 
     def __init__(
         self,
         context: AppContext,
+        classifier: Classifier,
         record: RequestRecord,
         sources: tuple[Source, ...],
         streams: set[asyncio.Task[Any] | None],
     ) -> None:
         """Take the sources, and the tasks of this process that send events."""
         super().__init__()
-        self._context, self._record = context, record
+        self._context, self._record, self._classifier = context, record, classifier
         self._sources, self._streams = sources, streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,7 +135,7 @@ class EventStream(Response):
     async def _parts(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         sent_s = clock()
-        while not self._context.connections.stopping:
+        while not self._context.connections.stopping and self._is_served():
             for source in self._sources:
                 async for event in source():
                     yield event.encoded()
@@ -145,6 +146,10 @@ class EventStream(Response):
                 yield b":\n\n"
                 sent_s = clock()
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _is_served(self) -> bool:
+        """Tell whether the model is still the one of its name; clients ask again for another."""
+        return self._context.catalog.found.get(self._classifier.name) is self._classifier
 
     def _may_go_on(self) -> bool:
         """Tell whether the key is still one that may see this."""

@@ -9,9 +9,10 @@ from fastapi import FastAPI, Request
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.endpoint import Endpoint
+from serve.api.finished import to_its_end
 from serve.api.precondition import Precondition, read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
-from serve.api.routes.policy import change_errors, followers, to_its_end
+from serve.api.routes.policy import change_errors, followers
 from serve.api.routes.policy_history import LOOK_ERRORS
 from serve.api.schemas.policy import ChangeRequest
 from serve.api.schemas.rollout import (

@@ -138,9 +138,24 @@ class ModelCard(ResponseModel):
     owned_by: str
 
 
+class LoadableBundle(ResponseModel):
+    """A bundle that may be loaded while the server runs."""
+
+    name: str
+    version: str | None = Field(
+        description="Of one that is served: the first 12 digits of its manifest's SHA-256."
+    )
+    loaded: bool = Field(description="Whether a model is served from it.")
+
+
 class ModelList(ResponseModel):
     """All served models; `object` and `data` are for OpenAI's clients."""
 
     object: Literal["list"]
     data: list[ModelCard]
     models: list[ModelInfo]
+    aliases: dict[str, str] = Field(
+        description="Further names that requests may give, and the model that each names now. "
+        "Requests without a name are for the model of `default`, if there is such an alias."
+    )
+    repository: list[LoadableBundle]

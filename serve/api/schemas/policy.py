@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError, fiel
 from serve.api.schemas.base import RequestModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.errors import InvalidRequest
-from serve.policy.applied import ChosenExit
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
@@ -113,7 +113,7 @@ class PolicyReport(ShownEntry):
 
 
 class ReplicaAck(SparseModel):
-    """A replica and the policy version that it applies."""
+    """A replica, and the version of the policy or of the models that it applies."""
 
     replica: str
     version: int

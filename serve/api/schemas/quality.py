@@ -22,8 +22,8 @@ class QualityReport(ResponseModel):
     on_broken_promise: Literal["alert", "safer"]
     profiles: dict[str, ProfileQuality]
     requests: list[ProfileQuality] = Field(
-        description="Of the targets that requests brought themselves: the twenty with the most "
-        "audits."
+        description="Of the targets that requests brought themselves, and of the rules that have "
+        "answered under overload: the twenty with the most audits."
     )
 
     @classmethod

@@ -10,6 +10,7 @@ from serve.api.schemas.inputs import Inputs, read_inputs
 from serve.errors import InvalidRequest
 from serve.policy.document import ExitChoice, ProfileName
 from serve.policy.flag import Flag
+from serve.policy.overload import Degrade
 from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
 from serve.rules.traits import Task
@@ -114,6 +115,13 @@ class ClassifyRequest(RequestModel):
         default=None,
         description="What special tokens such as `[SEP]` in a text are: `text`, characters like "
         "others, or `ids`, the tokens. Default: what the profile says, or else `ids`.",
+    )
+    degrade: Degrade | None = Field(
+        default=None,
+        description="How far inputs may move to faster certified rules while the server is "
+        "overloaded: `false` for not at all, or an object with `max_disagreement` or `max_loss`. "
+        "It never goes beyond what the policy and the profile allow. Default: what these say, "
+        "and not at all for a target or a rule of the request's own.",
     )
     priority: Literal["high", "normal", "low"] = Field(
         default="normal",

@@ -9,6 +9,7 @@ from serve.api.dial import EXIT
 from serve.api.followed import followed_by
 from serve.api.model_choice import models_for
 from serve.api.record import RequestRecord
+from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, UnknownModel
 from serve.policy.document import DEFAULT, Policy
@@ -34,7 +35,8 @@ def with_detector(
         return asked, False
     if DETECTOR_ID in record.headers.repeated:
         raise InvalidRequest(f"{DETECTOR_ID}: comes more than once; send one")
-    models = models_for(context.catalog, record.client)
+    models, named = models_for(context.catalog, record.client), context.catalog.found
+    asked = _without_alias(asked, named)
     asked_of = [each for each in models if asked.model in (None, each.name)]
     policies = {each.name: followed_by(record, each).entry.policy for each in models}
     record.arm = None  # known once the model is
@@ -53,11 +55,18 @@ def with_detector(
                 f"{place}: {DETECTOR_ID} stands for a profile of the policy; leave it out"
             )
         return _with(asked, model=mapped[0].name, profile=profile), profile != DEFAULT
-    if any(detector == each.name for each in models):
-        return _with(asked, model=detector), False
+    if by_name := [each for each in models if each is named.get(detector)]:
+        return _with(asked, model=by_name[0].name), False
     if len(asked_of) == 1 and detector in policies[asked_of[0].name].profiles:
         return _with(asked, profile=detector), False
     raise UnknownModel(_unknown(policies, record.client, detector))
+
+
+def _without_alias(
+    asked: GuardrailParameters, named: Mapping[str, Classifier]
+) -> GuardrailParameters:
+    found = named.get(asked.model or "")
+    return asked.model_copy(update={"model": found.name}) if found else asked
 
 
 def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:

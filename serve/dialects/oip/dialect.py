@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
+from starlette.responses import Response
 
 from serve.api.classification import Asked, Reply, read_fields
 from serve.api.context import AppContext
@@ -22,8 +23,16 @@ from serve.dialects.oip.body import read_infer
 from serve.dialects.oip.inputs import inputs_of
 from serve.dialects.oip.models import add_model_routes, check_version, model_index
 from serve.dialects.oip.parameters import NAMES, dial_of
+from serve.dialects.oip.repository import load_model, unload_model
 from serve.dialects.oip.request import tensors_in, wanted_outputs
-from serve.dialects.oip.schemas import IndexEntry, IndexRequest, InferRequest, InferResponse
+from serve.dialects.oip.schemas import (
+    IndexEntry,
+    IndexRequest,
+    InferRequest,
+    InferResponse,
+    LoadRequest,
+    UnloadRequest,
+)
 from serve.dialects.oip.signature import VERSION
 from serve.errors import InvalidRequest, NotSupported
 
@@ -33,7 +42,7 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
     model, version = record.params["model"], record.params.get("version", VERSION)
     classifier = model_for(context.catalog, record.client, model)
     check_version(classifier, version)
-    if body.model_name not in (None, model):
+    if body.model_name not in (None, model, classifier.name):
         raise InvalidRequest(f"model_name: differs from {model!r}, the model of the path")
     wanted = wanted_outputs(body, classifier)
     parameters = dict(body.parameters or {})
@@ -46,14 +55,24 @@ def infer(context: AppContext, record: RequestRecord, body: InferRequest) -> Ask
 
 
 async def index(context: AppContext, record: RequestRecord, body: IndexRequest) -> Reply:
-    """List the models."""
-    return Reply(to_json(model_index(context, body.ready)))
+    """List the models, and the bundles that could be loaded."""
+    return Reply(to_json(await model_index(context, body.ready)))
+
+
+async def load(context: AppContext, record: RequestRecord, body: LoadRequest) -> Reply:
+    """Load the bundle of the model's name, or read its bundle anew, in every replica."""
+    await load_model(context, record, record.params["model"], (body.parameters or {}).keys())
+    return Reply(b"")
+
+
+async def unload(context: AppContext, record: RequestRecord, body: UnloadRequest) -> Reply:
+    """Serve a model no more; requests that it has taken are answered."""
+    await unload_model(context, record, record.params["model"], (body.parameters or {}).keys())
+    return Reply(b"")
 
 
 # Triton's, which this server does not have.
 _LACKING = {
-    "/v2/repository/models/{model}/load": "models are loaded when the server starts",
-    "/v2/repository/models/{model}/unload": "models are loaded for as long as the server runs",
     "/v2/logging": "logging is set up when the server starts",
     "/v2/trace/setting": "tracing is set up when the server starts",
     "/v2/models/{model}/trace/setting": "tracing is set up when the server starts",
@@ -107,6 +126,17 @@ _INDEX: dict[str, Any] = {
     "responses": _errors_of_bodies(),
     "openapi_extra": {"requestBody": {"required": False}},
 }
+_CHANGE: dict[str, Any] = {
+    **_TAGS,
+    "response_class": Response,
+    "responses": {
+        200: {"description": "Done, in all replicas."},
+        404: {"model": ErrorText, "description": "No such model or bundle."},
+        **_errors_of_bodies(),
+    },
+    "openapi_extra": {"requestBody": {"required": False}},
+}
+_OF_REPOSITORY = "/v2/repository/models/{model}"
 
 OIP = Dialect(
     "oip",
@@ -122,6 +152,10 @@ OIP = Dialect(
             read_infer,
         ),
         Endpoint("/v2/repository/index", IndexRequest, index, _INDEX, read_infer, scope="read"),
+        Endpoint(f"{_OF_REPOSITORY}/load", LoadRequest, load, _CHANGE, read_infer, scope="admin"),
+        Endpoint(
+            f"{_OF_REPOSITORY}/unload", UnloadRequest, unload, _CHANGE, read_infer, scope="admin"
+        ),
     ),
     _add_routes,
     probes=re.compile(r"/v2/health/(live|ready)"),

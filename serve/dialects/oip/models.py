@@ -35,6 +35,7 @@ EXTENSIONS = [
     "binary_tensor_data",
     "classification",
     "model_configuration",
+    "model_repository",
     "parameters",
     "schedule_policy",
     "statistics",
@@ -163,14 +164,16 @@ def _tensor(spec: TensorSpec) -> TensorMetadata:
     return TensorMetadata(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
 
 
-def model_index(context: AppContext, only_ready: bool) -> list[dict[str, Any]]:
-    """Return an `IndexEntry` for each model, as JSON."""
-    faults = context.catalog.faults()
-    states = {name: ("UNAVAILABLE", "its engine does not run") for name in faults}
+async def model_index(context: AppContext, only_ready: bool) -> list[dict[str, Any]]:
+    """Return an `IndexEntry` for each model and each bundle that could be loaded, as JSON."""
+    states = {c.name: ("READY", "") for c in context.catalog}
+    states |= dict.fromkeys(context.catalog.faults(), ("UNAVAILABLE", "its engine does not run"))
+    if context.changes:
+        bundles = await asyncio.to_thread(context.changes.repository.bundles)
+        states = dict.fromkeys(bundles, ("UNAVAILABLE", "not loaded")) | states
     return [
-        {"name": c.name, "version": VERSION, "state": state, "reason": reason}
-        for c in context.catalog
-        for state, reason in [states.get(c.name, ("READY", ""))]
+        {"name": name, "version": VERSION, "state": state, "reason": reason}
+        for name, (state, reason) in states.items()
         if state == "READY" or not only_ready
     ]
 

@@ -4,20 +4,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from serve.api.classification import Classification
-from serve.api.dial import read_exit
+from serve.api.dial import read_degrade, read_exit
 from serve.dialects.oip.tensors import quoted
 from serve.errors import InvalidTensor
 
 # Triton's are numbers: 1 is the highest level, and 0 asks for the default one.
 PRIORITIES: Final = {0: None, 1: "high", 2: "normal", 3: "low"}
 
-_KNOWN: Final = ("exit", "timeout", "timeout_ms", "priority", "truncate")
+_KNOWN: Final = ("exit", "timeout", "timeout_ms", "priority", "truncate", "degrade")
 # What messages call the fields of a `ClassifyRequest`.
 NAMES: Final = {
     "exit": "parameters.exit",
     "timeout_ms": "parameters.timeout (in microseconds) or timeout_ms",
     "priority": "parameters.priority",
     "truncate": "parameters.truncate",
+    "degrade": "parameters.degrade",
 }
 
 
@@ -26,7 +27,7 @@ def dial_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         parameters: `exit` (a profile's name or JSON), `timeout` (microseconds, 0 for none) or
-            `timeout_ms`, `priority` (0 to 3, or a word), `truncate`.
+            `timeout_ms`, `priority` (0 to 3, or a word), `truncate`, `degrade` (false or JSON).
 
     Raises:
         InvalidRequest: a parameter is unknown or cannot be read.
@@ -39,6 +40,8 @@ def dial_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {"truncate": parameters.get("truncate")}
     wanted = parameters.get("exit")
     fields["exit"] = read_exit(wanted, NAMES["exit"]) if isinstance(wanted, str) else wanted
+    moved = parameters.get("degrade")
+    fields["degrade"] = read_degrade(moved, NAMES["degrade"]) if isinstance(moved, str) else moved
     fields["timeout_ms"] = _timeout_ms(parameters)
     fields["priority"] = _priority(parameters.get("priority"))
     return fields
@@ -55,6 +58,8 @@ def answer_parameters(answered: Classification) -> dict[str, Any]:
         found["certificate"] = resolution.texts["certificate"]
     if answered.arm:
         found["arm"] = answered.arm
+    if degraded := answered.classified.degraded:
+        found |= {"degraded": True, "degraded_by": ",".join(degraded)}
     return found
 
 

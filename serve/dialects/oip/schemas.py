@@ -111,6 +111,18 @@ class IndexRequest(RequestModel):
     ready: bool = Field(default=False, description="Only those that are ready.")
 
 
+class LoadRequest(RequestModel):
+    """What Triton's clients say with a load."""
+
+    parameters: Parameters | None = Field(
+        default=None, description="None but `unload_dependents`, which changes nothing here."
+    )
+
+
+class UnloadRequest(LoadRequest):
+    """What Triton's clients say with an unload."""
+
+
 class IndexEntry(ResponseModel):
     """A model in the list."""
 

@@ -39,6 +39,8 @@ def write(answered: Classification) -> Reply:
         fields |= classified.resolution.report
     if arm:
         fields["arm"] = arm
+    if classified.degraded:
+        fields |= {"degraded": True, "degraded_by": classified.degraded}
     return Reply(to_json(fields))
 
 

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from serve.api.exit_report import ExitReport, ShownScale, Signal
 from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
+from serve.classifier.degrading import Cause
 from serve.policy.ladder import Certificate
 from serve.policy.rollout import Arm
 
@@ -216,6 +217,17 @@ class ClassifyResponse(SparseModel):
         default=None,
         description="Only while a rollout runs: whether the answer is by its candidate, or by the "
         "live policy.",
+    )
+    degraded: bool | None = Field(
+        default=None,
+        description="Only where the server was overloaded: true if some result is less than what "
+        "was asked for.",
+    )
+    degraded_by: list[Cause] | None = Field(
+        default=None,
+        description="Why: `overload`, a faster rule has taken the place of the one that was asked "
+        "for, and `exit_rule` and `certificate` are its; `deadline`, some text had no time to go "
+        "on.",
     )
     note: str | None = Field(
         default=None,

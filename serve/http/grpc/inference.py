@@ -33,6 +33,8 @@ from serve.http.grpc.messages import message_class
 
 _Response: Final = message_class("inference.ModelInferResponse")
 
+# The field of `InferParameter` for each type of a parameter of answers.
+_KINDS: Final = {bool: "bool_param", int: "int64_param", str: "string_param"}
 # The field of `InferTensorContents` for each datatype that our tensors have.
 _FIELDS: Final = {
     "BYTES": "bytes_contents",
@@ -64,7 +66,7 @@ async def infer(context: AppContext, call: Call, request: Any) -> Any:
     inputs = inputs_of(tensors)
     await give_way(call.record.num_bytes)
     fields = {
-        "model": classifier.name,
+        "model": request.model_name or None,  # an alias may be moved meanwhile
         "inputs": inputs,
         **dial_of(_values(request.parameters)),
     }
@@ -177,8 +179,7 @@ def _answer(answered: Classification, wanted: list[Wanted], request_id: str, as_
     """Return the answer with the tensors as bytes, or typed as the request had them."""
     response = _Response(model_name=answered.classifier.name, model_version=VERSION, id=request_id)
     for name, value in answer_parameters(answered).items():
-        kind = "int64_param" if isinstance(value, int) else "string_param"
-        setattr(response.parameters[name], kind, value)
+        setattr(response.parameters[name], _KINDS[type(value)], value)
     for tensor in output_tensors(answered, wanted):
         output = response.outputs.add(
             name=tensor.name, datatype=tensor.datatype, shape=tensor.shape

@@ -16,6 +16,7 @@ from serve.dialects.oip.models import (
     model_metadata,
     model_statistics,
 )
+from serve.dialects.oip.repository import load_model, unload_model
 from serve.dialects.oip.signature import PLATFORM, VERSION
 from serve.errors import UnknownModel
 from serve.http.grpc.call import Answer, Call
@@ -40,6 +41,8 @@ def methods_of(context: AppContext, health: Health) -> dict[str, tuple[Answer, S
         "ModelConfig": (about.config, "read"),
         "ModelStatistics": (about.statistics, "read"),
         "RepositoryIndex": (about.index, "read"),
+        "RepositoryModelLoad": (about.load, "admin"),
+        "RepositoryModelUnload": (about.unload, "admin"),
         "ModelInfer": (partial(infer, context), "classify"),
     }
 
@@ -83,8 +86,16 @@ class _About:
         return _answer("ModelStatistics", found.model_dump())
 
     async def index(self, call: Call, request: Any) -> Any:
-        models = model_index(self._context, request.ready)
+        models = await model_index(self._context, request.ready)
         return _answer("RepositoryIndex", {"models": models})
+
+    async def load(self, call: Call, request: Any) -> Any:
+        await load_model(self._context, call.record, request.model_name, request.parameters)
+        return _answer("RepositoryModelLoad", {})
+
+    async def unload(self, call: Call, request: Any) -> Any:
+        await unload_model(self._context, call.record, request.model_name, request.parameters)
+        return _answer("RepositoryModelUnload", {})
 
     def _find(self, request: Any) -> Classifier:
         return find_model(self._context, request.name, request.version or VERSION)

@@ -11,7 +11,7 @@ from serve.dry_run.answers import AnswerReader
 from serve.dry_run.replayed import Replay
 from serve.dry_run.texts import Texts
 from serve.dry_run.totals import Totals
-from serve.policy.applied import ChosenExit
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.ladder import Ladder
 from serve.policy.profile import Settings
 from serve.policy.served_ladder import ServedLadder

@@ -123,6 +123,11 @@ def test_named_columns_are_read_and_nothing_else(write_data: Write) -> None:
     assert read_dataset(path, "single_label", columns=named).examples[0] == ("A b", "C d", 1)
     assert task_of(path, named) == "single_label"
     assert read_unlabelled(path, named)[0] == ("A b", "C d")
+    # Of texts alone, the label's column may be missing that the other files have.
+    for name, lines in {"u.csv": ["Title,Body", "A b,C d"], "u.txt": ["A b"]}.items():
+        of_text = Columns(named.texts if name == "u.csv" else (), "Class Index")
+        found = read_unlabelled(write_data(name, lines), of_text)
+        assert found == [("A b", "C d" if of_text.texts else None)]
     tagged = write_data("d.jsonl", ['{"w": ["a", "b"], "pos": ["X", "Y"]}'])
     found = read_dataset(tagged, "token", columns=Columns(("w",), "pos"))
     assert (found.labels, found.examples[0].text_a) == (["X", "Y"], "a b")

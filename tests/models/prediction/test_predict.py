@@ -187,6 +187,8 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_run(
     notes = write_data("notes.tsv", ["mine"])
     assert "holds no predictions" in message(model_folder, out=notes)
     assert "not JSON" in message(model_folder, exit='{"rule": entropy}')
+    twice = '{"rule": "never", "rule": "entropy", "threshold": 1}'
+    assert "'rule' is there twice" in message(model_folder, exit=twice)
     assert "unknown field" in message(model_folder, exit='{"rule": "layer", "layers": 2}')
     assert "no profile 'fastest'; the policy has quick" in message(model_folder, exit="fastest")
     assert "layer" in message(model_folder, exit='{"rule": "layer", "layer": 9}')

@@ -162,7 +162,8 @@ def test_no_route_is_open_but_those_that_are_meant_to_be(bundle_folder: Path) ->
     app = build_standalone_app(ServerConfig(bundles=[str(bundle_folder)], precision="fp32"))
     routes = {(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or ()}
     open_paths = {path for method, path in routes if required_scope(method, path) is None}
-    assert open_paths == {"/", "/health/live", "/health/ready", "/docs", "/openapi.json"}
+    console = {"/console", "/console/{name:path}"}
+    assert open_paths == {"/", "/health/live", "/health/ready", "/docs", "/openapi.json", *console}
 
 
 @pytest.mark.parametrize("prefix", ["", "/health", "/docs", "/health/live"])

@@ -9,6 +9,10 @@ ROUTES = [
     ("GET, HEAD, PUT, PATCH", "/v1/models/tiny/policy"),
     ("GET, HEAD, POST", "/v1/models/tiny/policy/rollout"),
     ("POST", "/v1/models/tiny/policy/rollout/abort"),
+    ("POST", "/v1/models/tiny/load"),
+    ("POST", "/v1/models/tiny/unload"),
+    ("PUT, DELETE", "/v1/aliases/tiny"),
+    ("GET, HEAD", "/v1/aliases"),
     ("GET, HEAD", "/health/live"),
     ("GET, HEAD", "/health/ready"),
     ("GET, HEAD", "/metrics"),
@@ -62,7 +66,7 @@ def test_wrong_method_is_a_405_in_json(
 @pytest.mark.parametrize(
     ("status", "path"),
     [
-        *((405 if allowed == "POST" else 200, path) for allowed, path in ROUTES),
+        *((200 if "GET" in allowed else 405, path) for allowed, path in ROUTES),
         (404, "/nowhere"),
         (404, "/v1/models/nope"),
         (200, "/docs"),

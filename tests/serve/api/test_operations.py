@@ -18,12 +18,18 @@ from tests.serve.support.live_server import LiveServer, Problem, serving, servin
 from tests.support.tiny import WORDS
 
 CHANGES = {200, 400, 401, 403, 404, 409, 412, 413, 415, 422, 428, 429, 503}
+MODEL_CHANGES = CHANGES - {412, 428}
 LOOKS = {200, 400, 401, 403, 404, 422, 429, 503}
 TEXTS = {"/metrics": "text/plain", "/v1/models/{model}/policy/events": "text/event-stream"}
 DOCUMENTED = {
     ("post", "/v1/classify"): {200, 400, 401, 403, 404, 413, 415, 422, 429, 500, 503, 504},
     ("get", "/v1/models"): {200, 400, 401, 403},
     ("get", "/v1/models/{model}"): {200, 400, 401, 403, 404},
+    ("post", "/v1/models/{model}/load"): MODEL_CHANGES,
+    ("post", "/v1/models/{model}/unload"): MODEL_CHANGES,
+    ("put", "/v1/aliases/{alias}"): MODEL_CHANGES,
+    ("delete", "/v1/aliases/{alias}"): MODEL_CHANGES - {413, 415},
+    ("get", "/v1/aliases"): {200, 400, 401, 403, 503},
     ("get", "/v1/models/{model}/policy"): {200, 400, 401, 403, 404},
     ("put", "/v1/models/{model}/policy"): CHANGES,
     ("patch", "/v1/models/{model}/policy"): CHANGES,

@@ -67,7 +67,8 @@ class Bench:
     def __init__(self) -> None:
         self.engine, self.stored, self.fails = Engine(), list[bytes](), False
         self.turns, self.watch_fails = 0, False
-        self.lane = AuditLane(self.engine, self._put, self._watch)  # type: ignore[arg-type]
+        self.lane = AuditLane(self.engine, self._put)  # type: ignore[arg-type]
+        self.lane.watches.append(self._watch)
 
     def _put(self, counts: bytes) -> None:
         if self.fails:

@@ -339,8 +339,6 @@ def test_what_is_wrong_is_said_to_the_client(triton: InferenceServerClient) -> N
 @pytest.mark.parametrize(
     ("call", "arguments"),
     [
-        ("load_model", ["tiny"]),
-        ("unload_model", ["tiny"]),
         ("get_log_settings", []),
         ("update_trace_settings", ["tiny"]),
         ("get_system_shared_memory_status", []),

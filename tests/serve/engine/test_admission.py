@@ -119,3 +119,17 @@ def test_clients_without_rows_are_forgotten() -> None:
         admission.admit([row], 0)
         admission.release([answered(row, 0)], 1)
     assert not admission._clients
+
+
+def test_a_queue_of_others_is_not_waited_for() -> None:
+    admission = Admission(QueueLimits(), COSTS)
+    for client, number in (("many", 20), ("few", 1)):
+        rows = [fake_row(1, 2, EntropyRule(threshold=0.1)) for _ in range(number)]
+        for row in rows:
+            row.client = client
+        admission.admit(rows, 0)
+    alone = Admission(QueueLimits(), COSTS)
+    assert alone.wait("new") == (0, 0.0)
+    assert admission.wait("new")[1] == 0
+    assert admission.wait("few")[1] == pytest.approx(admission.backlog_s * 2 / 21)
+    assert admission.wait("many")[1] == admission.wait("")[1] == admission.backlog_s

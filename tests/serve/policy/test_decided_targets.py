@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from serve.errors import InvalidRule, OfframpError, TargetOutOfReach
-from serve.policy.applied import AppliedPolicy, ChosenExit, check_policy
+from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.chosen_exit import ChosenExit
 from serve.policy.document import Policy
 from serve.policy.target import Target, TargetChoice
 from serve.rules import EXIT_RULE

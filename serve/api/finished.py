@@ -1,0 +1,28 @@
+"""Changes that are made to their end, also if the client leaves meanwhile."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from serve.api.errors import expected
+from serve.api.record import RequestRecord
+
+_Made = TypeVar("_Made")
+
+
+async def to_its_end(record: RequestRecord, change: Coroutine[Any, Any, _Made]) -> _Made:
+    """Return what a change returns: every change is logged, and goes to all replicas."""
+    changing = asyncio.ensure_future(change)
+    try:
+        return await asyncio.shield(changing)
+    except asyncio.CancelledError:
+        changing.add_done_callback(partial(_note_error, record))
+        await asyncio.wait([changing])
+        raise
+
+
+def _note_error(record: RequestRecord, change: asyncio.Future[Any]) -> None:
+    """Note why a change was not made whose client has left."""
+    if not change.cancelled() and (error := change.exception()):
+        expected(error, record)

@@ -1,0 +1,54 @@
+"""The bundles that may be loaded while the server runs, by name."""
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from serve.bundle.loader import MANIFEST
+from serve.errors import Forbidden, UnknownBundle
+
+# Folders of a repository that are looked at, in the order of the system.
+_MOST_FOLDERS: Final = 1000
+
+
+class Repository:
+    """The bundles that the server was started with, and those of `--model-repository`.
+
+    Clients name a bundle, and never a path.
+    """
+
+    def __init__(self, given: Iterable[str | Path], folder: Path | None = None) -> None:
+        """Take the bundles of the start; `folder` is None where no others may be loaded."""
+        self._given = {Path(each).name: Path(each) for each in given}
+        self._folder = folder
+
+    def bundles(self) -> dict[str, Path]:
+        """Return the folders that may be loaded, by name. May block."""
+        found = {}
+        if self._folder and self._folder.is_dir():
+            inside = self._folder.resolve()
+            for path in islice(self._folder.iterdir(), _MOST_FOLDERS):
+                # A link may lead from one name to another, and to nothing outside.
+                within = path.resolve().parent == inside and not path.name.startswith(".")
+                if within and (path / MANIFEST).is_file():
+                    found[path.name] = inside / path.name
+        return dict(sorted(found.items())) | self._given
+
+    def folder_of(self, name: str) -> Path:
+        """Return the folder of a bundle. May block.
+
+        Raises:
+            Forbidden: there is no repository, and the server was not started with this bundle.
+            UnknownBundle: the repository has none of this name.
+        """
+        bundles = self.bundles()
+        if name in bundles:
+            return bundles[name]
+        there = ", ".join(islice(bundles, 50)) or "none"
+        if self._folder is None:
+            raise Forbidden(
+                f"bundle: the server may load only those that it was started with: {there}; for "
+                "others start it with --model-repository FOLDER (in a config, model_repository)"
+            )
+        raise UnknownBundle(f"no bundle {name[:128]!r} in the model repository; it has {there}")

@@ -1,0 +1,1 @@
+"""The console: a page for browsers, made of files of this package alone."""

@@ -1,0 +1,150 @@
+"""The faster certified rungs that requests move to while the queue is long."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from serve.errors import InvalidRule
+from serve.policy.chosen_exit import ChosenExit
+from serve.policy.document import ExitChoice, Policy
+from serve.policy.ladder import Loss
+from serve.policy.overload import Degrade, LossLimit, Overload
+from serve.policy.problems import blame
+from serve.policy.resolution import Resolution, ServedRung
+from serve.policy.served_ladder import ServedLadder
+from serve.policy.target import Target
+from serve.rules import CompiledRule
+from serve.rules.reason import Reason
+
+_Losses: TypeAlias = tuple[tuple[Loss, float], ...]
+_FasterRung: TypeAlias = tuple[CompiledRule, Resolution]
+
+
+class Path(NamedTuple):
+    """Where a request may go.
+
+    Attributes:
+        chosen: what it gets while the queue is short.
+        faster: rungs with ever fewer layers.
+        floor: index of the exit before which no deadline is planned to make it leave.
+        ladder: of the rules.
+    """
+
+    chosen: ChosenExit
+    faster: tuple[_FasterRung, ...]
+    floor: int
+    ladder: ServedLadder
+
+    def at(self, level: int) -> ChosenExit:
+        """Return what is so many rungs faster, or the fastest that is allowed."""
+        if not level or not self.faster:
+            return self.chosen
+        rule, found = self.faster[min(level, len(self.faster)) - 1]
+        return self.chosen._replace(rule=rule, resolution=found, moved=True)
+
+    def cut(self, rule: CompiledRule, last: int) -> CompiledRule:
+        """Return a rule that ends at an exit because its text has no time for more."""
+        layer = self.ladder.traits.exits[last]
+        bounded = rule.rule.model_copy(update={"max_layer": layer})
+        return _ending_late(self.ladder.compile(bounded))
+
+
+class FasterRungs:
+    """A policy's `overload`, worked out for one variant; immutable.
+
+    Attributes:
+        overload: what the policy says.
+        most: the most rungs that the default or a profile may move; where none may, all there are.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        overload: Overload,
+        ladder: ServedLadder,
+        named: Iterable[ChosenExit],
+    ) -> None:
+        """Take the rungs that keep the operator's limit, and what the profiles have become."""
+        self.overload, self._ladder = overload, ladder
+        self._rungs = _kept(ladder.rungs(policy.limits), overload.target.losses.items())
+        self._below = lru_cache(256)(self._find)
+        paths = [self.path(chosen, None, None) for chosen in named]
+        self.most = max([len(path.faster) for path in paths if path] or [len(self._rungs)])
+
+    def path(
+        self, chosen: ChosenExit, choice: ExitChoice | None, degrade: Degrade | None
+    ) -> Path | None:
+        """Return where a request may go; None if it stays as it is.
+
+        The limits of the operator, the profile and the request hold together. A target of the
+        request's own is its limit, unless the request says another one.
+
+        Args:
+            chosen: what its choice has become.
+            choice: its own.
+            degrade: what it says of itself.
+        """
+        own, said = not isinstance(choice, str | None), chosen.settings.degrade
+        if not chosen.movable or degrade is False or said is False or (own and degrade is None):
+            return None
+        assert chosen.resolution is not None
+        limits = [each for each in (self.overload.target, said, degrade) if each]
+        layers = chosen.resolution.rung.expected_layers
+        return Path(chosen, *self._below(layers, _together(limits)), self._ladder)
+
+    def _find(self, layers: float, losses: _Losses) -> tuple[tuple[_FasterRung, ...], int]:
+        """Return rungs with fewer layers, from safe to fast, and the floor of deadlines."""
+        faster = [rung for rung in _kept(self._rungs, losses) if rung.expected_layers < layers]
+        faster.sort(key=lambda rung: -rung.expected_layers)
+        least = math.ceil(faster[-1].expected_layers if faster else layers)
+        exits, asked = self._ladder.traits.exits, losses[0][0]
+        floor = next(index for index, layer in enumerate(exits) if layer >= least)
+        compiled = (
+            (self._ladder.compile(rung.rule), Resolution(rung, rung.certificate(asked)))
+            for rung in faster
+        )
+        return tuple(compiled), floor
+
+
+@lru_cache(maxsize=256)
+def _ending_late(rule: CompiledRule) -> CompiledRule:
+    # One object for equal rules, as `compile_rule` returns it.
+    return rule.ending_with(Reason.DEADLINE)
+
+
+def check_overload(policy: Policy, ladder: ServedLadder) -> None:
+    """Raise unless some rule that lets texts leave early keeps the limit of `overload`.
+
+    Raises:
+        InvalidRule: there is none; says why.
+    """
+    if policy.overload is None:
+        return
+    limit = policy.overload.target
+    if not _kept(ladder.rungs(policy.limits), limit.losses.items()):
+        target = Target.model_validate(limit.model_dump())
+        why = ladder.lacks(target) or "no certified rule loses as little"
+        raise InvalidRule(
+            "overload.target: there is no faster rule to move to: "
+            + (blame(target, policy.limits, ladder).removeprefix("; ") or why)
+        )
+
+
+def _kept(rungs: Iterable[ServedRung], losses: Iterable[tuple[Loss, float]]) -> list[ServedRung]:
+    """Return the rungs that leave early and are certified to lose no more."""
+    bounds = list(losses)
+    return [
+        rung
+        for rung in rungs
+        if not rung.full_depth and all(rung.keeps(loss, most, True) for loss, most in bounds)
+    ]
+
+
+def _together(limits: Iterable[LossLimit]) -> _Losses:
+    """Return the bounds of all limits, the first limit's first."""
+    found: dict[Loss, float] = {}
+    for limit in limits:
+        own: Mapping[Loss, float] = limit.losses
+        found |= {loss: min(most, found.get(loss, most)) for loss, most in own.items()}
+    return tuple(found.items())

@@ -1,0 +1,244 @@
+"""Which bundles a server serves, and by which aliases: one versioned document.
+
+It is kept where policies are. A change is made from the newest version, as one of a policy is.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints
+
+from serve.errors import InvalidRequest, UnknownModel
+from serve.policy.entry import ANONYMOUS, MAX_WHY_CHARS, now
+
+SetAction = Literal["start", "load", "unload", "alias"]
+# Of models and aliases that come while the server runs: they stand in paths and names of files.
+ModelName = Annotated[
+    str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")
+]
+
+# The alias of requests that name no model.
+DEFAULT_ALIAS: Final = "default"
+MAX_MODELS: Final = 64
+MAX_ALIASES: Final = 64
+KEPT_CHANGES: Final = 100
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class ServedBundle(_Frozen):
+    """The bundle of a model: an absolute folder, and the sha256 of its manifest."""
+
+    folder: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.rpartition("/")[2]
+
+
+class Alias(_Frozen):
+    """Another name for a model: which one, since when, who has put it there, and why."""
+
+    model: str
+    since: str = ""
+    by: str = ""
+    why: str | None = None
+
+
+class SetChange(_Frozen):
+    """What was changed, by whom, when and why.
+
+    Attributes:
+        at: in UTC.
+        by: name of the key that has asked for it, `anonymous`, or `config`.
+        action: `start` is what the deployment's arguments say.
+        alias: that was moved, made or removed.
+        model: that was loaded or unloaded, or that the alias names now; None for none.
+        before: what the alias named before, or the bundle that the model had.
+        bundle: that was loaded or unloaded.
+        why: the reason that was given.
+    """
+
+    at: str
+    by: str = ANONYMOUS
+    action: SetAction
+    alias: str | None = None
+    model: str | None = None
+    before: str | None = Field(default=None, alias="from")
+    bundle: str | None = None
+    why: str | None = None
+
+
+class ModelSet(_Frozen):
+    """The models of a server by name, and the aliases of some of them.
+
+    Attributes:
+        version: counts up from 1.
+        baseline: of what the deployment's arguments say, see `baseline_of`.
+        history: the newest changes, oldest first.
+    """
+
+    version: NonNegativeInt = 0
+    baseline: str = ""
+    models: dict[str, ServedBundle] = {}
+    aliases: dict[str, Alias] = {}
+    history: tuple[SetChange, ...] = ()
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """The sha256 of each model's bundle."""
+        return {name: bundle.sha256 for name, bundle in self.models.items()}
+
+    def started(
+        self, models: Mapping[str, ServedBundle], aliases: Mapping[str, str], baseline: str
+    ) -> "ModelSet":
+        """Return what the deployment's arguments make of this set.
+
+        Aliases stay that the arguments do not speak of, if their models do.
+
+        Raises:
+            InvalidRequest: an alias names no model, or has a model's name.
+        """
+        for alias, model in aliases.items():
+            if model not in models or alias in models:
+                raise InvalidRequest(
+                    f"aliases.{alias}: {model!r} must be a model and {alias!r} none; served are "
+                    f"{_listed(models)}"
+                )
+        at = now()
+        kept = {
+            name: each
+            for name, each in self.aliases.items()
+            if each.model in models and name not in models
+        }
+        said = {name: Alias(model=model, since=at, by="config") for name, model in aliases.items()}
+        change = SetChange(at=at, by="config", action="start")
+        found = self._changed(change, models=dict(models), aliases=kept | said)
+        return found.model_copy(update={"baseline": baseline})
+
+    def loaded(
+        self, name: str, bundle: ServedBundle, by: str = ANONYMOUS, why: str | None = None
+    ) -> "ModelSet":
+        """Return this set with a model more, or with another bundle for one.
+
+        Raises:
+            InvalidRequest: an alias has the name, or there are as many models as may be.
+        """
+        self.check_loadable(name)
+        before = self.models.get(name)
+        change = _change(by, why, "load", model=name, bundle=bundle.name)
+        if before:
+            change = change.model_copy(update={"before": before.name})
+        return self._changed(change, models={**self.models, name: bundle})
+
+    def check_loadable(self, name: str) -> None:
+        """Raise what `loaded` would raise."""
+        if name in self.aliases:
+            raise InvalidRequest(
+                f"model: {name} is an alias of {self.aliases[name].model}; remove the alias first, "
+                "or load the bundle under another name"
+            )
+        if name not in self.models and len(self.models) >= MAX_MODELS:
+            raise InvalidRequest(f"model: {MAX_MODELS} are served, and no more may be; unload one")
+
+    def unloaded(self, name: str, by: str = ANONYMOUS, why: str | None = None) -> "ModelSet":
+        """Return this set without a model.
+
+        Raises:
+            UnknownModel: there is none of this name.
+            InvalidRequest: aliases name it.
+        """
+        if name in self.aliases:
+            raise InvalidRequest(f"model: {name} is an alias; unload {self.aliases[name].model}")
+        if name not in self.models:
+            raise UnknownModel(f"no model {name[:128]!r}; served are {_listed(self.models)}")
+        if named := [alias for alias, each in self.aliases.items() if each.model == name]:
+            raise InvalidRequest(
+                f"model: {_listed(named)} stands for {name}; move or remove the alias first"
+            )
+        models = {each: bundle for each, bundle in self.models.items() if each != name}
+        bundle = self.models[name].name
+        change = _change(by, why, "unload", model=name, bundle=bundle)
+        return self._changed(change, models=models)
+
+    def aliased(
+        self, alias: str, model: str | None, by: str = ANONYMOUS, why: str | None = None
+    ) -> "ModelSet":
+        """Return this set with an alias for a model; None removes the alias.
+
+        Raises:
+            UnknownModel: there is no such model, or no alias to remove.
+            InvalidRequest: a model has the alias's name, or there are as many as may be.
+        """
+        before = self.aliases.get(alias)
+        if model is None and before is None:
+            raise UnknownModel(f"no alias {alias[:128]!r}; there are {_listed(self.aliases)}")
+        if model is not None and model not in self.models:
+            raise UnknownModel(
+                f"no model {model[:128]!r} that {alias} could name; served are "
+                f"{_listed(self.models)}"
+            )
+        if alias in self.models:
+            raise InvalidRequest(f"alias: {alias} is the name of a model; choose another one")
+        if before is None and len(self.aliases) >= MAX_ALIASES:
+            raise InvalidRequest(f"alias: there are {MAX_ALIASES}, and no more may be; remove one")
+        aliases = {name: each for name, each in self.aliases.items() if name != alias}
+        change = _change(by, why, "alias", alias=alias, model=model)
+        if before:
+            change = change.model_copy(update={"before": before.model})
+        if model is not None:
+            aliases[alias] = Alias(model=model, since=change.at, by=by, why=change.why)
+        return self._changed(change, aliases=aliases)
+
+    def _changed(
+        self,
+        change: SetChange,
+        models: dict[str, ServedBundle] | None = None,
+        aliases: dict[str, Alias] | None = None,
+    ) -> "ModelSet":
+        return ModelSet(
+            version=self.version + 1,
+            baseline=self.baseline,
+            models=self.models if models is None else models,
+            aliases=self.aliases if aliases is None else aliases,
+            history=(*self.history, change)[-KEPT_CHANGES:],
+        )
+
+
+def baseline_of(pins: Mapping[str, str], user_config: object = None) -> str:
+    """Return what stands for a deployment's arguments: its bundles, and its `user_config`.
+
+    Only sets of the same bundles are followed: others are of a deployment that comes or goes. With
+    another `user_config` the set starts anew from that.
+    """
+    parts = (sorted(pins.items()), user_config)
+    return ":".join(hashlib.sha256(json.dumps(part).encode()).hexdigest()[:32] for part in parts)
+
+
+def same_deployment(one: str, other: str) -> bool:
+    """Tell whether two baselines are of the same bundles, whatever their `user_config` is."""
+    return one.partition(":")[0] == other.partition(":")[0]
+
+
+def _change(
+    by: str,
+    why: str | None,
+    action: SetAction,
+    alias: str | None = None,
+    model: str | None = None,
+    bundle: str | None = None,
+) -> SetChange:
+    reason = why[:MAX_WHY_CHARS] if why else None
+    return SetChange(
+        at=now(), by=by, action=action, alias=alias, model=model, bundle=bundle, why=reason
+    )
+
+
+def _listed(names: object) -> str:
+    return ", ".join(sorted(names)) or "none"  # type: ignore[call-overload]

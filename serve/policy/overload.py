@@ -1,0 +1,74 @@
+"""What may be given up while more comes than the server can answer."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from serve.policy.ladder import Loss
+from serve.policy.target import SmallShare
+
+_EXAMPLE = '{"max_disagreement": 0.03}'
+_NEVER_TAG, _LIMIT_TAG = "<never>", "<limit>"
+
+
+class LossLimit(BaseModel):
+    """How far requests may move along the ladder: all bounds must hold, by a certificate.
+
+    Attributes:
+        max_disagreement: share of texts that may get another answer than at full depth.
+        max_loss: what the model's metric may lose against full depth, as a share.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    max_disagreement: SmallShare | None = Field(default=None, exclude_if=lambda most: most is None)
+    max_loss: SmallShare | None = Field(default=None, exclude_if=lambda most: most is None)
+
+    @property
+    def losses(self) -> dict[Loss, float]:
+        """What it bounds, and the bounds."""
+        wanted: tuple[tuple[Loss, float | None], ...] = (
+            ("disagreement", self.max_disagreement),
+            ("metric", self.max_loss),
+        )
+        return {loss: most for loss, most in wanted if most is not None}
+
+    @model_validator(mode="after")
+    def _check(self) -> "LossLimit":
+        if not self.losses:
+            raise ValueError(f"needs max_disagreement or max_loss, such as {_EXAMPLE}")
+        return self
+
+
+def _kind(value: Any) -> str | None:
+    if value is False:
+        return _NEVER_TAG
+    return _LIMIT_TAG if isinstance(value, dict | LossLimit) else None
+
+
+# What a request or a profile says of itself: not to be moved at all, or no further than this.
+Degrade: TypeAlias = Annotated[
+    Annotated[Literal[False], Tag(_NEVER_TAG)] | Annotated[LossLimit, Tag(_LIMIT_TAG)],
+    Discriminator(
+        _kind,
+        custom_error_type="degrade",
+        custom_error_message=f"must be false, or how far to go, such as {_EXAMPLE}",
+    ),
+]
+
+
+class Overload(BaseModel):
+    """When requests move to faster certified rules, and how far.
+
+    Attributes:
+        queue_ms: from this estimated time of the queue on.
+        target: how far they move at most.
+        deadline: `cap` lets a request with `timeout_ms` run only as deep as there is time for;
+            `keep` lets it run until the time has passed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    queue_ms: Annotated[float, Field(gt=0, le=60_000)]
+    target: LossLimit
+    deadline: Literal["cap", "keep"] = "cap"

@@ -1,0 +1,1 @@
+"""`offramp top`: the console's live figures in a terminal."""

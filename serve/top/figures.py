@@ -1,0 +1,137 @@
+"""What a server's metrics say of a stretch of time.
+
+The console reckons the same in `serve/console/static/metrics.js`; a test compares the two.
+"""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from prometheus_client.parser import text_string_to_metric_families
+
+# Reads of a model and changes of it are no classifications.
+_OPERATORS: Final = re.compile(r"/v1/(models|aliases)(/[^:]*)?")
+
+
+Key = TypeVar("Key", str, int, float)
+
+
+@dataclass
+class Counts:
+    """What the replicas have counted of one model up to a moment, summed."""
+
+    requests: Counter[str] = field(default_factory=Counter)  # by status
+    latency: Counter[float] = field(default_factory=Counter)  # by upper bound in s, cumulative
+    exits: Counter[int] = field(default_factory=Counter)  # by layer
+    layers_run: float = 0.0
+    layers_saved: float = 0.0
+    queued: float = 0.0  # texts
+    queue_s: float = 0.0  # of the replica with the longest queue
+    policy_version: int = 0
+
+
+@dataclass
+class Sample:
+    """A page of metrics, read at a time in seconds."""
+
+    at_s: float
+    models: dict[str, Counts] = field(default_factory=dict)
+    running: int = 1
+    wanted: int = 1
+
+
+class Figures(NamedTuple):
+    """What has happened to one model between two samples; NaN where nothing has."""
+
+    requests_s: float
+    texts_s: float
+    refused_s: float
+    failed_s: float
+    quantiles_ms: tuple[float, float, float]
+    layers: float
+    saved: float
+    exits: dict[int, float]  # share of the texts by layer
+
+
+def read_sample(text: str, at_s: float) -> Sample:
+    """Return what stands on a page of metrics."""
+    sample = Sample(at_s)
+    for family in text_string_to_metric_families(text):
+        for name, labels, value, *_ in family.samples:
+            if name in ("offramp_replicas_running", "offramp_replicas_wanted"):
+                setattr(sample, name.rpartition("_")[2], int(value))
+            elif labels.get("model"):
+                _add(sample.models.setdefault(labels["model"], Counts()), name, labels, value)
+    return sample
+
+
+def _add(counts: Counts, name: str, labels: dict[str, str], value: float) -> None:
+    if _OPERATORS.fullmatch(labels.get("route", "")):
+        return
+    match name.removeprefix("offramp_"):
+        case "requests_total":
+            counts.requests[labels["code"]] += int(value)
+        case "request_duration_seconds_bucket":
+            counts.latency[float(labels["le"])] += int(value)
+        case "exits_total":
+            counts.exits[int(labels["layer"])] += int(value)
+        case "layers_run_total":
+            counts.layers_run += value
+        case "layers_saved_total":
+            counts.layers_saved += value
+        case _:
+            _set(counts, name, value)
+
+
+def _set(counts: Counts, name: str, value: float) -> None:
+    match name.removeprefix("offramp_"):
+        case "queue_depth":
+            counts.queued += value
+        case "queue_seconds":
+            counts.queue_s = max(counts.queue_s, value)
+        case "policy_version":
+            counts.policy_version = max(counts.policy_version, int(value))
+
+
+def between(older: Sample, newer: Sample, model: str) -> Figures | None:
+    """Return what has happened to a model, None if one of the samples lacks it."""
+    before, after = older.models.get(model), newer.models.get(model)
+    seconds = newer.at_s - older.at_s
+    if before is None or after is None or seconds <= 0:
+        return None
+    requests, exits = _grown(before.requests, after.requests), _grown(before.exits, after.exits)
+    texts = sum(exits.values())
+    run = max(0.0, after.layers_run - before.layers_run)
+    saved = max(0.0, after.layers_saved - before.layers_saved)
+    latency = _grown(before.latency, after.latency)
+    return Figures(
+        requests_s=sum(requests.values()) / seconds,
+        texts_s=texts / seconds,
+        refused_s=sum(n for code, n in requests.items() if code[0] == "4") / seconds,
+        failed_s=sum(n for code, n in requests.items() if code[0] == "5") / seconds,
+        quantiles_ms=(_ms(latency, 0.5), _ms(latency, 0.95), _ms(latency, 0.99)),
+        layers=run / texts if texts else math.nan,
+        saved=saved / (run + saved) if run + saved else math.nan,
+        exits={layer: n / texts if texts else 0.0 for layer, n in sorted(exits.items())},
+    )
+
+
+def _grown(before: Counter[Key], after: Counter[Key]) -> dict[Key, int]:
+    """Return how much counts have grown; nothing where one has shrunk: a replica has ended."""
+    shrunk = any(after[key] < before[key] for key in after)
+    return {key: 0 if shrunk else after[key] - before[key] for key in after}
+
+
+def _ms(latency: dict[float, int], share: float) -> float:
+    """Return the milliseconds below which this share lies, as Prometheus reckons it."""
+    total, low_s, below = latency.get(math.inf, 0), 0.0, 0
+    for bound_s, count in sorted(latency.items()):
+        if total and count >= share * total:
+            if bound_s == math.inf:
+                return 1000 * low_s
+            part = (share * total - below) / (count - below or 1)
+            return 1000 * (low_s + (bound_s - low_s) * part)
+        low_s, below = bound_s, count
+    return math.nan

@@ -1,0 +1,84 @@
+"""How live figures look in a terminal."""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from serve.top.figures import Counts, Figures, Sample, between
+
+_BAR_WIDTH: Final = 24
+_MS: Final = ("p50 ms", "p95 ms", "p99 ms")
+
+
+def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") -> RenderableType:
+    """Return everything: `recent` is where now begins, `oldest` the last 15 minutes."""
+    minutes = max(1, round((newest.at_s - oldest.at_s) / 60))
+    past = "last minute" if minutes == 1 else f"last {minutes} min"
+    parts: list[RenderableType] = [_head(newest)]
+    if problem:
+        parts.append(Text(problem, "red"))
+    for name, counts in sorted(newest.models.items()):
+        now, last = between(recent, newest, name), between(oldest, newest, name)
+        if now and last:
+            spans = {"now": now} if oldest is recent else {"now": now, past: last}
+            parts += [Text(), *_model(name, counts, spans)]
+    return Group(*parts)
+
+
+def _head(newest: Sample) -> Text:
+    few = newest.running < newest.wanted
+    return Text(f"replicas {newest.running} of {newest.wanted}", "bold red" if few else "bold")
+
+
+def _model(name: str, counts: Counts, spans: dict[str, Figures]) -> Iterator[RenderableType]:
+    yield Text(f"{name}  policy {counts.policy_version}", "bold cyan")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "req/s", "texts/s", *_MS, "layers", "saved", "errors/s", "queue ms"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for span, figures in spans.items():
+        errors_s = figures.refused_s + figures.failed_s
+        table.add_row(
+            span,
+            short(figures.requests_s),
+            short(figures.texts_s),
+            *map(short, figures.quantiles_ms),
+            short(figures.layers),
+            share(figures.saved),
+            Text(short(errors_s), "bold red" if figures.failed_s else ""),
+            short(1000 * counts.queue_s) if span == "now" else "",
+        )
+    yield table
+    yield _exits(spans)
+
+
+def _exits(spans: dict[str, Figures]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("exits at")
+    for span in spans:
+        table.add_column(span)
+        table.add_column("", justify="right", min_width=5)
+    layers = sorted({layer for figures in spans.values() for layer in figures.exits})
+    for layer in layers:
+        cells: list[RenderableType] = []
+        for figures in spans.values():
+            part = figures.exits.get(layer, 0.0)
+            cells += [ProgressBar(1, part, _BAR_WIDTH, complete_style="cyan"), share(part)]
+        table.add_row(str(layer), *cells)
+    return table
+
+
+def share(part: float) -> str:
+    """Return a share as a percentage."""
+    return "-" if math.isnan(part) else f"{100 * part:.0f} %"
+
+
+def short(value: float) -> str:
+    """Return a number with three digits that matter."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,392 @@
+"""Models and aliases that change while the server answers."""
+
+import gc
+import shutil
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from serve.bundle.loader import MANIFEST, sha256_of
+from serve.engine.core import EngineCore
+from serve.runtime.placement import build_runner
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
+from tests.serve.support.server_process import asking
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+from tests.support.patience import until
+
+CHANGE = {"default": {"rule": "layer", "layer": 2}}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a folder with the bundles `first` and `second`, of different labels."""
+    folder = tmp_path / "repository"
+    for name in ("first", "second"):
+        write_task_bundle(folder, Kind("single_label"), name)
+    relabel(folder / "second", "a", "b", "c")
+    return folder
+
+
+def relabel(folder: Path, *labels: str) -> None:
+    rewrite_manifest(folder, lambda manifest: manifest.update(labels=labels))
+
+
+@pytest.fixture
+def server(repository: Path) -> Iterator[LiveServer]:
+    """Return a server of `first` that may load all of the repository."""
+    with serving_bundles(repository / "first", model_repository=repository) as live:
+        yield live
+
+
+def change(server: LiveServer, method: str, path: str, **body: Any) -> dict[str, Any]:
+    given = {"json": body} if body else {}
+    response = server.http.request(method, path, **given)
+    assert response.status_code == 200, response.text
+    changed: dict[str, Any] = response.json()
+    assert [ack["replica"] for ack in changed["replicas"]] == ["local"]
+    return changed
+
+
+def load(server: LiveServer, model: str, **body: Any) -> dict[str, Any]:
+    return change(server, "POST", f"/v1/models/{model}/load", **body)
+
+
+def unload(server: LiveServer, model: str) -> dict[str, Any]:
+    return change(server, "POST", f"/v1/models/{model}/unload")
+
+
+def alias(server: LiveServer, name: str, model: str, **body: Any) -> dict[str, Any]:
+    return change(server, "PUT", f"/v1/aliases/{name}", model=model, **body)
+
+
+def label(server: LiveServer, **fields: Any) -> str:
+    return str(server.answer("w1", **fields)["results"][0]["label"])
+
+
+def test_model_that_is_loaded_answers_in_every_place_that_lists_models(server: LiveServer) -> None:
+    assert server.refusal("w1", model="second").code == "unknown_model"
+    assert load(server, "second")["models"] == {"first": "first", "second": "second"}
+    assert server.answer("w1", model="second")["model"] == "second"
+    assert server.http.get("/health/ready").status_code == 200
+    listed = server.http.get("/v1/models").json()
+    assert [card["id"] for card in listed["data"]] == ["first", "second"]
+    assert [(each["name"], each["loaded"]) for each in listed["repository"]] == [
+        ("first", True),
+        ("second", True),
+    ]
+    assert server.put_policy(CHANGE, "second").status_code == 200
+    assert server.http.get("/v2/models/second/ready").json()["ready"]
+    body = {"instances": ["w1"]}
+    assert server.http.post("/v1/models/second:predict", json=body).status_code == 200
+    assert server.metric("offramp_engine_up", model="second") == 1
+    assert server.metric("offramp_exits_total", model="second") == 2
+
+
+def test_model_that_is_unloaded_is_known_nowhere_any_more(server: LiveServer) -> None:
+    load(server, "second")
+    assert unload(server, "second")["models"] == {"first": "first"}
+    assert server.refusal("w1", model="second")[:2] == (404, "unknown_model")
+    answer = server.http.post("/v1/models/second:predict", json={"instances": ["w1"]})
+    assert answer.status_code == 404
+    assert server.http.get("/v1/models/second").status_code == 404
+    assert server.metric("offramp_engine_up", model="second") == 0
+    assert server.answer("w1")["model"] == "first"  # the only one again
+
+
+def test_all_models_may_be_unloaded_and_loaded_again(server: LiveServer) -> None:
+    unload(server, "first")
+    assert server.refusal("w1") == (404, "unknown_model", "no model is served; load one")
+    assert server.http.get("/health/ready").status_code == 200
+    load(server, "first")
+    assert label(server)
+
+
+def test_another_bundle_takes_the_place_of_a_models_own(server: LiveServer) -> None:
+    before = server.http.get("/v1/models/first").json()["bundle"]
+    changed = load(server, "first", bundle="second", reason="better")
+    assert changed["models"] == {"first": "second"}
+    assert label(server, model="first") in "abc"
+    described = server.http.get("/v1/models/first").json()
+    assert described["bundle"] != before
+    assert described["labels"] == ["a", "b", "c"]
+    [newest, *_] = server.http.get("/v1/aliases").json()["history"]
+    assert newest.pop("at")
+    assert newest == {
+        "by": "anonymous",
+        "action": "load",
+        "model": "first",
+        "from": "first",
+        "bundle": "second",
+        "why": "better",
+    }
+    load(server, "first", bundle="first")
+    assert server.http.get("/v1/models/first").json()["bundle"] == before
+
+
+def test_bundle_is_read_anew_where_its_files_have_changed(
+    server: LiveServer, repository: Path
+) -> None:
+    relabel(repository / "first", "x", "y", "z")
+    assert label(server) not in "xyz"
+    load(server, "first")
+    assert label(server) in "xyz"
+
+
+def damage(folder: Path) -> None:
+    weights = folder / "segments" / "fp32" / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-8] + bytes(8))
+
+
+def break_policy(folder: Path) -> None:
+    policy = {"default": {"rule": "layer", "layer": 3}}
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=policy))
+
+
+def take_precision(folder: Path) -> None:
+    shutil.rmtree(folder / "segments" / "fp32")
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (damage, "second: segments/fp32/weights.bin is damaged"),
+        (break_policy, "layer 3 has no exit"),
+        (take_precision, "is missing"),
+    ],
+)
+def test_bundle_that_cannot_be_served_changes_nothing(
+    server: LiveServer, repository: Path, harm: Callable[[Path], None], why: str
+) -> None:
+    harm(repository / "second")
+    before = [server.http.get(path).json() for path in ("/v1/aliases", "/v2/models/first")]
+    for path in ("/v1/models/second/load", "/v1/models/first/load"):
+        problem = Problem.of(server.http.post(path, json={"bundle": "second"}))
+        assert problem[:2] == (422, "load_failed")
+        assert why in problem.message
+        assert str(repository) not in problem.message
+    assert [server.http.get(p).json() for p in ("/v1/aliases", "/v2/models/first")] == before
+    assert label(server, model="first") not in "abc"
+    assert server.metric("offramp_engine_up") == 1
+
+
+def test_model_that_finds_too_little_memory_is_not_loaded(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve.http.model_loader.available_bytes", lambda: 1 << 20)
+    problem = Problem.of(server.http.post("/v1/models/second/load"))
+    assert problem[:2] == (422, "load_failed")
+    assert "MiB while it is loaded, and 1 MiB are free; unload another model" in problem.message
+
+
+NAMES = ["../repository/second", "second/../second", ".", "..", "/etc", "no", "link", ""]
+
+
+@pytest.mark.parametrize("bundle", NAMES)
+def test_only_bundles_of_the_repository_are_loaded(
+    server: LiveServer, repository: Path, tmp_path: Path, bundle: str
+) -> None:
+    shutil.copytree(repository / "second", tmp_path / "outside")
+    (repository / "link").symlink_to(tmp_path / "outside")
+    problem = Problem.of(server.http.post("/v1/models/new/load", json={"bundle": bundle}))
+    assert problem.status == (404 if bundle else 422)
+    assert "first, second" in problem.message or not bundle
+
+
+def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: Path) -> None:
+    with serving_bundles(repository / "first", repository / "second") as server:
+        unload(server, "second")
+        load(server, "second")
+        problem = Problem.of(server.http.post("/v1/models/third/load"))
+        assert problem[:2] == (403, "forbidden")
+        assert "--model-repository FOLDER" in problem.message
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", ".hidden", "x" * 129, "a%0Ab"])
+def test_name_that_paths_and_files_cannot_bear_is_refused(server: LiveServer, name: str) -> None:
+    body = {"bundle": "second"}
+    problem = Problem.of(server.http.post(f"/v1/models/{name}/load", json=body))
+    assert problem == (422, "invalid_request", problem.message)
+    problem = Problem.of(server.http.put(f"/v1/aliases/{name}", json={"model": "first"}))
+    assert "must be 1 to 128 letters" in problem.message
+
+
+def test_alias_stands_for_a_model_in_every_dialect(server: LiveServer) -> None:
+    load(server, "second")
+    assert alias(server, "mood", "second")["aliases"] == {"mood": "second"}
+    assert server.answer("w1", model="mood")["model"] == "second"
+    post = server.http.post
+    asked = [
+        post("/v1/models/mood:predict", json={"instances": ["w1"]}),
+        post("/models/mood", json={"inputs": "w1"}),
+        post("/models/mood/predict", json={"inputs": "w1"}),
+        post("/models/mood/tokenize", json={"inputs": "w1"}),
+        post("/classify", json={"model": "mood", "input": "w1"}),
+        post("/v2/models/mood/infer", json=INFER | {"model_name": "mood"}),
+        post("/v2/models/mood/versions/1/infer", json=INFER),
+        post("/api/v1/text/contents", json=DETECT, headers={"detector-id": "mood"}),
+        post("/api/v1/text/contents", json={**DETECT, "detector_params": FLAG | {"model": "mood"}}),
+        server.http.get("/v1/models/mood"),
+        server.http.get("/v1/models/mood/policy"),
+        server.http.get("/v2/models/mood"),
+        server.http.get("/models/mood/info"),
+        server.put_policy(CHANGE, "mood"),
+    ]
+    assert [each.status_code for each in asked] == [200] * len(asked), [a.text for a in asked]
+    assert asked[4].json()["model"] == "second"
+    assert server.http.get("/v1/models/second/policy").json()["policy"]["default"]["layer"] == 2
+
+
+FLAG: dict[str, Any] = {"flag": {"a": 0.0}}
+DETECT: dict[str, Any] = {"contents": ["w1"], "detector_params": FLAG}
+INFER: dict[str, Any] = {
+    "inputs": [{"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": ["w1"]}]
+}
+
+
+def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
+    load(server, "second")
+    for model in ("first", "second", "first"):
+        alias(server, "mood", model, reason="blue")
+        assert server.answer("w1", model="mood")["model"] == model
+    found = server.http.get("/v1/aliases").json()
+    assert found["aliases"]["mood"]["model"] == "first"
+    assert (found["aliases"]["mood"]["by"], found["aliases"]["mood"]["why"]) == (
+        "anonymous",
+        "blue",
+    )
+    moved = [(each.get("from"), each.get("model")) for each in found["history"][:3]]
+    assert moved == [("second", "first"), ("first", "second"), (None, "first")]
+    assert server.http.delete("/v1/aliases/mood").json()["aliases"] == {}
+    assert server.refusal("w1", model="mood").code == "unknown_model"
+
+
+def test_requests_without_a_model_go_to_the_default_alias(server: LiveServer) -> None:
+    load(server, "second")
+    assert server.refusal("w1").code == "invalid_request"
+    alias(server, "default", "second")
+    assert server.answer("w1")["model"] == "second"
+    assert server.http.post("/predict", json={"inputs": "w1"}).status_code == 200
+    assert server.http.get("/info").json()["model_id"] == "second"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("PUT", "/v1/aliases/first", {"model": "second"}, 422, "is the name of a model"),
+        ("PUT", "/v1/aliases/x", {"model": "nope"}, 404, "served are first, second"),
+        ("PUT", "/v1/aliases/x", {"model": "mood"}, 404, "served are first, second"),
+        ("DELETE", "/v1/aliases/x", None, 404, "no alias 'x'; there are mood"),
+        ("POST", "/v1/models/mood/load", {"bundle": "first"}, 422, "is an alias of second"),
+        ("POST", "/v1/models/mood/unload", None, 422, "is an alias; unload second"),
+        ("POST", "/v1/models/second/unload", None, 422, "move or remove the alias first"),
+        ("POST", "/v1/models/nope/unload", None, 404, "served are first, second"),
+    ],
+)
+def test_change_that_names_would_contradict_is_refused(
+    server: LiveServer, method: str, path: str, body: Any, status: int, message: str
+) -> None:
+    load(server, "second")
+    alias(server, "mood", "second")
+    given = {"json": body} if body else {}
+    problem = Problem.of(server.http.request(method, path, **given))
+    assert problem.status == status
+    assert message in problem.message
+
+
+def test_request_that_has_begun_is_answered_by_the_model_that_it_found(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, step = Event(), Event(), EngineCore.step
+    cores: list[EngineCore] = []
+
+    def waiting_step(core: EngineCore) -> Any:
+        cores.append(core)
+        if core is cores[0] and not go_on.is_set():
+            begun.set()
+            assert go_on.wait(60)
+        return step(core)
+
+    other = LiveServer(server.port)
+    with ThreadPoolExecutor(1) as pool, other.http:
+        monkeypatch.setattr(EngineCore, "step", waiting_step)
+        waiting = pool.submit(server.answer, "w1 w2", model="first")
+        assert begun.wait(60)
+        changed = load(other, "first", bundle="second")
+        assert changed["models"] == {"first": "second"}
+        go_on.set()
+        answered = waiting.result()
+    assert answered["results"][0]["label"] not in "abc"
+    assert label(server, model="first") in "abc"
+
+
+def test_memory_of_a_model_comes_back_without_the_garbage_collector(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[Any] = []
+
+    def build(*args: Any) -> Any:
+        runner = build_runner(*args)
+        loaded.append(weakref.ref(runner))
+        return runner
+
+    monkeypatch.setattr("serve.classifier.classifier.build_runner", build)
+    load(server, "second")
+    [runner] = loaded
+    assert label(server, model="second")
+    gc.disable()
+    try:
+        unload(server, "second")
+        until(lambda: runner() is None)
+    finally:
+        gc.enable()
+
+
+def test_no_request_fails_while_models_come_and_go(repository: Path, server: LiveServer) -> None:
+    (repository / "damaged").mkdir()
+    (repository / "damaged" / "manifest.json").write_text("{}")
+    alias(server, "default", "first")
+    with asking(server) as outcomes:
+        for _ in range(3):
+            load(server, "second")
+            alias(server, "default", "second")
+            load(server, "first", bundle="second")
+            alias(server, "default", "first")
+            unload(server, "second")
+            load(server, "first", bundle="first")
+            assert server.http.post("/v1/models/damaged/load").status_code == 422
+    assert outcomes.keys() == {"200 application/json"}
+    assert sum(outcomes.values()) > 20
+
+
+def test_models_and_aliases_survive_a_restart_with_the_same_bundles(
+    repository: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    pins = {"first": sha256_of(repository / "first" / MANIFEST)}
+
+    def serving(**others: Any) -> Any:
+        kept = {"state": state, "model_repository": repository, "bundle_sha256": pins}
+        return serving_bundles(repository / "first", **kept, **others)
+
+    with serving() as server:
+        load(server, "green", bundle="second")
+        alias(server, "default", "green", reason="better")
+        unload(server, "first")
+        assert server.put_policy(CHANGE, "green").status_code == 200
+        before = server.http.get("/v1/aliases").json()
+    with serving() as server:
+        assert server.http.get("/v1/aliases").json() == before
+        answer = server.answer("w1")
+        assert (answer["model"], answer["policy_version"]) == ("green", 2)
+    relabel(repository / "first", "x", "y", "z")
+    pins = {"first": sha256_of(repository / "first" / MANIFEST)}
+    with serving() as server:  # another bundle on the command line: the set starts anew from it
+        assert label(server) in "xyz"
+        assert server.http.get("/v1/aliases").json()["aliases"] == {}

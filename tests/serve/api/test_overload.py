@@ -1,0 +1,246 @@
+"""A server whose queue is long by its own estimate."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tritonclient.grpc import InferenceServerClient
+
+from serve.engine.cost_model import CostModel, SegmentCost
+from serve.engine.engine import Backlog, Engine
+from tests.serve.http.grpc.conftest import texts
+from tests.serve.support.bundles import rewrite_manifest
+from tests.serve.support.ladders import BOLD, DECIDED, NEVER, SAFE, certificate, certify
+from tests.serve.support.live_server import LiveServer, Problem, serving_grpc
+from tests.support.patience import until
+from tests.support.tiny import DEPTH
+
+SURE = {"target": {"max_disagreement": 0.01}}
+OVERLOAD = {"queue_ms": 100, "target": {"max_disagreement": 0.03}}
+POLICY = {
+    "default": "sure",
+    "profiles": {
+        "sure": SURE,
+        "exact": NEVER,
+        "kept": {"exit": SURE, "degrade": False},
+        "guard": {"exit": SURE, "flag": DECIDED},
+    },
+    "overload": OVERLOAD,
+}
+AT_BOLD = {
+    "exit_rule": BOLD,
+    "expected_layers": pytest.approx(2.0),
+    "certificate": certificate("disagreement", 0.03, 0.02),
+}
+
+
+@pytest.fixture(scope="module")
+def overloaded(
+    bundle_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    """Serve a certified bundle; its policy is POLICY but for tests that change it."""
+    folder = tmp_path_factory.mktemp("overloaded") / "tiny"
+    shutil.copytree(bundle_folder, folder)
+    certify(folder, "fp32")
+    rewrite_manifest(folder, lambda manifest: manifest.update(policy=POLICY))
+    with serving_grpc(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def long_queue(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
+    """Return the server, which takes its queue for long and has moved already."""
+    monkeypatch.setattr(Engine, "backlog", Backlog(100, 1000, 1.0))
+    until(lambda: overloaded.metric("offramp_overload_level", model="tiny") == 1)
+    return overloaded
+
+
+@contextmanager
+def changed(server: LiveServer, **policy: Any) -> Iterator[None]:
+    """Change the policy until the block is left."""
+    assert server.put_policy({**POLICY, **policy}).status_code == 200
+    yield
+    assert server.put_policy(POLICY).status_code == 200
+
+
+def test_answers_say_that_they_are_degraded_and_what_is_certified_then(
+    long_queue: LiveServer,
+) -> None:
+    before = long_queue.metric("offramp_degraded_answers_total", reason="overload")
+    answer = long_queue.answer(["w1 w2", "w3"])
+    assert {name: answer[name] for name in AT_BOLD} == AT_BOLD
+    assert (answer["degraded"], answer["degraded_by"]) == (True, ["overload"])
+    assert answer["results"] == long_queue.answer(["w1 w2", "w3"], exit=BOLD)["results"]
+    after = long_queue.metric("offramp_degraded_answers_total", reason="overload")
+    assert after - before == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"exit": "exact"},
+        {"exit": "kept"},
+        {"exit": "guard"},
+        {"exit": SURE},
+        {"exit": SAFE},
+        {"exit": SAFE, "degrade": False},
+        {"degrade": False},
+        {"flag": {"negative": 0.5}},
+        {"degrade": {"max_disagreement": 0.01}},
+    ],
+)
+def test_what_must_not_move_stays(long_queue: LiveServer, fields: dict[str, Any]) -> None:
+    answer = long_queue.answer("w1 w2", **fields)
+    assert "degraded" not in answer
+    assert answer.get("exit_rule", SAFE) == SAFE
+
+
+def test_a_request_may_let_its_own_target_move(long_queue: LiveServer) -> None:
+    answer = long_queue.answer("w1", exit=SURE, degrade={"max_disagreement": 0.4})
+    assert answer["exit_rule"] == BOLD
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v2/models/tiny/infer", {"inputs": [
+            {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]}),
+        ("/models/tiny", {"inputs": "w1"}),
+        ("/predict", {"inputs": "w1"}),
+        ("/classify", {"input": ["w1"], "model": "tiny"}),
+        ("/v1/models/tiny:predict", {"instances": ["w1"]}),
+    ],
+)  # fmt: skip
+def test_every_dialect_tells_and_takes_the_header(
+    long_queue: LiveServer, path: str, body: dict[str, Any]
+) -> None:
+    moved = long_queue.http.post(path, json=body)
+    assert moved.status_code == 200, moved.text
+    assert moved.headers["x-offramp-degraded"] == "overload"
+    assert json.loads(moved.headers["x-offramp-exit-rule"]) == BOLD
+    kept = long_queue.http.post(path, json=body, headers={"X-Offramp-Degrade": "false"})
+    assert kept.status_code == 200, kept.text
+    assert "x-offramp-degraded" not in kept.headers
+    wrong = long_queue.http.post(path, json=body, headers={"X-Offramp-Degrade": "{no"})
+    assert wrong.status_code in (400, 422)
+    assert "x-offramp-degrade: must be false, or JSON such as" in wrong.text
+
+
+def test_the_open_inference_protocol_has_parameters_for_it(long_queue: LiveServer) -> None:
+    text = {"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}
+
+    def parameters(**asked: Any) -> dict[str, Any]:
+        body = {"inputs": [text], "parameters": asked}
+        response = long_queue.http.post("/v2/models/tiny/infer", json=body)
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()["parameters"]
+        return found
+
+    assert parameters()["degraded"] is True
+    assert parameters()["degraded_by"] == "overload"
+    assert "degraded" not in parameters(degrade=False)
+    assert "degraded" not in parameters(degrade='{"max_disagreement": 0.01}')
+
+
+def test_a_rule_has_no_place_to_move_from(long_queue: LiveServer) -> None:
+    refused = long_queue.refusal("w1", exit=SAFE, degrade={"max_disagreement": 0.03})
+    assert refused.status == 422
+    assert "a rule has no place on the ladder" in refused.message
+    refused = long_queue.refusal("w1", degrade=True)
+    assert "degrade: must be false, or how far to go" in refused.message
+
+
+def test_where_requests_choose_nothing_they_do_not_choose_this(long_queue: LiveServer) -> None:
+    with changed(long_queue, limits={"overrides": "none"}):
+        refused = long_queue.refusal("w1", degrade=False)
+    assert refused.status == 403
+    assert "degrade: the live policy lets no request choose it" in refused.message
+
+
+def test_a_policy_without_overload_gives_nothing_up(long_queue: LiveServer) -> None:
+    with changed(long_queue, overload=None):
+        answer = long_queue.answer("w1")
+        assert "degraded" not in answer
+        assert answer["exit_rule"] == SAFE
+        assert long_queue.metric("offramp_overload_level", model="tiny") == 0
+
+
+def test_a_policy_that_could_move_nothing_is_refused(overloaded: LiveServer) -> None:
+    policy = {**POLICY, "overload": {**OVERLOAD, "target": {"max_disagreement": 0.001}}}
+    refused = Problem.of(overloaded.put_policy(policy))
+    assert (refused.status, refused.code) == (422, "invalid_rule")
+    assert "overload.target: there is no faster rule" in refused.message
+
+
+SLOW = CostModel.of([SegmentCost(fixed_s=1.0)] * DEPTH)  # a second for every layer
+TEXTS = [f"w{number}" for number in range(1, 30)]
+
+
+@pytest.fixture
+def slow_layers(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
+    """Return the server, which takes its layers for slow and whose queue is empty."""
+    monkeypatch.setattr(Engine, "costs", SLOW)
+    until(lambda: overloaded.metric("offramp_overload_level", model="tiny") == 0)
+    return overloaded
+
+
+@pytest.mark.parametrize(("timeout_ms", "last"), [(3500, 3), (2500, 2), (1200, 2), (600, 2)])
+def test_a_text_goes_as_deep_as_there_is_time_for_but_not_before_the_floor(
+    slow_layers: LiveServer, timeout_ms: float, last: int
+) -> None:
+    uncut = slow_layers.answer(TEXTS, exit="exact")["results"]
+    free = slow_layers.answer(TEXTS)["results"]
+    assert {each["exit"]["layer"] for each in free} >= {DEPTH}
+    counted = slow_layers.metric("offramp_degraded_answers_total", reason="deadline")
+    answer = slow_layers.answer(TEXTS, timeout_ms=timeout_ms)
+    left = [(each["exit"]["layer"], each["exit"]["reason"]) for each in answer["results"]]
+    wanted = [(each["exit"]["layer"], each["exit"]["reason"]) for each in free]
+    cut = (last, "deadline")
+    assert left == [here if here[0] <= last else cut for here in wanted]
+    assert (answer["degraded"], answer["degraded_by"]) == (True, ["deadline"])
+    after = slow_layers.metric("offramp_degraded_answers_total", reason="deadline")
+    assert after - counted == left.count(cut) > 0
+    assert len(uncut) == len(left)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"exit": "exact"}, {"exit": SURE}, {"exit": SAFE}, {"exit": "kept"}, {}]
+)
+def test_with_time_or_without_a_word_on_it_nothing_is_cut(
+    slow_layers: LiveServer, fields: dict[str, Any]
+) -> None:
+    timeout = {"timeout_ms": 1200} if fields else {"timeout_ms": 60_000}
+    answer = slow_layers.answer(TEXTS, **fields, **timeout)
+    assert answer["results"] == slow_layers.answer(TEXTS, **fields)["results"]
+    assert "degraded" not in answer
+
+
+def test_a_policy_may_let_deadlines_pass(slow_layers: LiveServer) -> None:
+    with changed(slow_layers, overload={**OVERLOAD, "deadline": "keep"}):
+        answer = slow_layers.answer(TEXTS, timeout_ms=1200)
+    assert "degraded" not in answer
+
+
+def test_what_cannot_be_in_time_is_refused_before_it_waits(
+    slow_layers: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "wait", lambda engine, client: (1, 5.0))
+    refused = slow_layers.refusal("w1", timeout_ms=4000)
+    assert (refused.status, refused.code) == (504, "deadline_exceeded")
+    assert "what waits before this request takes longer" in refused.message
+    assert slow_layers.answer("w1", timeout_ms=60_000)
+    for waits_for_no_one in ({"priority": "high"}, {"exit": "exact"}):
+        assert slow_layers.answer("w1", timeout_ms=4000, **waits_for_no_one)
+
+
+def test_the_protocol_over_grpc_has_them_too(long_queue: LiveServer) -> None:
+    with InferenceServerClient(long_queue.grpc_address) as client:
+        moved = client.infer("tiny", [texts(["w1"])]).get_response().parameters
+        assert moved["degraded"].bool_param is True
+        assert moved["degraded_by"].string_param == "overload"
+        kept = client.infer("tiny", [texts(["w1"])], parameters={"degrade": False})
+        assert "degraded" not in kept.get_response().parameters

@@ -1,0 +1,256 @@
+"""What a reader does with the console, in a real browser."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+
+from serve.top.figures import between, read_sample
+from tests.serve.api.conftest import StartServer
+from tests.serve.console.conftest import OpenPage
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
+from tests.support.tiny import WORDS
+
+TABS = ("playground", "live", "quality", "policy", "models")
+TEXTS = [" ".join(WORDS[i : i + 3]) for i in range(30)]
+
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="module")
+def shared(bundle_folder: Path) -> Iterator[LiveServer]:
+    """Return a server whose policy no test changes."""
+    with serving_bundles(bundle_folder) as server:
+        yield server
+
+
+def share_of(page: Page, layer: int) -> float:
+    """Return the share of texts that left at a layer just now, as the live tab shows it."""
+    cell = page.locator(f".layer-bars td[data-layer='{layer}']").first
+    return float(cell.get_attribute("data-share") or "nan")
+
+
+def wait_for_share(page: Page, server: LiveServer, wanted: float) -> None:
+    """Send texts until the live tab shows that this share of them leaves at layer 1."""
+    page.get_by_role("tab", name="Live").click()
+    cell = page.locator(".layer-bars td[data-layer='1']").first
+    for _ in range(40):
+        server.answer(TEXTS)
+        before = page.evaluate("performance.now()")
+        page.wait_for_function("before => performance.now() > before + 500", arg=before)
+        if abs(float(cell.get_attribute("data-share") or "nan") - wanted) < 0.001:
+            return
+    raise AssertionError(f"share {cell.get_attribute('data-share')} instead of {wanted}")
+
+
+def test_turned_threshold_is_applied_moves_the_exits_and_is_rolled_back(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    layers = [result["exit"]["layer"] for result in server.answer(TEXTS)["results"]]
+    before = layers.count(1) / len(layers)
+    assert before < 1
+    page = open_page(server)
+    page.get_by_label("Texts leave by").select_option("entropy")
+    page.get_by_role("slider", name="threshold").fill("1000")
+    expect(page.get_by_text("100 %")).to_be_visible()
+    page.get_by_role("button", name="Take it to the policy").click()
+    expect(page.get_by_role("region", name="Dry run of default")).to_contain_text("entropy 1.099")
+    page.get_by_label("Reason").fill("all at once")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("heading", name="Live policy: version 2")).to_be_visible()
+    expect(page.locator(".history")).to_contain_text("all at once")
+    wait_for_share(page, server, 1)
+    page.get_by_role("tab", name="Policy").click()
+    page.get_by_role("button", name="Roll back to 1").click()
+    expect(page.get_by_role("heading", name="Live policy: version 3")).to_be_visible()
+    assert server.http.get("/v1/models/tiny/policy").json()["action"] == "rollback"
+    wait_for_share(page, server, before)
+
+
+def test_keyboard_alone_reaches_tabs_dial_and_policy(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    page = open_page(server)
+    focused = page.locator(":focus")
+    for key, name in (("ArrowRight", "Live"), ("End", "Models"), ("Home", "Playground")):
+        if key == "ArrowRight":
+            page.keyboard.press("Tab")  # skips to the content
+            page.keyboard.press("Tab")
+        page.keyboard.press(key)
+        expect(focused).to_have_text(name)
+        expect(page.get_by_role("tab", selected=True)).to_have_text(name)
+    expect(page.locator(".decided .card").first).to_be_visible()
+
+    def tab_to(name: str) -> None:
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            said = focused.evaluate("e => (e.labels?.[0] || e).textContent + e.ariaLabel")
+            if name in said:
+                return
+        raise AssertionError(f"no way to {name}")
+
+    tab_to("Texts leave by")
+    page.keyboard.type("entropy")
+    tab_to("threshold")
+    page.keyboard.press("End")
+    tab_to("Take it to the policy")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Dry run of default")).to_be_visible()
+    tab_to("Draft")
+    tab_to("Apply")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Live policy: version 2")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("tab", TABS)
+def test_axe_finds_nothing(open_page: OpenPage, shared: LiveServer, tab: str, theme: str) -> None:
+    shared.answer(TEXTS)
+    page = open_page(shared, tab, theme)
+    expect(page.locator(".card").first).to_be_visible()
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+    found = Axe().run(page)
+    assert not found.response["violations"], found.generate_report()
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_nothing_is_wider_than_a_phone(open_page: OpenPage, shared: LiveServer, tab: str) -> None:
+    page = open_page(shared, tab, width=360)
+    expect(page.locator(".card").first).to_be_visible()
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_theme_and_key_are_the_readers_choice(
+    open_page: OpenPage, bundle_folder: Path, tmp_path: Path
+) -> None:
+    key = make_key(tmp_path, "read")
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        page = open_page(guarded, "policy")
+        expect(page.get_by_role("alert")).to_contain_text("Enter a key")
+        page.get_by_role("button", name="Key").click()
+        page.get_by_label("Key", exact=True).fill(key)
+        page.get_by_role("button", name="Use this key").click()
+        expect(page.get_by_role("heading", name="Live policy: version 1")).to_be_visible()
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_role("alert").last).to_contain_text("admin")
+        page.get_by_role("button", name="Use the dark theme").click()
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        expect(page.get_by_role("heading", name="Live policy: version 1")).to_be_visible()
+        page.get_by_role("tab", name="Live").click()
+        expect(page.locator(".figure", has_text="Replicas")).to_contain_text(re.compile("1.*of 1"))
+
+
+ARM: dict[str, Any] = {
+    "answers": 900,
+    "errors": 0,
+    "share": 0.05,
+    "layers": {"mean": 1.5, "low": 1.2, "high": 1.8},
+    "disagreement": {"audits": 90, "differ": 9, "rate": 0.1, "low": 0.04, "high": 0.2},
+    "p99_ms": 12.0,
+    "exits": {"1": 900},
+    "verdicts": {},
+}
+ROLLOUT: dict[str, Any] = {
+    "state": "running",
+    "version": 2,
+    "steps": [5, 25, 100],
+    "step": 0,
+    "percent": 5,
+    "bounds": {"disagreement": 0.3},
+    "verdict": "too early",
+    "arms": {"live": ARM, "candidate": ARM | {"verdicts": {"disagreement": "successful"}}},
+}
+
+
+def test_rollout_has_its_arms_and_buttons(open_page: OpenPage, shared: LiveServer) -> None:
+    page, sent, found = open_page(shared), [], dict(ROLLOUT)
+
+    def answer(route: Route) -> None:
+        if route.request.method == "POST":
+            sent.append((route.request.url.rpartition("/policy/")[2], route.request.post_data_json))
+            found["state"] = "paused" if "pause" in route.request.url else "running"
+        route.fulfill(json=found)
+
+    page.route("**/policy/rollout*", answer)
+    page.route("**/policy/rollout/*", answer)
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
+    arms = page.get_by_role("region", name="Both arms")
+    expect(arms).to_contain_text("10 % (4 % to 20 %)")
+    expect(arms).to_contain_text("successful")
+    assert not Axe().run(page).response["violations"]
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_text("Roll it out step by step").click()
+    page.get_by_label("Steps, %").fill("10 100")
+    page.get_by_role("button", name="Start the rollout").click()
+    expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
+    assert sent[0] == ("rollout/pause", {})
+    path, asked = sent[1]
+    assert path == "rollout"
+    assert asked["steps"] == [10, 100]
+    assert asked["bounds"] == {"disagreement": 0.01}
+    assert asked["policy"] == shared.http.get("/v1/models/tiny/policy").json()["policy"]
+
+
+RULES: list[dict[str, Any]] = [
+    {"rule": "never"},
+    {"rule": "never", "max_layer": 3},
+    {"rule": "layer", "layer": 2},
+    *({"rule": "entropy", "threshold": t} for t in (0, 0.3, 0.9, 1.05, 1.2)),
+    {"rule": "entropy", "threshold": [0.2, 1.0, 1.05, 0.5]},
+    {"rule": "entropy", "threshold": 1.0, "min_layer": 2, "max_layer": 3},
+    *({"rule": "normalized_entropy", "threshold": t} for t in (0.5, 0.9, 0.98)),
+    *({"rule": "confidence", "threshold": t} for t in (0.4, 0.5, 0.8, 1)),
+    *({"rule": "margin", "threshold": t} for t in (0.05, 0.2, 0.9)),
+    *({"rule": "patience", "patience": t} for t in (1, 2, 3)),
+    *({"rule": "voting", "votes": t} for t in (1, 2, 3)),
+]
+
+
+def test_browser_decides_as_the_server_does(open_page: OpenPage, shared: LiveServer) -> None:
+    page = open_page(shared)
+    full = shared.answer(TEXTS, exit={"rule": "never"}, **{"return": ["exits", "logits"]})
+    exits = [result["exits"] for result in full["results"]]
+    model = shared.http.get("/v1/models/tiny").json()
+    temperatures = {str(exit["layer"]): exit["temperature"] for exit in model["exits"]}
+    decided = """async ([rules, texts, temperatures]) => {
+      const { decidable, decide } = await import(new URL("/console/rules.js", location));
+      return rules.map((rule) => decidable(rule) &&
+        texts.map((exits) => decide(rule, exits, temperatures)));
+    }"""
+    for rule, found in zip(
+        RULES, page.evaluate(decided, [RULES, exits, temperatures]), strict=True
+    ):
+        for result, here in zip(shared.answer(TEXTS, exit=rule)["results"], found, strict=True):
+            there = result["exit"]["layer"], result["exit"]["reason"], result["label"]
+            assert (here["layer"], here["reason"], here["label"]) == there, rule
+
+
+def test_browser_reckons_the_live_figures_as_offramp_top_does(
+    open_page: OpenPage, shared: LiveServer
+) -> None:
+    texts = [shared.http.get("/metrics").text]
+    shared.answer(TEXTS)
+    shared.refusal("w1", exit="nothing")
+    texts.append(shared.http.get("/metrics").text)
+    ours = between(*(read_sample(text, 10 * i) for i, text in enumerate(texts)), "tiny")
+    reckoned = """async (texts) => {
+      const { between, read } = await import(new URL("/console/metrics.js", location));
+      return between(...texts.map((text, i) => read(text, 10 * i)), "tiny");
+    }"""
+    theirs = open_page(shared).evaluate(reckoned, texts)
+    assert ours is not None
+    for name in ("requests_s", "refused_s", "failed_s", "layers", "saved"):
+        assert theirs[name] == pytest.approx(getattr(ours, name)), name
+    assert [theirs[name] for name in ("p50", "p95", "p99")] == pytest.approx(ours.quantiles_ms)
+    assert {int(layer): n / len(TEXTS) for layer, n in theirs["exits"].items()} == ours.exits
