@@ -22,6 +22,7 @@ from serve.errors import OfframpError
 from serve.logs import LogFormat, LogLevel, single_line
 from serve.policy_cli.cli import policy as policy_commands
 from serve.policy_cli.models import models as models_commands
+from serve.policy_cli.rollout import rollout as rollout_commands
 from serve.top.cli import top
 from serve.version import __version__
 
@@ -42,6 +43,7 @@ app = typer.Typer(
 
 app.add_typer(keys_commands, name="keys")
 app.add_typer(policy_commands, name="policy")
+app.add_typer(rollout_commands, name="rollout")
 app.add_typer(models_commands, name="models")
 app.command()(top)
 

@@ -166,6 +166,13 @@ class VersionConflict(OfframpError):
     code = "version_conflict"
 
 
+class RolloutConflict(OfframpError):
+    """A rollout does not run, or is not in the state that a move needs."""
+
+    status = 409
+    code = "rollout_conflict"
+
+
 class PreconditionFailed(OfframpError):
     """No version that `If-Match` names is the current one."""
 

@@ -101,6 +101,14 @@ class Client:
         reply = self._json("PUT", f"/v1/models/{model}/policy", body)
         return LivePolicy(reply["version"], reply["policy"])
 
+    def start_rollout(self, model: str, asked: Json) -> Json:
+        """Start a rollout and return its report."""
+        return self._json("POST", f"/v1/models/{model}/policy/rollout", asked)
+
+    def rollout(self, model: str) -> Json:
+        """Return the report of the rollout that runs, or of the last one."""
+        return self._json("GET", f"/v1/models/{model}/policy/rollout")
+
     def metrics(self) -> str:
         """Return the text of /metrics, which covers every replica."""
         return self._call("GET", "/metrics").decode()

@@ -14,9 +14,10 @@ from serve.api.context import AppContext
 from serve.api.dial import DIAL
 from serve.api.errors import add_error_handlers
 from serve.api.exit_report import ANSWERED
+from serve.api.followed import STICKY
 from serve.api.forwarded import Forwarded
 from serve.api.front import Front
-from serve.api.record import BUNDLE, REPLICA
+from serve.api.record import ARM, BUNDLE, REPLICA
 from serve.api.routes.dry_run import add_dry_run_route
 from serve.api.routes.model_changes import add_change_routes
 from serve.api.routes.models import add_model_routes
@@ -25,6 +26,7 @@ from serve.api.routes.policy import add_policy_routes
 from serve.api.routes.policy_events import add_event_routes
 from serve.api.routes.policy_history import add_history_routes
 from serve.api.routes.quality import add_quality_route
+from serve.api.routes.rollout import add_rollout_routes
 from serve.api.schemas.error import ErrorBody
 from serve.api.scopes import describe_access
 from serve.config import DRAIN_S
@@ -84,6 +86,7 @@ def build_http_app(
         add_dry_run_route,
         add_event_routes,
         add_quality_route,
+        add_rollout_routes,
         add_operation_routes,
     ):
         add_routes(app, context)
@@ -112,8 +115,8 @@ def _behind_cors(front: ASGIApp, context: AppContext) -> ASGIApp:
         allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
         allow_headers=[
             *("Authorization", "Content-Type", "If-Match", "X-API-Key", "X-Request-Id"),
-            *("traceparent", "tracestate"),
+            *("traceparent", "tracestate", STICKY),
             *DIAL,
         ],
-        expose_headers=["ETag", "X-Request-Id", "Retry-After", BUNDLE, REPLICA, *ANSWERED],
+        expose_headers=["ETag", "X-Request-Id", "Retry-After", ARM, BUNDLE, REPLICA, *ANSWERED],
     )

@@ -11,6 +11,7 @@ from starlette.types import Send
 
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
+from serve.api.followed import followed_by
 from serve.api.locks import bound, check_complete, check_locks
 from serve.api.model_choice import model_for
 from serve.api.record import RequestHeaders, RequestRecord
@@ -20,6 +21,7 @@ from serve.classifier.request import ModelRequest
 from serve.engine.row import Priority
 from serve.errors import InvalidRequest, TooManyInputs
 from serve.policy.flag import AnyFlag
+from serve.policy.rollout import Arm
 from serve.tokenization.inputs import size_of
 from serve.validation import explain
 
@@ -38,12 +40,14 @@ class Classification(NamedTuple):
         request: what was asked.
         classified: the answers.
         total_s: time from the request's arrival to the answers.
+        arm: of the rollout that has answered; None without one.
     """
 
     classifier: Classifier
     request: ClassifyRequest
     classified: Classified
     total_s: float
+    arm: Arm | None = None
 
 
 class Reply(NamedTuple):
@@ -126,8 +130,9 @@ async def classify(
     record.model, record.bundle = classifier.name, classifier.bundle.version
     request = bound(record.client, request)
     if flag is None:
-        check_locks(record.client, classifier, request)
+        check_locks(record, classifier, request)
     model_request = _model_request(context, record, request, flag)
+    model_request.live = followed_by(record, classifier)
     model_request.assigned |= assigned
     inputs = model_request.inputs
     check_task_fields(request, inputs, classifier.traits.task)
@@ -144,11 +149,20 @@ async def classify(
         if context.tracing:
             context.tracing.record(model_request, classifier.traits.exits)
     if flag is None and request.timeout_ms is not None:
-        check_complete(record.client, classifier, request, classified)
-    exits = classified.exit_indices
+        check_complete(record, classifier, request, classified)
+    _note(record, classifier, classified)
+    total_s = time.monotonic() - record.arrived_s
+    arm = record.arm.name if record.arm is not None else None
+    return Classification(classifier, request, classified, total_s, arm)
+
+
+def _note(record: RequestRecord, classifier: Classifier, classified: Classified) -> None:
+    """Note what was run for a request."""
     layers = classifier.traits.exits
-    record.rows, record.layers = len(exits), sum([layers[index] for index in exits])
-    return Classification(classifier, request, classified, time.monotonic() - record.arrived_s)
+    left_at = [layers[index] for index in classified.exit_indices]
+    record.rows, record.layers = len(left_at), sum(left_at)
+    if record.arm is not None:
+        record.arm.left(left_at)
 
 
 def check_inputs(number: int, max_inputs: int) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from typing import Final
 
 from serve.access.gate import Client
+from serve.api.followed import followed_by
+from serve.api.record import RequestRecord
 from serve.api.schemas.request import ClassifyRequest
 from serve.classifier.classifier import Classified, Classifier
 from serve.errors import (
@@ -47,16 +49,16 @@ class Locks:
 
     def __init__(
         self,
-        client: Client,
+        record: RequestRecord,
         classifier: Classifier,
         request: ClassifyRequest,
         guardrail: bool,
         assigned: bool = False,
     ) -> None:
-        """Look at the live policy.
+        """Look at the policy that the request follows.
 
         Args:
-            client: who asks.
+            record: of the request.
             classifier: what answers.
             request: as `bound` returns it.
             guardrail: whether a guardrail asks; it keeps the flag of a policy that has one.
@@ -65,7 +67,8 @@ class Locks:
         Raises:
             OfframpError: of the choice.
         """
-        entry, applied = classifier.policy.live
+        entry, applied, *_ = followed_by(record, classifier)
+        client = record.client
         self._limits, self._guardrail = entry.policy.limits, guardrail
         self._guarding = guardrail and applied.has_flag
         self._key = client.key if client.key is not None and client.key.profiles else None
@@ -133,10 +136,10 @@ class Locks:
         )
 
 
-def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest) -> None:
+def check_locks(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
     """Refuse what a request may not choose, as `Locks.check`; most requests choose nothing."""
     if request.degrade is not None:
-        _check_degrade(client, classifier, request)
+        _check_degrade(record, classifier, request)
     if (
         request.flag is not None
         or request.windows is not None
@@ -144,17 +147,18 @@ def check_locks(client: Client, classifier: Classifier, request: ClassifyRequest
         or request.aggregation is not None
         or request.special_tokens is not None
     ):
-        Locks(client, classifier, request, guardrail=False).check(request)
+        Locks(record, classifier, request, guardrail=False).check(request)
 
 
-def _check_degrade(client: Client, classifier: Classifier, request: ClassifyRequest) -> None:
+def _check_degrade(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
     """Refuse a word on overload where a request has none on its exit, or where it means nothing."""
+    client = record.client
     if client.key is not None and client.key.profiles:
         raise Forbidden(
             f"degrade: the key {client.key.name} is bound to its profile, which decides that; "
             "leave degrade out"
         )
-    if classifier.policy.current.policy.limits.overrides == "none":
+    if followed_by(record, classifier).entry.policy.limits.overrides == "none":
         raise OverrideForbidden(
             "degrade: the live policy lets no request choose it (limits.overrides is none); leave "
             "degrade out"
@@ -167,7 +171,7 @@ def _check_degrade(client: Client, classifier: Classifier, request: ClassifyRequ
 
 
 def check_complete(
-    client: Client, classifier: Classifier, request: ClassifyRequest, classified: Classified
+    record: RequestRecord, classifier: Classifier, request: ClassifyRequest, classified: Classified
 ) -> None:
     """Refuse to call a text unflagged that a deadline has cut short, where the flag is kept.
 
@@ -179,7 +183,7 @@ def check_complete(
     flagger = classified.flagger
     if flagger is None or all(each.reason is not Reason.DEADLINE for each in classified.answers):
         return
-    if Locks(client, classifier, request, guardrail=False).keeps("flag"):
+    if Locks(record, classifier, request, guardrail=False).keeps("flag"):
         for answer, tokens in zip(classified.answers, classified.tokens, strict=True):
             if answer.reason is Reason.DEADLINE and not flagger.flags(answer, tokens):
                 raise undecided()

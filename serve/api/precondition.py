@@ -12,8 +12,6 @@ from serve.errors import (
     PreconditionRequired,
     VersionConflict,
 )
-from serve.policy.document import Policy
-from serve.policy.entry import Change
 from serve.policy.live import LivePolicy, Replacement
 
 _TAG: Final = r'(?:W/)?"[^"]*"'
@@ -33,16 +31,17 @@ class Precondition(NamedTuple):
     versions: frozenset[int] | None
     by_header: bool
 
-    def replace(
-        self, live: LivePolicy, policy: Callable[[Policy], Policy], change: Change
-    ) -> Replacement:
-        """Replace the policy if the condition holds, see `LivePolicy.replace`. May block.
+    def apply(self, live: LivePolicy, change: Callable[[int | None], Replacement]) -> Replacement:
+        """Make a change if the condition holds. May block.
+
+        Args:
+            live: the policy that is changed.
+            change: makes the change from this version, None for any.
 
         Raises:
-            OfframpError: there is no such policy.
-            InvalidRule: the model cannot follow the policy.
             PreconditionFailed: no version of `If-Match` is current.
             VersionConflict: the body's version is not current.
+            OfframpError: of the change.
         """
         if self.versions is not None and not self.versions:
             raise PreconditionFailed(
@@ -51,7 +50,7 @@ class Precondition(NamedTuple):
             )
         based_on = None if self.versions is None else self._one_of(live, self.versions)
         try:
-            return live.replace(policy, based_on, change)
+            return change(based_on)
         except VersionConflict as conflict:
             if self.by_header:
                 raise PreconditionFailed(f"If-Match: {conflict}") from None

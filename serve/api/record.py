@@ -15,6 +15,8 @@ from serve.api.limits import BodyLimit
 from serve.errors import Cancelled
 from serve.logs import ACCESS_LOG
 from serve.metrics.collectors import Metrics
+from serve.policy.live import Live, LivePolicy
+from serve.rollout.traffic import ArmTraffic
 
 access_log = logging.getLogger(ACCESS_LOG)
 
@@ -22,6 +24,8 @@ REQUEST_ID: Final = "x-request-id"
 # Headers of answers: which bundle has classified, and in which replica.
 BUNDLE: Final = "x-offramp-bundle"
 REPLICA: Final = "x-offramp-replica"
+# And which policy, while a rollout runs.
+ARM: Final = "x-offramp-arm"
 MAX_REQUEST_ID_CHARS: Final = 128
 
 # Unknown paths share one route, so that clients cannot add series to the metrics.
@@ -79,6 +83,8 @@ class RequestRecord:
         changed: whether the change was made.
         model: the name of the model that it is for, once that is known.
         bundle: the version of the bundle that classifies, once that is known.
+        followed: the policy of each model that was looked at, the same for the whole request.
+        arm: counts the requests of the rollout's arm that it is in; None without a rollout.
         queued: whether a model has taken its rows.
         rows: that were answered.
         layers: that were run for them.
@@ -105,6 +111,8 @@ class RequestRecord:
     changed: bool = False
     model: str = ""
     bundle: str = ""
+    followed: dict[LivePolicy, Live] = field(default_factory=dict)
+    arm: ArmTraffic | None = None
     queued: bool = False
     rows: int = 0
     layers: int = 0
@@ -168,7 +176,10 @@ class Recorder(NamedTuple):
         num_bytes = min(body.num_bytes, body.max_bytes) if body else record.num_bytes
         if not record.queued:  # else its rows are paid for, though no answer may be taken
             record.client.refuse(record.code, num_bytes)
-        self.metrics.request(record.model, record.route, record.code, _served_s(record, ended_s))
+        served_s = _served_s(record, ended_s)
+        self.metrics.request(record.model, record.route, record.code, served_s)
+        if record.arm:
+            record.arm.ended(record.code, record.error_code, served_s)
         if record.error_code:
             self.metrics.rejected(record.model, record.error_code)
         self.log(record, duration_s)

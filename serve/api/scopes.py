@@ -12,6 +12,8 @@ from serve.api.dialect import Dialect, dialect_of
 
 # Who has changed a policy, or the models, and why is for those who may change it.
 _OF_CHANGES: Final = re.compile(r"/v1/models/[^/]*/policy/.*|/v1/aliases(/.*)?", re.DOTALL)
+# As the live policy itself, of which it is a part.
+_ROLLOUT: Final = re.compile(r"/v1/models/[^/]*/policy/rollout")
 _PAGES: Final = ("/docs", "/openapi.json", "/console")
 _SCHEMES: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -30,7 +32,8 @@ def required_scope(
     # They describe the software, not this server, and browsers cannot send a key with a page.
     if path in _PAGES or path.startswith(("/static-offline-docs/", "/console/")):
         return None
-    if _OF_CHANGES.fullmatch(path):
+    shows_rollout = method in ("GET", "HEAD") and _ROLLOUT.fullmatch(path)
+    if _OF_CHANGES.fullmatch(path) and not shows_rollout:
         return "admin"
     return dialect_of(path, dialects).scope(method, path)
 

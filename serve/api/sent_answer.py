@@ -10,12 +10,13 @@ from starlette.types import Message, Send
 
 from serve.api.context import AppContext
 from serve.api.limits import BodyLimit
-from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, RequestRecord
+from serve.api.record import ARM, BUNDLE, REPLICA, REQUEST_ID, RequestRecord
 from serve.api.unsent import UnsentAnswer, UnsentAnswers
 
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID: Final = REQUEST_ID.encode()
 _BUNDLE: Final = BUNDLE.encode()
+_ARM: Final = ARM.encode()
 # Of pages: no other site may show them in a frame or learn where their reader came from.
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
@@ -38,6 +39,8 @@ class OwnHeaders:
             headers.append((_REQUEST_ID, record.request_id.encode("latin-1")))
         if record.bundle:
             headers.append((_BUNDLE, record.bundle.encode()))
+        if record.arm is not None:
+            headers.append((_ARM, record.arm.name.encode()))
         message["headers"] = headers
         if any(name == b"content-type" and text.startswith(b"text/html") for name, text in headers):
             own = MutableHeaders(raw=headers)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from serve.api.record import RequestRecord, who
 from serve.api.schemas.policy import ChangeRequest, PolicyPatch, PolicyRollback, PolicyUpdate
+from serve.api.schemas.rollout import RolloutStart
 from serve.classifier.catalog import Catalog
 from serve.errors import Cancelled, UnknownModel
 from serve.logs import TRAIL, fields
@@ -18,7 +19,7 @@ trail = logging.getLogger(TRAIL)
 # Clients could flood it, so it is cut, unlike the other one.
 refusals = logging.getLogger(f"{TRAIL}.refused")
 
-_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy(?:/rollback)?")
+_POLICY: Final = re.compile(r"/v1/models/([^/]*)/policy(?:/rollback|/rollout(?:/[a-z]+)?)?")
 # Of what was refused.
 _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
@@ -80,6 +81,8 @@ def _wanted(asked: ChangeRequest, live: Policy) -> dict[str, Any]:
         wanted = asked.merged(live)
     elif isinstance(asked, PolicyUpdate):
         wanted = asked.policy.model_dump(mode="json", exclude_none=True)
+    elif isinstance(asked, RolloutStart):
+        wanted = asked.changed(live).model_dump(mode="json", exclude_none=True)
     else:
         return {}
     return {"changes": dict(islice(difference(shown, wanted).items(), _MAX_CHANGES))}

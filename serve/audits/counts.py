@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from serve.audits.tally import Tally
 from serve.policy.ladder import Loss
+from serve.policy.rollout import ArmOf
 
 # What a request's own rule or target is counted as: no profile can have this name.
 REQUEST: Final = "(request)"
@@ -53,16 +54,24 @@ class Key(NamedTuple):
             `default`; `REQUEST` where the request has chosen a rule or a target itself, `DEGRADED`
             where a faster rung has answered for either.
         promise: None where nothing is promised, such as of texts in several windows.
+        rollout: id of the rollout of which `profile` names an arm; empty of all else.
     """
 
     profile: str
     promise: Promise | None = None
+    rollout: str = ""
+
+    @classmethod
+    def of_arm(cls, arm: ArmOf) -> Self:
+        """Return the key of all that one arm of a rollout has answered."""
+        return cls(arm.name, None, arm.rollout)
 
 
 class _Entry(_Frozen):
     profile: str
     promise: Promise | None
     tally: Tally
+    rollout: str = Field(default="", exclude_if=lambda value: not value)
 
 
 _ENTRIES = TypeAdapter(list[_Entry])
@@ -101,7 +110,7 @@ class Counts:
 
     def to_json(self) -> bytes:
         """Return the counts as JSON of at most `MAX_BYTES`, without the oldest keys if need be."""
-        entries = [_Entry(profile=k.profile, promise=k.promise, tally=t) for k, t in self]
+        entries = [_Entry(**key._asdict(), tally=tally) for key, tally in self]
         written = deque(entry.model_dump_json().encode() for entry in entries)
         size = 2 + sum(len(entry) + 1 for entry in written)
         while size > MAX_BYTES:
@@ -120,5 +129,5 @@ class Counts:
         except ValidationError:
             raise ValueError("counts of audits cannot be read") from None
         counts = cls()
-        counts._tallies = {Key(e.profile, e.promise): e.tally for e in entries}
+        counts._tallies = {Key(e.profile, e.promise, e.rollout): e.tally for e in entries}
         return counts

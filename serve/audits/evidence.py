@@ -17,8 +17,9 @@ Counts: TypeAlias = "int | NDArray[Any]"
 
 # How far rates that are tried lie above a promise, as shares of the way to 1.
 _ABOVE: Final = np.geomspace(0.002, 0.5, 24)
-# The interval's mixture is Beta(0.5, 10): differences are rare.
-_ALPHA, _BETA = 0.5, 10.0
+# Mixtures of an interval: where differences are rare, and where nothing is known.
+RARE: Final = (0.5, 10.0)
+ANY: Final = (0.5, 0.5)
 _HALVINGS: Final = 60
 # The weight of all audits; the rest goes to those since the begins of days.
 _OF_WHOLE: Final = 0.9
@@ -65,14 +66,19 @@ def log10_restarted(
     return largest + math.log10(sum(10 ** (part - largest) for part in parts))
 
 
-def confidence_sequence(differences: int, audits: int, delta: float) -> tuple[float, float]:
+def confidence_sequence(
+    differences: float, audits: float, delta: float, prior: tuple[float, float] = RARE
+) -> tuple[float, float]:
     """Return bounds of the true rate that hold at all times at once, but for a chance of delta.
 
-    They are the rates that the evidence of a two-sided mixture does not refute.
+    They are the rates that the evidence of a two-sided mixture does not refute. `differences` may
+    be a sum of values from 0 to 1, one per audit: its likelihood ratio is convex in each value, so
+    its mean is largest for values of 0 and 1 alone (Hoeffding 1963), and the bounds hold for their
+    mean. `prior` is the mixture's Beta distribution; where it is small, bounds are wider.
     """
     agrees = audits - differences
     observed = differences / audits if audits else 0.5
-    mixture = _log_beta(_ALPHA + differences, _BETA + agrees) - _log_beta(_ALPHA, _BETA)
+    mixture = _log_beta(prior[0] + differences, prior[1] + agrees) - _log_beta(*prior)
     least = mixture + math.log(delta)
     refuted = partial(_less_likely, differences, agrees, least)
     low = _boundary(refuted, 0.0, observed) if differences else 0.0
@@ -80,7 +86,7 @@ def confidence_sequence(differences: int, audits: int, delta: float) -> tuple[fl
     return low, high
 
 
-def _less_likely(differs: int, agrees: int, least: float, rate: float) -> bool:
+def _less_likely(differs: float, agrees: float, least: float, rate: float) -> bool:
     """Tell whether counts are less likely, in logarithms, at a rate within (0, 1)."""
     return differs * math.log(rate) + agrees * math.log1p(-rate) < least
 

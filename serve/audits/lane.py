@@ -28,8 +28,8 @@ class Served(Protocol):
     """A text that has been answered, with what is needed to compare the answer."""
 
     @property
-    def key(self) -> Key:
-        """What it is counted as."""
+    def keys(self) -> Sequence[Key]:
+        """All that it is counted as."""
         ...
 
     @property
@@ -42,32 +42,24 @@ class Served(Protocol):
         ...
 
 
-def _watch_nothing() -> None:
-    pass
-
-
 class AuditLane:
     """Audits one model's answers, on a thread of its own beside the engine's.
 
     Attributes:
         log: the newest audits.
+        watches: called every `TURN_S`, after counts have been stored, on the lane's thread.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        put_counts: Callable[[bytes], None],
-        watch: Callable[[], None] = _watch_nothing,
-    ) -> None:
+    def __init__(self, engine: Engine, put_counts: Callable[[bytes], None]) -> None:
         """Prepare a lane; `start` makes it work.
 
         Args:
             engine: runs the texts.
             put_counts: stores this replica's counts. It may block, and fail.
-            watch: called every `TURN_S`, after counts have been stored, on the lane's thread.
         """
         self.log = AuditLog()
-        self._engine, self._put_counts, self._watch = engine, put_counts, watch
+        self._engine, self._put_counts = engine, put_counts
+        self.watches: list[Callable[[], None]] = []
         self._counts, self._stored = Counts(), Counts()
         self._lock = threading.Lock()
         self._ran: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -85,7 +77,7 @@ class AuditLane:
 
     def watch_no_more(self) -> None:
         """Leave the policy alone from now on: that of another bundle takes its place."""
-        self._watch = _watch_nothing
+        self.watches.clear()
 
     def counts(self) -> Counts:
         """Return what this process has counted. Any thread."""
@@ -100,7 +92,7 @@ class AuditLane:
         in_time = 1000 * self._engine.backlog.seconds <= wanted.max_queue_ms
         text = AuditText(served.rows, partial(self._take, served), self._engine.clock())
         if not (in_time and self._engine.audit(text)):
-            self._count(served.key, Tally(skipped=1))
+            self._count(served.keys, Tally(skipped=1))
 
     def _take(self, served: Served, rows: Sequence[EveryExit] | None) -> None:
         """Take what the engine's thread has found, and leave the rest to the lane's."""
@@ -114,11 +106,16 @@ class AuditLane:
                 self.log.add(record)
             except Exception:
                 log.warning("an audited answer could not be compared", exc_info=True)
-        self._count(served.key, tally)
+        self._count(served.keys, tally)
 
-    def _count(self, key: Key, tally: Tally) -> None:
+    def count(self, key: Key, tally: Tally) -> None:
+        """Count what no audit has found. Any thread."""
+        self._count([key], tally)
+
+    def _count(self, keys: Sequence[Key], tally: Tally) -> None:
         with self._lock:
-            self._counts.add(key, tally)
+            for key in keys:
+                self._counts.add(key, tally)
 
     def _run(self) -> None:
         turn_s, going = time.monotonic() + TURN_S, True
@@ -136,10 +133,11 @@ class AuditLane:
         """Do what is due every `TURN_S`."""
         self._engine.drop_audits(self._engine.clock() - MAX_WAIT_S)
         self._store()
-        try:
-            self._watch()
-        except Exception:
-            log.warning("a look at the audits has failed", exc_info=True)
+        for watch in tuple(self.watches):
+            try:
+                watch()
+            except Exception:
+                log.warning("a look at the audits has failed", exc_info=True)
 
     def _store(self) -> None:
         """Store the counts, if they have changed; what fails is tried again."""

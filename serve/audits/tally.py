@@ -1,8 +1,10 @@
 """What audits have found of the answers that are counted together."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
@@ -12,6 +14,8 @@ from serve.policy.ladder import Loss
 MAX_DAYS = 8
 _DATE = len("2026-01-31")
 _NEVER = "9999-01-01"
+_LEAST_MS: Final = 0.1
+_LOG_STEP: Final = math.log(1.1)
 
 
 class Compared(NamedTuple):
@@ -62,6 +66,48 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+class Traffic(BaseModel):
+    """Requests of one arm of a rollout, audited or not.
+
+    Attributes:
+        requests: that were answered, failed, or were refused by the arm's policy.
+        errors: of them, those that were not answered.
+        timed: those that were answered, or whose deadline has passed.
+        slow: of them, those that took longer than the rollout's bound.
+        exits: by exit layer, the texts that left there.
+        times: by `bucket_of` the milliseconds, answered requests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    requests: NonNegativeInt = 0
+    errors: NonNegativeInt = 0
+    timed: NonNegativeInt = 0
+    slow: NonNegativeInt = 0
+    exits: dict[int, NonNegativeInt] = {}
+    times: dict[int, NonNegativeInt] = {}
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            requests=self.requests + other.requests,
+            errors=self.errors + other.errors,
+            timed=self.timed + other.timed,
+            slow=self.slow + other.slow,
+            exits=dict(Counter(self.exits) + Counter(other.exits)),
+            times=dict(Counter(self.times) + Counter(other.times)),
+        )
+
+
+def bucket_of(ms: float) -> int:
+    """Return the bucket of a duration; each is a tenth longer than the one before."""
+    return math.ceil(math.log(max(ms, _LEAST_MS) / _LEAST_MS) / _LOG_STEP)
+
+
+def most_ms(bucket: int) -> float:
+    """Return the longest duration of a bucket."""
+    return float(_LEAST_MS * math.exp(_LOG_STEP * bucket))
+
+
 class Tally(BaseModel):
     """Counts of one key.
 
@@ -73,6 +119,7 @@ class Tally(BaseModel):
         by_exit: by exit layer, texts that left there, and how many of them differ.
         skipped: drawn texts that were not compared, because the server had other work.
         days: what was seen on each of the last days with audits, by the day's date in UTC.
+        traffic: of an arm of a rollout; None of all else.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -88,6 +135,7 @@ class Tally(BaseModel):
     by_exit: dict[int, tuple[NonNegativeInt, NonNegativeInt]] = {}
     skipped: NonNegativeInt = 0
     days: dict[str, Seen] = {}
+    traffic: Traffic | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @classmethod
     def of(cls, compared: Compared, layer: int, early: bool) -> Self:
@@ -131,5 +179,10 @@ class Tally(BaseModel):
             skipped=self.skipped + other.skipped,
             by_exit=by_exit,
             days={day: days[day] for day in sorted(days)[-MAX_DAYS:]},
+            traffic=_sum(self.traffic, other.traffic),
             **self.seen.plus(other.seen)._asdict(),
         )
+
+
+def _sum(one: Traffic | None, other: Traffic | None) -> Traffic | None:
+    return one + other if one and other else one or other

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from serve.audits.counts import Key
+from serve.audits.counts import DEGRADED, Key
 from serve.audits.record import AuditRecord, RowLogits
 from serve.audits.tally import Compared, Tally
 from serve.classifier.combined import combine
@@ -20,6 +20,7 @@ from serve.engine.outputs import non_finite_rows
 from serve.engine.row import Answer
 from serve.engine.runner import Ids
 from serve.policy.ladder import SCORE_TOLERANCE
+from serve.policy.rollout import ArmOf
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.windows import Windows
 from serve.rules.multipart import decisions
@@ -131,6 +132,7 @@ class ServedText:
         aggregation: how tokens become entities.
         draft: its record, without what is found by comparing.
         comparing: how it is compared.
+        arm: of the rollout that has answered; None without one.
     """
 
     sent: Answered
@@ -141,11 +143,20 @@ class ServedText:
     aggregation: Aggregation
     draft: AuditRecord
     comparing: Comparing
+    arm: ArmOf | None = None
 
     @property
-    def key(self) -> Key:
-        """What it is counted as."""
-        return Key(self.draft.profile, self.draft.promise)
+    def keys(self) -> Sequence[Key]:
+        """All that it is counted as.
+
+        Promises are the live policy's, and no candidate's. What a faster rung has answered under
+        overload says nothing of either arm.
+        """
+        own = Key(self.draft.profile, self.draft.promise)
+        if self.arm is None or own.profile == DEGRADED:
+            return [own]
+        of_arm = Key.of_arm(self.arm)
+        return [own, of_arm] if self.arm.name == "live" else [of_arm]
 
     @property
     def rows(self) -> Sequence[tuple[Ids, Ids]]:

@@ -79,6 +79,7 @@ class AuditedRequest(NamedTuple):
             self.request.aggregation,
             draft,
             comparing,
+            self.live.arm,
         )
 
     def _promise(self, profile: str, answer: Answer) -> Promise | None:

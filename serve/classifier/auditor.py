@@ -17,6 +17,11 @@ class Auditor:
         """Take the model's lane, and how its answers are compared; None where they cannot be."""
         self._lane, self._comparing, self._draw = lane, comparing, Draw()
 
+    @property
+    def compares(self) -> bool:
+        """Whether answers can be compared."""
+        return self._comparing is not None
+
     def draw(self, num_texts: int, wanted: Audit) -> Sequence[int]:
         """Return the places of the next request's texts that are drawn; asked for every request."""
         return self._draw.places(num_texts, wanted.share) if self._comparing else ()
@@ -29,4 +34,4 @@ class Auditor:
         assert self._comparing is not None
         for place in places:
             served = done.served(place, self._comparing)
-            self._lane.offer(served, done.live.entry.policy.audit)
+            self._lane.offer(served, done.live.audit)

@@ -33,6 +33,7 @@ from serve.errors import DeadlineExceeded, OfframpError
 from serve.policy.faster_rungs import Path
 from serve.policy.live import LivePolicy
 from serve.policy.store import Store
+from serve.rollout.watch import RolloutWatch
 from serve.rules import CompiledRule
 from serve.runtime.hardware import available_threads
 from serve.runtime.placement import build_runner, place
@@ -91,6 +92,7 @@ class Classifier:
         tokenizer: tokenizes the inputs of requests.
         audits: compares answers with full depth's after they have been sent.
         guardrail: watches what audits say of promises.
+        rollout: counts the arms of a rollout, and moves it.
         started: whether its engine has been started.
         num_open: requests that are being answered.
     """
@@ -116,8 +118,7 @@ class Classifier:
         self.name, self.bundle, self.options = bundle.name, bundle, options
         placement = place(bundle, options.device, options.precision)
         self.device, self.precision = placement
-        self.batch_limits = options.batch_limits(placement.device)
-        self._observer = observer
+        self.batch_limits, self._observer = options.batch_limits(placement.device), observer
         self.inputs = InputReader(bundle.tokenizer_path, manifest)
         self.entities: EntityReader | None = None
         if manifest.task == "token":
@@ -145,11 +146,22 @@ class Classifier:
         self.tokenizer = RequestTokenizer(
             self.inputs, self.engine, observer.tokenized, tokenizer_pool
         )
-        put_counts = partial(store.put_counts, bundle.name, uuid4().hex)
         self.guardrail = Guardrail(bundle.name, self.policy, self.ladder, store)
-        self.audits = AuditLane(self.engine, put_counts, self.guardrail.watch)
+        self.audits = AuditLane(
+            self.engine,
+            partial(store.put_counts, bundle.name, uuid4().hex),
+        )
+        self.rollout = RolloutWatch(
+            bundle.name, self.policy, self.traits.exits, store, self.audits.count
+        )
+        self.audits.watches += self.guardrail.watch, self.rollout.watch
         comparing = Comparing.of(self.traits, self.scores, self.entities, self.ladder)
         self._auditor = Auditor(self.audits, comparing)
+
+    @property
+    def audited(self) -> bool:
+        """Whether its answers can be compared with full depth's."""
+        return self._auditor.compares
 
     def start(self) -> None:
         """Start the engine."""
@@ -193,7 +205,7 @@ class Classifier:
             self.num_open -= 1
 
     async def _classify(self, request: ModelRequest) -> Classified:
-        live = self.policy.live
+        live = request.live or self.policy.live
         chosen = live.applied.exit_for(request.exit_choice, request.assigned, request.flag)
         flagger = flagger_for(request, chosen.settings, self.traits, self.entities)
         path = None
@@ -211,7 +223,7 @@ class Classifier:
             windowed = Windowed(texts, windows, flagger, self.traits.task)
         answered = await self._answered(request, chosen.rule, texts, windowed, path)
         degraded = self.degrading.causes(chosen, answered.answers) if path else ()
-        if places := self._auditor.draw(len(texts), live.entry.policy.audit):
+        if places := self._auditor.draw(len(texts), live.audit):
             done = AuditedRequest(request, live, chosen, texts, windows, flagger, answered)
             self._auditor.audit_soon(done, places)
         resolution = chosen.resolution

@@ -12,6 +12,7 @@ from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.errors import OfframpError
 from serve.policy.document import ExitChoice
 from serve.policy.flag import AnyFlag
+from serve.policy.followed import Live
 from serve.policy.overload import Degrade
 from serve.policy.profile import SpecialTokens
 from serve.policy.windows import Windows
@@ -54,6 +55,7 @@ class ModelRequest:
             as `take_tokens`.
         assigned: whether the operator has chosen the profile, as `AppliedPolicy.exit_for` has it.
         special_tokens: whether special tokens in texts are text; None for what the profile says.
+        live: the policy that it is answered under; None for the one that applies then.
         degrade: how far it may move under overload; None for what the policy and its profile say.
         tokenized: begin and end of tokenization, on the engine's clock; None before it.
         wait: what it was to wait for, if its deadline was held against that.
@@ -80,6 +82,7 @@ class ModelRequest:
     take_rows: Callable[[int], None] | None = None
     assigned: bool = False
     special_tokens: SpecialTokens | None = None
+    live: Live | None = None
     degrade: Degrade | None = None
     tokenized: tuple[float, float] | None = field(default=None, init=False)
     wait: Wait | None = field(default=None, init=False)

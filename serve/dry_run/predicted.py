@@ -108,7 +108,7 @@ def live_here(classifier: Classifier, policy: str | None) -> bytes:
     Raises:
         InvalidRule: the model cannot follow the policy.
     """
-    entry, applied = classifier.policy.live
+    entry, applied, *_ = classifier.policy.live
     after = policy and AppliedPolicy(Policy.model_validate_json(policy), classifier.ladder)
     exits = exits_of(applied, after or None)
     return live(classifier, classifier.audits.log.records(), entry.policy, exits).to_bytes()

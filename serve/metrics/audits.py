@@ -64,6 +64,8 @@ def _outcomes(classifier: Classifier) -> Mapping[tuple[str, str], int]:
     profiles = (*classifier.policy.live.applied.named, REQUEST, DEGRADED)
     found = Counter({(profile, outcome): 0 for profile in profiles for outcome in _OUTCOMES})
     for key, tally in classifier.audits.counts():
+        if key.rollout:  # the same audits once more, or a candidate's
+            continue
         found[key.profile, "agree"] += tally.audited - tally.differ
         found[key.profile, "differ"] += tally.differ
         found[key.profile, "skipped"] += tally.skipped

@@ -25,6 +25,7 @@ from serve.engine.row import Answer, BatchStats
 from serve.metrics.audits import AuditCollector
 from serve.metrics.connections import ConnectionCollector, ConnectionState
 from serve.metrics.known_children import ANSWERED, CODES, REASONS, REFUSED
+from serve.metrics.rollouts import RolloutCollector
 from serve.rules import ExitRule
 from serve.version import __version__
 
@@ -139,6 +140,7 @@ class Metrics:
         """Publish the queues, policies and audits of these models too."""
         self.registry.register(_LiveState(catalog, self))
         self.registry.register(AuditCollector(catalog))
+        self.registry.register(RolloutCollector(catalog))
 
     def watch_connections(self, state: ConnectionState) -> None:
         """Publish the connections of this process's HTTP server too."""
@@ -342,7 +344,7 @@ def replica_gauges(counted: Counted, num_scraped: int, num_unreachable: int) -> 
 
 def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
-    backlog, (live, applied) = classifier.engine.backlog, classifier.policy.live
+    backlog, (live, applied, *_) = classifier.engine.backlog, classifier.policy.live
     manifest = classifier.bundle.manifest
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens

@@ -7,8 +7,12 @@ from serve.policy.entry import VersionedPolicy
 
 
 def change_line(model: str, old: VersionedPolicy, new: VersionedPolicy) -> dict[str, Any]:
-    """Return what a log line says of a change that was made."""
-    return {
+    """Return what a log line says of a change that was made.
+
+    Of a rollout that starts, the changes are those that its candidate would make.
+    """
+    starts = new.running if not old.running else None
+    line: dict[str, Any] = {
         "model": model,
         "source": new.source,
         "by": new.by,
@@ -16,8 +20,11 @@ def change_line(model: str, old: VersionedPolicy, new: VersionedPolicy) -> dict[
         "why": new.why,
         "from_version": old.version,
         "to_version": new.version,
-        "changes": changes(old.policy, new.policy),
+        "changes": changes(old.policy, starts.candidate if starts else new.policy),
     }
+    if new.rollout:
+        line |= {"rollout": new.rollout.state, "percent": new.rollout.percent}
+    return line
 
 
 def changes(old: Policy, new: Policy) -> dict[str, tuple[Any, Any]]:

@@ -6,9 +6,12 @@ from typing import Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from serve.policy.document import DEFAULT, Policy
+from serve.policy.rollout import Rollout
 
-Source = Literal["bundle", "config", "api", "guardrail"]
-Action = Literal["baseline", "put", "patch", "rollback", "guardrail"]
+Source = Literal["bundle", "config", "api", "guardrail", "rollout"]
+# Of a rollout: `rollout` is its start and each step; `failed` is the end that it takes by itself.
+RolloutAction = Literal["rollout", "promote", "pause", "resume", "abort", "failed"]
+Action = Literal["baseline", "put", "patch", "rollback", "guardrail"] | RolloutAction
 
 # The name of who has changed a policy on a server without keys.
 ANONYMOUS: Final = "anonymous"
@@ -19,18 +22,23 @@ class Change(NamedTuple):
     """What a log says of a change.
 
     Attributes:
-        by: the name of the key that has asked for it, `bundle`, `config` or `guardrail`.
+        by: the name of the key that has asked for it, `bundle`, `config`, `guardrail` or
+            `rollout`.
         why: the reason that was given; longer ones than `MAX_WHY_CHARS` are cut.
         action: what was asked for.
+        automatic: whether a rollout has made it by itself.
     """
 
     by: str = ANONYMOUS
     why: str | None = None
     action: Action = "put"
+    automatic: bool = False
 
     @property
     def source(self) -> Source:
         """Where the policy comes from, of a change that is no baseline."""
+        if self.automatic:
+            return "rollout"
         return "guardrail" if self.action == "guardrail" else "api"
 
 
@@ -46,7 +54,8 @@ class VersionedPolicy(BaseModel):
     Attributes:
         version: counts up from 1 (0 before a baseline is set); every answer names it.
         policy: the document.
-        source: `bundle` (the manifest's), `config` (the deployment's), `api` or `guardrail`.
+        source: `bundle` (the manifest's), `config` (the deployment's), `api`, `guardrail` or
+            `rollout`.
         baseline: hash of the last policy that came from bundle or config, and of the bundle. When
             it changes, the new baseline replaces what a change has put on top of the old one.
         at: when it was stored, in UTC.
@@ -55,6 +64,7 @@ class VersionedPolicy(BaseModel):
         action: see `Change`.
         since: by profile, and `default`, the version since which it asks for the same. What audits
             have found under an earlier one says nothing of it.
+        rollout: that runs, or that this very entry has ended; None without one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +78,7 @@ class VersionedPolicy(BaseModel):
     why: str | None = None
     action: Action = Field(default_factory=_action)
     since: dict[str, NonNegativeInt] = {}
+    rollout: Rollout | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @classmethod
     def of(
@@ -85,6 +96,18 @@ class VersionedPolicy(BaseModel):
             action=change.action,
             since=dict.fromkeys(_asked(policy), version),
         )
+
+    @property
+    def running(self) -> Rollout | None:
+        """The rollout, if requests follow its candidate."""
+        return self.rollout if self.rollout and self.rollout.active else None
+
+    def ending_rollout_of(self, old: "VersionedPolicy | None") -> "VersionedPolicy":
+        """Return the same, with the rollout that an older entry has as superseded."""
+        if old is None or not old.running:
+            return self
+        ended = old.running.become("superseded", f"version {self.version}: {self.action}")
+        return self.model_copy(update={"rollout": ended})
 
     def after(self, old: "VersionedPolicy") -> "VersionedPolicy":
         """Return the same, with what has not changed since an older entry."""

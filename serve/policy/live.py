@@ -9,18 +9,28 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from serve.errors import InvalidRule, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
-from serve.policy.applied import AppliedPolicy, check_policy
+from serve.policy.applied import check_policy
 from serve.policy.difference import change_line
 from serve.policy.document import Policy
 from serve.policy.entry import Change, VersionedPolicy
+from serve.policy.followed import Live
+from serve.policy.rollout import Rollout
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.store import KEPT_VERSIONS, MemoryStore, PolicyStore
 
-__all__ = ["Change", "LivePolicy", "MemoryStore", "PolicyStore", "Replacement", "VersionedPolicy"]
+__all__ = [
+    "Change",
+    "Live",
+    "LivePolicy",
+    "MemoryStore",
+    "PolicyStore",
+    "Replacement",
+    "VersionedPolicy",
+]
 
 log = logging.getLogger(__name__)
 trail = logging.getLogger(TRAIL)
@@ -29,12 +39,8 @@ trail = logging.getLogger(TRAIL)
 _MOST_TRIES = 100
 _PUT = Change()
 
-
-class Live(NamedTuple):
-    """An entry of the log, and what it means for this model on this machine."""
-
-    entry: VersionedPolicy
-    applied: AppliedPolicy
+# From the current entry to the next one's policy and, of a change that a rollout is about, rollout.
+Following: TypeAlias = Callable[[VersionedPolicy], "tuple[Policy, Rollout | None]"]
 
 
 class Replacement(NamedTuple):
@@ -65,7 +71,7 @@ class LivePolicy:
         self._adopting = threading.Lock()
         self.unfollowed = ""
         nothing = VersionedPolicy(version=0, policy=Policy(), source="bundle", baseline="")
-        self.live = self._applied(nothing)
+        self.live = Live.of(nothing, self._ladder)
 
     @property
     def current(self) -> VersionedPolicy:
@@ -139,6 +145,7 @@ class LivePolicy:
             check_policy(policy, self._ladder)
             change = Change(source, None, "baseline")
             entry = VersionedPolicy.of(newest + 1, policy, source, baseline, change)
+            entry = entry.ending_rollout_of(self._store.latest(self._model))
             if self._store.append(self._model, entry):
                 if entry.version > 1 or source != "bundle":  # no plain start
                     self._note(entry, stored or self.current)
@@ -162,18 +169,47 @@ class LivePolicy:
             InvalidRule: the model cannot follow it; nothing has changed.
             VersionConflict: another version is current; nothing has changed.
         """
+
+        def made(old: VersionedPolicy) -> tuple[Policy, None]:
+            wanted = policy(old.policy) if callable(policy) else policy
+            self._check(wanted, change)
+            return wanted, None
+
+        return self._change(made, based_on, change)
+
+    def roll(self, following: Following, based_on: int | None, change: Change) -> Replacement:
+        """Start, change or end a rollout, as `replace`.
+
+        Args:
+            following: makes the next entry's policy and rollout; what it raises changes nothing.
+            based_on: the version that must be live.
+            change: what the log says of it.
+        """
+
+        def made(old: VersionedPolicy) -> tuple[Policy, Rollout | None]:
+            policy, rollout = following(old)
+            if rollout and not old.running:
+                check_policy(rollout.candidate, self._ladder)
+            return policy, rollout
+
+        return self._change(made, based_on, change)
+
+    def _change(self, following: Following, based_on: int | None, change: Change) -> Replacement:
         for _ in range(_MOST_TRIES if based_on is None else 1):
             # Read before the refresh, so that an entry appended after it makes ours fail.
             newest = self._store.newest_version(self._model)
             old = self.refresh()
             if based_on is not None and based_on != old.version:
                 raise VersionConflict(_conflict(based_on, old.version))
-            wanted = policy(old.policy) if callable(policy) else policy
-            self._check(wanted, change)
-            new = VersionedPolicy.of(newest + 1, wanted, change.source, old.baseline, change)
+            policy, rollout = following(old)
+            new = VersionedPolicy.of(newest + 1, policy, change.source, old.baseline, change)
             new = new.after(old)
+            if rollout:
+                new = new.model_copy(update={"rollout": rollout})
+            else:
+                new = new.ending_rollout_of(old)
             if self._store.append(self._model, new):
-                if change.action == "guardrail":
+                if change.source != "api":
                     self._note(new, old)
                 self._adopt(new)
                 return Replacement(old, new)
@@ -196,15 +232,12 @@ class LivePolicy:
         """Apply an entry, unless another thread has applied a newer one already."""
         with self._adopting:
             if entry.version > self.current.version:
-                self.live = self._applied(entry)
+                self.live = Live.of(entry, self._ladder)
                 for name, problem in self.live.applied.problems.items():
                     log.warning("%s: policy %d: %s: %s", self._model, entry.version, name, problem)
 
     def _hash(self, policy: Policy) -> str:
         return hashlib.sha256(f"{self._bundle}{policy.model_dump_json()}".encode()).hexdigest()
-
-    def _applied(self, entry: VersionedPolicy) -> Live:
-        return Live(entry, AppliedPolicy(entry.policy, self._ladder))
 
     def _stored(self) -> VersionedPolicy | None:
         """Return the newest stored policy; None, with a log line, if the model cannot follow it."""
@@ -213,6 +246,8 @@ class LivePolicy:
             return None
         try:
             stored.policy.check(self._ladder.traits)
+            if stored.running:
+                stored.running.candidate.check(self._ladder.traits)
         except InvalidRule as error:
             log.error("%s: stored policy %d is ignored: %s", self._model, stored.version, error)
             self.unfollowed = str(error)

@@ -40,12 +40,12 @@ PolicyFile = Annotated[Path, typer.Argument(help="A whole policy, YAML or JSON; 
 
 
 def subcommand(
-    show: shown.Show, group: typer.Typer = policy
+    show: shown.Show, group: typer.Typer = policy, one_model: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a command that prints the answers that a function gets, by `show` or as JSON.
 
-    The function's parameters are the command's, and the options of `run` below; `--model` is for
-    commands about the policy of one.
+    The function's parameters are the command's, and the options of `run` below; `--model` only if
+    it is about one model.
     """
 
     def add(ask: Callable[..., Answer | Iterable[Answer]]) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def subcommand(
 
         _, *parameters = inspect.signature(ask).parameters.values()
         *options, _ = inspect.signature(run).parameters.values()
-        common = [each for each in options if each.name != "model" or group is policy]
+        common = [each for each in options if one_model or each.name != "model"]
         both = [each.replace(kind=each.KEYWORD_ONLY) for each in (*parameters, *common)]
         run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
         group.command(ask.__name__.strip("_").replace("_", "-"), help=ask.__doc__)(run)

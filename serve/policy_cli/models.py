@@ -1,6 +1,7 @@
 """`offramp models`: see and change which models a running server serves, and their aliases."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ models = typer.Typer(
     "1 refused, 2 wrong usage, 3 other changes came first, 4 the server was not reached.",
     no_args_is_help=True,
 )
+
+command = partial(subcommand, group=models, one_model=False)
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name that the model is served under.")]
 
@@ -63,19 +66,19 @@ def _history(fields: Fields) -> Iterator[Text]:
         yield Text(plain(f"{each['at']}  {each['by']}  {each['action']}  {', '.join(words)}"))
 
 
-@subcommand(_listed, models)
+@command(_listed)
 def _list(remote: RemotePolicy) -> Answer:
     """List the models that are served, and the bundles that could be loaded."""
     return remote.server.call("GET", "/v1/models")
 
 
-@subcommand(_history, models)
+@command(_history)
 def history(remote: RemotePolicy) -> Answer:
     """List the aliases, and who has loaded, unloaded and moved what, when and why."""
     return remote.server.call("GET", "/v1/aliases")
 
 
-@subcommand(_changed, models)
+@command(_changed)
 def load(
     remote: RemotePolicy,
     name: Model,
@@ -89,13 +92,13 @@ def load(
     return _change(remote, "POST", f"/v1/models/{quote(name, safe='')}/load", bundle, why)
 
 
-@subcommand(_changed, models)
+@command(_changed)
 def unload(remote: RemotePolicy, name: Model, why: Why = None) -> Answer:
     """Serve a model no more; requests that it has taken are answered."""
     return _change(remote, "POST", f"/v1/models/{quote(name, safe='')}/unload", None, why)
 
 
-@subcommand(_changed, models)
+@command(_changed)
 def alias(
     remote: RemotePolicy,
     name: Annotated[str, typer.Argument(help="`default` for requests that name no model.")],

@@ -36,7 +36,7 @@ class RemotePolicy:
     def call(self, method: str, tail: str = "", **body: Any) -> Answer:
         """Send a call; of the body what is not None."""
         given = {name: value for name, value in body.items() if value is not None}
-        return self.server.call(method, self.path + tail, given or None)
+        return self.server.call(method, self.path + tail, None if method == "GET" else given)
 
     def version(self) -> int:
         """Return the version that is live."""

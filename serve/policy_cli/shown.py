@@ -96,7 +96,7 @@ def _side(side: Fields | None) -> Iterator[tuple[str, str]]:
     """Yield what a profile becomes, and what that would do to recorded and to live texts."""
     if side is not None:
         yield "rule", _inline(side["resolved"]["rule"])
-        yield from _figures({"recorded": side.get("expected"), "live": side.get("live")})
+        yield from figures({"recorded": side.get("expected"), "live": side.get("live")})
 
 
 def event(fields: Fields) -> Iterator[Text]:
@@ -107,8 +107,8 @@ def event(fields: Fields) -> Iterator[Text]:
         return
     yield Text(f"quality  {plain(data['model'])}", "bold")
     for name, found in data["profiles"].items():
-        figures = dict(_figures({key: found.get(key) for key in _QUALITY}))
-        line = "  ".join(f"{key} {value}" for key, value in figures.items())
+        told = dict(figures({key: found.get(key) for key in _QUALITY}))
+        line = "  ".join(f"{key} {value}" for key, value in told.items())
         style = "red" if found["state"] == "broken" else ""
         yield Text(f"  {plain(name)}: {plain(found['state'])}  {line}", style)
 
@@ -145,13 +145,13 @@ def problem(where: str, what: str | None) -> Iterator[Text]:
         yield Text(f"  {plain(where)}: {plain(what)}", "yellow")
 
 
-def _figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
+def figures(values: Fields, place: str = "") -> Iterator[tuple[str, str]]:
     """Yield place and text of everything that is not null; an interval stands behind its value."""
     bounds = {"disagreement": values.get("interval")}
     bounds |= {name: values.get(f"{name}_interval") for name in values.keys() - bounds.keys()}
     for name, value in values.items():
         if isinstance(value, dict) and "rule" not in value:
-            yield from _figures(value, f"{place}{name}.")
+            yield from figures(value, f"{place}{name}.")
         elif value is not None and not name.endswith("interval"):
             interval = f" {_inline(bounds[name])}" if bounds[name] else ""
             yield plain(f"{place}{name}"), _inline(value) + interval

@@ -46,7 +46,7 @@ async def dry_run(context: AppContext, record: RequestRecord, body: DryRunReques
     """
     classifier = context.catalog.find(record.params["model"])
     record.model = classifier.name
-    entry, applied = classifier.policy.live
+    entry, applied, *_ = classifier.policy.live
     _check_version(read_precondition(record.headers, body), entry.version)
     with context.dry_runs.only_one():
         run = context.dry_runs.run

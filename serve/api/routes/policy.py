@@ -1,7 +1,6 @@
 """The live policy of a model."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -14,7 +13,7 @@ from serve.api.endpoint import Endpoint
 from serve.api.finished import to_its_end
 from serve.api.precondition import read_precondition, tag_of
 from serve.api.record import RequestRecord, record_of
-from serve.api.replicas import Ack
+from serve.api.replicas import Ack, Refreshed
 from serve.api.routes.models import UNKNOWN_MODEL
 from serve.api.schemas.error import ErrorBody
 from serve.api.schemas.policy import (
@@ -32,7 +31,7 @@ from serve.policy.applied import AppliedPolicy
 from serve.policy.difference import changes
 from serve.policy.document import Policy
 from serve.policy.entry import ANONYMOUS, Action, Change, VersionedPolicy
-from serve.policy.live import LivePolicy
+from serve.policy.live import LivePolicy, Replacement
 
 MakePolicy = Callable[[Policy], Policy]
 
@@ -46,7 +45,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         """Show the policy that the next request is answered under."""
         classifier = context.catalog.find(model)
         record_of(request.scope).model = classifier.name
-        entry, applied = classifier.policy.live
+        entry, applied, *_ = classifier.policy.live
         response.headers["ETag"] = tag_of(entry.version)
         return PolicyReport(
             model=classifier.name,
@@ -56,7 +55,7 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
             config_problem=context.catalog.config_problem,
         )
 
-    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": _answers()}
+    answers = {"tags": ["policy"], "response_model": PolicyChange, "responses": change_errors()}
     for endpoint in (
         Endpoint(path, PolicyUpdate, replace_policy, answers, method="PUT", scope="admin"),
         Endpoint(path, PolicyPatch, patch_policy, answers, read_patch, "PATCH", "admin"),
@@ -65,10 +64,11 @@ def add_policy_routes(app: FastAPI, context: AppContext) -> None:
         endpoint.add_to(app, context)
 
 
-def _answers() -> dict[int | str, dict[str, Any]]:
+def change_errors() -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the errors of a change."""
     said = {
         404: "No such model, or no such version to go back to.",
-        409: "Another version is current.",
+        409: "Another version is current, or a rollout is not in the state that this needs.",
         412: "No version of If-Match is current.",
         422: "The model cannot follow this policy.",
         428: "Neither version nor If-Match came.",
@@ -137,11 +137,13 @@ async def _replace(
     record.model = classifier.name
     condition = read_precondition(record.headers, body)
     live = classifier.policy
-    change_policy = partial(condition.replace, live, make(live), change)
-    previous, new = await context.policy_threads.change(change_policy)
+
+    def replace() -> Replacement:
+        return condition.apply(live, lambda based_on: live.replace(make(live), based_on, change))
+
+    previous, new = await context.policy_threads.change(replace)
     note_change(record, previous, new)
     refreshed = await context.replicas.refresh_policy(classifier.name)
-    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < new.version]
     changed = PolicyChange(
         model=classifier.name,
         **PolicyChange.fields_of(new),
@@ -151,10 +153,7 @@ async def _replace(
         changes=changes(previous.policy, new.policy),
         dropped_profiles=sorted(previous.policy.profiles.keys() - new.policy.profiles.keys()),
         dropped_limits=sorted(_limits(previous) - _limits(new)),
-        replicas=[_acknowledged(ack) for ack in refreshed.acks if ack.version >= new.version],
-        refused=refused,
-        unconfirmed=refreshed.unconfirmed + len(refused),
-        missing=list(refreshed.missing),
+        **followers(refreshed, new.version),
     )
     tag = {"ETag": tag_of(new.version)}
     return Reply(changed.model_dump_json(exclude_none=True).encode(), tag)
@@ -163,6 +162,17 @@ async def _replace(
 def _limits(entry: VersionedPolicy) -> set[str]:
     """Return the names of the limits that a policy sets."""
     return set(entry.policy.limits.model_dump(exclude_none=True, exclude_defaults=True))
+
+
+def followers(refreshed: Refreshed, version: int) -> dict[str, Any]:
+    """Return which replicas apply a version, and which do not, as `PolicyChange` shows them."""
+    refused = [_acknowledged(ack) for ack in refreshed.acks if ack.version < version]
+    return {
+        "replicas": [_acknowledged(ack) for ack in refreshed.acks if ack.version >= version],
+        "refused": refused,
+        "unconfirmed": refreshed.unconfirmed + len(refused),
+        "missing": list(refreshed.missing),
+    }
 
 
 def _acknowledged(ack: Ack) -> ReplicaAck:

@@ -25,7 +25,7 @@ MAX_LISTED_BYTES: Final = 16 * 1024
 _MAX_LIMIT: Final = 1000
 _Changes = dict[str, tuple[Any, Any]]
 
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+LOOK_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     404: {"model": ErrorBody, "description": "No such model, or no such version."},
     422: {"model": ErrorBody, "description": "A parameter is not as it should be."},
     429: {"model": ErrorBody, "description": "As many such requests wait as may."},
@@ -37,7 +37,7 @@ def add_history_routes(app: FastAPI, context: AppContext) -> None:
     """Add the routes that show earlier versions of a policy."""
     path = "/v1/models/{model}/policy/history"
 
-    @app.get(path, tags=["policy"], responses=_ERRORS, response_model_exclude_none=True)
+    @app.get(path, tags=["policy"], responses=LOOK_ERRORS, response_model_exclude_none=True)
     async def policy_history(
         model: str, request: Request, limit: Annotated[int, Query(ge=1, le=_MAX_LIMIT)] = 50
     ) -> PolicyHistory:
@@ -52,7 +52,10 @@ def add_history_routes(app: FastAPI, context: AppContext) -> None:
         return PolicyHistory(model=classifier.name, entries=entries)
 
     @app.get(
-        f"{path}/{{version}}", tags=["policy"], responses=_ERRORS, response_model_exclude_none=True
+        f"{path}/{{version}}",
+        tags=["policy"],
+        responses=LOOK_ERRORS,
+        response_model_exclude_none=True,
     )
     async def policy_version(
         model: str, request: Request, version: Annotated[int, Path(ge=1, le=MAX_VERSION)]

@@ -2,20 +2,17 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from serve.api.schemas.base import SparseModel
 from serve.api.schemas.policy import (
     MAX_VERSION,
     ChangeRequest,
-    PolicyPatch,
-    PolicyUpdate,
     ResolvedExit,
+    made_of,
 )
 from serve.dry_run.totals import Totals, share
-from serve.errors import InvalidRequest
 from serve.policy.document import Policy
-from serve.validation import explain
 
 Interval = tuple[float, float]
 
@@ -57,12 +54,8 @@ class DryRunRequest(ChangeRequest):
         Raises:
             InvalidRequest: it makes none.
         """
-        try:
-            if "patch" in self.model_fields_set:
-                return PolicyPatch.model_validate({"patch": self.patch}).applied_to(live)
-            return PolicyUpdate.model_validate({"policy": self.policy}).policy
-        except ValidationError as error:
-            raise InvalidRequest(explain(error)) from None
+        given = {name: getattr(self, name) for name in self.model_fields_set & {"policy", "patch"}}
+        return made_of(live, given)
 
 
 class FlagFigures(SparseModel):

@@ -1,5 +1,6 @@
 """The JSON of live policies."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
@@ -12,6 +13,7 @@ from serve.policy.document import Policy, WholePolicy
 from serve.policy.entry import MAX_WHY_CHARS, Action, Source, VersionedPolicy
 from serve.policy.ladder import Certificate
 from serve.policy.merge_patch import deeper_than, merge_patch
+from serve.policy.rollout import RolloutState
 from serve.validation import PRINTABLE, explain
 
 MAX_VERSION: Final = 10**18 - 1
@@ -57,28 +59,42 @@ class ResolvedExit(SparseModel):
         )
 
 
+class ShownRollout(SparseModel):
+    """What a version has to do with a rollout."""
+
+    state: RolloutState
+    percent: float = Field(description="Share of the requests that follow the candidate.")
+    why: str | None = None
+
+
 class ShownEntry(SparseModel):
     """A version of a policy: where it comes from, who has put it there, when and why."""
 
     version: int
     source: Source = Field(
         description="Where the policy comes from: the bundle, the deployment's config, a request, "
-        "or the guardrail."
+        "the guardrail, or a rollout that has moved by itself."
     )
     at: str = Field(
         description="When it was stored, in UTC; empty if an earlier release has stored it."
     )
     by: str = Field(
         description="Name of the key that has asked for it, `anonymous` on a server without keys; "
-        "`bundle`, `config` or `guardrail` where no request has made the change."
+        "`bundle`, `config`, `guardrail` or `rollout` where no request has made the change."
     )
     why: str | None = Field(default=None, description="The reason that came with the change.")
     action: Action = Field(description="What was asked for.")
+    rollout: ShownRollout | None = Field(
+        default=None, description="Only if a rollout runs, or has ended with this version."
+    )
 
     @classmethod
     def fields_of(cls, entry: VersionedPolicy) -> dict[str, Any]:
         """Return what an entry has of these fields."""
-        return {name: getattr(entry, name) for name in ShownEntry.model_fields}
+        fields = {name: getattr(entry, name) for name in ShownEntry.model_fields}
+        if entry.rollout:
+            fields["rollout"] = ShownRollout.model_validate(entry.rollout, from_attributes=True)
+        return fields
 
 
 class PolicyReport(ShownEntry):
@@ -108,19 +124,9 @@ class ReplicaAck(SparseModel):
     )
 
 
-class PolicyChange(PolicyReport):
-    """The new policy, and the replicas that apply it already."""
+class Followers(SparseModel):
+    """Which replicas apply a new version, and which do not."""
 
-    changes: dict[str, tuple[Any, Any]] = Field(
-        description="Old and new value of each place in which it differs from the version before."
-    )
-    dropped_profiles: list[str] = Field(
-        description="Profiles of the replaced policy that the new one lacks. Requests that name "
-        "one now get the error `unknown_profile`."
-    )
-    dropped_limits: list[str] = Field(
-        description="Limits that the replaced policy set and the new one does not."
-    )
     replicas: list[ReplicaAck] = Field(description="Those that apply it.")
     refused: list[ReplicaAck] = Field(
         default=[],
@@ -135,6 +141,21 @@ class PolicyChange(PolicyReport):
     missing: list[str] = Field(
         description="Ids of replicas that have not confirmed, as far as known; those that are "
         "just starting are among them.",
+    )
+
+
+class PolicyChange(PolicyReport, Followers):
+    """The new policy, and the replicas that apply it already."""
+
+    changes: dict[str, tuple[Any, Any]] = Field(
+        description="Old and new value of each place in which it differs from the version before."
+    )
+    dropped_profiles: list[str] = Field(
+        description="Profiles of the replaced policy that the new one lacks. Requests that name "
+        "one now get the error `unknown_profile`."
+    )
+    dropped_limits: list[str] = Field(
+        description="Limits that the replaced policy set and the new one does not."
     )
 
 
@@ -219,6 +240,20 @@ class PolicyPatch(ChangeRequest):
             return PolicyUpdate.model_validate({"policy": self.merged(live)}).policy
         except ValidationError as error:
             raise InvalidRequest(explain(error)) from None
+
+
+def made_of(live: Policy, given: Mapping[str, Any]) -> Policy:
+    """Return the policy that a request gives, `policy` or a `patch` of the live one.
+
+    Raises:
+        InvalidRequest: it gives none.
+    """
+    try:
+        if "patch" in given:
+            return PolicyPatch.model_validate(given).applied_to(live)
+        return PolicyUpdate.model_validate(given).policy
+    except ValidationError as error:
+        raise InvalidRequest(explain(error)) from None
 
 
 class PolicyRollback(ChangeRequest):

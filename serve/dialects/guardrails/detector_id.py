@@ -1,17 +1,18 @@
 """The header that names a detector, as the FMS orchestrator sends it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from serve.access.gate import Client
 from serve.api.context import AppContext
 from serve.api.dial import EXIT
+from serve.api.followed import followed_by
 from serve.api.model_choice import models_for
 from serve.api.record import RequestRecord
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
 from serve.errors import InvalidRequest, UnknownModel
-from serve.policy.document import DEFAULT
+from serve.policy.document import DEFAULT, Policy
 
 DETECTOR_ID: Final = "detector-id"
 
@@ -37,7 +38,9 @@ def with_detector(
     models, named = models_for(context.catalog, record.client), context.catalog.found
     asked = _without_alias(asked, named)
     asked_of = [each for each in models if asked.model in (None, each.name)]
-    mapped = [each for each in asked_of if detector in _detectors(each)]
+    policies = {each.name: followed_by(record, each).entry.policy for each in models}
+    record.arm = None  # known once the model is
+    mapped = [each for each in asked_of if detector in policies[each.name].detectors]
     if len(mapped) > 1:
         names = " and ".join(each.name for each in mapped)
         raise InvalidRequest(
@@ -45,7 +48,7 @@ def with_detector(
             f"{asked.place}.model"
         )
     if mapped:
-        profile = _detectors(mapped[0])[detector]
+        profile = policies[mapped[0].name].detectors[detector]
         if asked.exit is not None or EXIT in record.headers:
             place = f"{asked.place}.exit" if asked.exit is not None else EXIT
             raise InvalidRequest(
@@ -54,9 +57,9 @@ def with_detector(
         return _with(asked, model=mapped[0].name, profile=profile), profile != DEFAULT
     if by_name := [each for each in models if each is named.get(detector)]:
         return _with(asked, model=by_name[0].name), False
-    if len(asked_of) == 1 and detector in asked_of[0].policy.current.policy.profiles:
+    if len(asked_of) == 1 and detector in policies[asked_of[0].name].profiles:
         return _with(asked, profile=detector), False
-    raise UnknownModel(_unknown(models, record.client, detector))
+    raise UnknownModel(_unknown(policies, record.client, detector))
 
 
 def _without_alias(
@@ -64,10 +67,6 @@ def _without_alias(
 ) -> GuardrailParameters:
     found = named.get(asked.model or "")
     return asked.model_copy(update={"model": found.name}) if found else asked
-
-
-def _detectors(classifier: Classifier) -> dict[str, str]:
-    return classifier.policy.current.policy.detectors
 
 
 def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
@@ -81,7 +80,7 @@ def _with(asked: GuardrailParameters, **named: str) -> GuardrailParameters:
     return asked.model_copy(update=named)
 
 
-def _unknown(models: Iterable[Classifier], client: Client, detector: str) -> str:
+def _unknown(policies: Mapping[str, Policy], client: Client, detector: str) -> str:
     """Say what there is, as far as the client's key may ask for it."""
     only = client.key.profiles if client.key else ()
 
@@ -90,9 +89,9 @@ def _unknown(models: Iterable[Classifier], client: Client, detector: str) -> str
         return ", ".join(sorted(may)) or "none"
 
     found = [
-        f"{each.name} (detectors {open_to(_detectors(each))}; profiles "
-        f"{open_to({name: name for name in each.policy.current.policy.profiles})})"
-        for each in models
+        f"{model} (detectors {open_to(policy.detectors)}; profiles "
+        f"{open_to({name: name for name in policy.profiles})})"
+        for model, policy in policies.items()
     ]
     return (
         f"{DETECTOR_ID}: {detector[:64]!r} is neither a detector, a model nor a profile of the "

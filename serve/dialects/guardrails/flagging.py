@@ -108,7 +108,7 @@ def flag_texts(
     names = {name: f"{place}.{name}" for name in type(asked).model_fields}
     fields = _fields(asked) | {"inputs": _IN_PLACE_OF_BLANK}
     request = bound(record.client, read_fields(fields, record.headers, names))
-    locks = Locks(record.client, classifier, request, True, assigned)
+    locks = Locks(record, classifier, request, True, assigned)
     locks.check(request)
     flag, least = _flag(classifier, locks, request, asked)
     texts = texts_of(locks)

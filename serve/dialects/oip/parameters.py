@@ -56,6 +56,8 @@ def answer_parameters(answered: Classification) -> dict[str, Any]:
     if resolution := answered.classified.resolution:
         found["exit_rule"] = resolution.texts["exit_rule"]
         found["certificate"] = resolution.texts["certificate"]
+    if answered.arm:
+        found["arm"] = answered.arm
     if degraded := answered.classified.degraded:
         found |= {"degraded": True, "degraded_by": ",".join(degraded)}
     return found

@@ -22,7 +22,7 @@ from serve.tokenization.tokenizer import Tokens
 
 def write(answered: Classification) -> Reply:
     """Return the answer to a request."""
-    classifier, _, classified, total_s = answered
+    classifier, _, classified, total_s, arm = answered
     answers = classified.answers
     fields = {
         "model": classifier.name,
@@ -37,13 +37,15 @@ def write(answered: Classification) -> Reply:
     }
     if classified.resolution:
         fields |= classified.resolution.report
+    if arm:
+        fields["arm"] = arm
     if classified.degraded:
         fields |= {"degraded": True, "degraded_by": classified.degraded}
     return Reply(to_json(fields))
 
 
 def _results(answered: Classification) -> list[Json]:
-    classifier, request, classified, _ = answered
+    classifier, request, classified, *_ = answered
     output, traits = _task_output(classifier, request), classifier.traits
     answers, tokens = classified.answers, classified.tokens
     results = output.results(answers, tokens)

@@ -9,6 +9,7 @@ from serve.api.schemas.base import ResponseModel, SparseModel
 from serve.api.schemas.shown_rule import ShownRule
 from serve.classifier.degrading import Cause
 from serve.policy.ladder import Certificate
+from serve.policy.rollout import Arm
 
 _ON_DEMAND = "Only if `return` asks for them. "
 _EXITS = f"{_ON_DEMAND}Every exit on the input's way, its own included."
@@ -211,6 +212,11 @@ class ClassifyResponse(SparseModel):
         "certifying ones is at most epsilon. Null where nothing is certified, and for the rule "
         "never unless the target is from a reference. It is about single windows: null if a text "
         "had several.",
+    )
+    arm: Arm | None = Field(
+        default=None,
+        description="Only while a rollout runs: whether the answer is by its candidate, or by the "
+        "live policy.",
     )
     degraded: bool | None = Field(
         default=None,

@@ -19,7 +19,15 @@ from serve.api.body import give_way
 from serve.api.context import AppContext
 from serve.api.errors import expected
 from serve.api.limits import FREE_BYTES, RETRY_AFTER_S, BodyBudget
-from serve.api.record import BUNDLE, REPLICA, REQUEST_ID, Recorder, RequestHeaders, RequestRecord
+from serve.api.record import (
+    ARM,
+    BUNDLE,
+    REPLICA,
+    REQUEST_ID,
+    Recorder,
+    RequestHeaders,
+    RequestRecord,
+)
 from serve.api.unsent import UnsentAnswers
 from serve.config import ConnectionLimits
 from serve.errors import (
@@ -129,6 +137,8 @@ class Calls:
     def _trailing(self, record: RequestRecord) -> Metadata:
         """Return what every answer says beside its message."""
         found = [(REQUEST_ID, record.request_id), *self._replica]
+        if record.arm is not None:
+            found.append((ARM, record.arm.name))
         return [*found, (BUNDLE, record.bundle)] if record.bundle else found
 
     async def _admit(

@@ -7,6 +7,8 @@ ROUTES = [
     ("GET, HEAD", "/v1/models"),
     ("GET, HEAD", "/v1/models/tiny"),
     ("GET, HEAD, PUT, PATCH", "/v1/models/tiny/policy"),
+    ("GET, HEAD, POST", "/v1/models/tiny/policy/rollout"),
+    ("POST", "/v1/models/tiny/policy/rollout/abort"),
     ("POST", "/v1/models/tiny/load"),
     ("POST", "/v1/models/tiny/unload"),
     ("PUT, DELETE", "/v1/aliases/tiny"),

@@ -39,6 +39,11 @@ DOCUMENTED = {
     ("get", "/v1/models/{model}/policy/history/{version}"): LOOKS,
     ("get", "/v1/models/{model}/policy/events"): LOOKS,
     ("get", "/v1/models/{model}/quality"): LOOKS - {422},
+    ("get", "/v1/models/{model}/policy/rollout"): LOOKS - {422},
+    **{
+        ("post", f"/v1/models/{{model}}/policy/rollout{tail}"): CHANGES - {428}
+        for tail in ("", "/promote", "/pause", "/resume", "/abort")
+    },
     ("get", "/"): {200},
     ("get", "/health/live"): {200},
     ("get", "/health/ready"): {200, 503},

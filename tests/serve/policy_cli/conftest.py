@@ -38,10 +38,10 @@ def still(bundle_folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def offramp(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offramp:
-    """Run a subcommand of `offramp policy` in this process."""
+    """Run a subcommand of `offramp policy`, or of another command, in this process."""
 
-    def run(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["offramp", "policy", *map(str, words)])
+    def run(*words: object, command: str = "policy") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["offramp", command, *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
         assert isinstance(ended.value.code, int)

@@ -1,0 +1,1 @@
+"""Rollouts under load: a bad candidate and a good one."""

@@ -1,0 +1,55 @@
+"""Which policy a request is answered under: the live one, or the candidate of a rollout."""
+
+import re
+from typing import Final
+
+from serve.api.record import RequestRecord
+from serve.classifier.classifier import Classifier
+from serve.errors import InvalidRequest
+from serve.policy.followed import Live
+from serve.policy.rollout import Rollout
+
+# Requests with the same value are in the same arm.
+STICKY: Final = "x-offramp-sticky"
+_STICKY_VALUE: Final = re.compile(r"[ -~]{1,256}")
+
+
+def followed_by(record: RequestRecord, classifier: Classifier) -> Live:
+    """Return the policy that a request to a model follows, the same whenever it is asked for.
+
+    Raises:
+        InvalidRequest: the header that decides about it cannot be read.
+    """
+    live = record.followed.get(classifier.policy)
+    if live is None:
+        live = classifier.policy.live
+        # Also without a rollout, so that no request is refused only once one has started.
+        sticky = _sticky(record) if STICKY in record.headers else None
+        rollout = live.entry.running
+        if (
+            live.candidate is not None
+            and rollout
+            and rollout.takes(_value(record, rollout, sticky))
+        ):
+            live = live.candidate
+        record.followed[classifier.policy] = live
+    record.arm = classifier.rollout.traffic(live.arm) if live.arm else None
+    return live
+
+
+def _sticky(record: RequestRecord) -> str:
+    value = record.headers[STICKY]
+    if STICKY in record.headers.repeated:
+        raise InvalidRequest(f"{STICKY}: comes more than once; send one")
+    if not _STICKY_VALUE.fullmatch(value):
+        raise InvalidRequest(f"{STICKY}: must be 1 to 256 printable characters of ASCII")
+    return value
+
+
+def _value(record: RequestRecord, rollout: Rollout, sticky: str | None) -> str:
+    """Return what decides about the arm; what clients send is never taken for the name of a key."""
+    if sticky is not None:
+        return f"sticky/{sticky}"
+    if rollout.by == "key" and record.client.key is not None:
+        return f"key/{record.client.key.name}"
+    return f"request/{record.request_id}"

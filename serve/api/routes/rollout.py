@@ -1,0 +1,173 @@
+"""Guarded rollouts of a model's policy."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+
+from serve.api.classification import Reply
+from serve.api.context import AppContext
+from serve.api.endpoint import Endpoint
+from serve.api.finished import to_its_end
+from serve.api.precondition import Precondition, read_precondition, tag_of
+from serve.api.record import RequestRecord, record_of
+from serve.api.routes.policy import change_errors, followers
+from serve.api.routes.policy_history import LOOK_ERRORS
+from serve.api.schemas.policy import ChangeRequest
+from serve.api.schemas.rollout import (
+    RolloutMove,
+    RolloutMoved,
+    RolloutReport,
+    RolloutStart,
+    rollout_fields,
+)
+from serve.api.trail import note_change
+from serve.classifier.classifier import Classifier
+from serve.errors import InvalidRequest
+from serve.policy.entry import ANONYMOUS, Change, RolloutAction, now
+from serve.policy.live import Following, Replacement
+from serve.policy.rollout import Plan
+from serve.policy.store import KEPT_VERSIONS
+from serve.rollout import moves
+from serve.rollout.watch import too_early
+
+PATH: Final = "/v1/models/{model}/policy/rollout"
+
+_SHOW_ERRORS: Final = {status: said for status, said in LOOK_ERRORS.items() if status != 422}
+
+# From a model and what a client asks for to the move; it may block.
+Prepare = Callable[[Classifier, Any], Following]
+
+
+def add_rollout_routes(app: FastAPI, context: AppContext) -> None:
+    """Add the routes that start, show and move rollouts."""
+
+    @app.get(PATH, tags=["rollout"], responses=_SHOW_ERRORS, response_model_exclude_none=True)
+    async def show_rollout(model: str, request: Request) -> RolloutReport:
+        """Show the rollout that runs, or else the last one: its arms, verdicts and moves.
+
+        The counts of other replicas are some seconds old at most.
+        """
+        classifier = context.catalog.find(model)
+        record_of(request.scope).model = classifier.name
+        return await context.policy_threads.change(partial(_report, classifier))
+
+    errors = {status: said for status, said in change_errors().items() if status != 428}
+    documented = {"tags": ["rollout"], "response_model": RolloutMoved, "responses": errors}
+    for tail, schema, handle in (
+        ("", RolloutStart, start_rollout),
+        ("/promote", RolloutMove, promote_rollout),
+        ("/pause", RolloutMove, pause_rollout),
+        ("/resume", RolloutMove, resume_rollout),
+        ("/abort", RolloutMove, abort_rollout),
+    ):
+        endpoint = Endpoint(f"{PATH}{tail}", schema, handle, documented, scope="admin")
+        endpoint.add_to(app, context)
+
+
+async def start_rollout(context: AppContext, record: RequestRecord, body: RolloutStart) -> Reply:
+    """Let a share of the requests follow a candidate in every replica, from the next request on.
+
+    Refused as a PUT of the candidate would be. The policy stays as it is for all other requests.
+    """
+    return await _move(context, record, body, "rollout", _start)
+
+
+async def promote_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+    """Go on to the next step now; after the last one the candidate becomes the policy."""
+    return await _move(
+        context, record, body, "promote", lambda model, _: moves.promote(_answered(model))
+    )
+
+
+async def pause_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+    """Keep the share as it is. A bound that is broken still ends the rollout."""
+    return await _move(context, record, body, "pause", lambda _, asked: moves.pause(asked.why))
+
+
+async def resume_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+    """Begin the step of a paused rollout anew."""
+    return await _move(
+        context, record, body, "resume", lambda model, _: moves.resume(_answered(model))
+    )
+
+
+async def abort_rollout(context: AppContext, record: RequestRecord, body: RolloutMove) -> Reply:
+    """Go back to the policy for all requests, from the next one on."""
+    return await _move(
+        context, record, body, "abort", lambda _, asked: moves.end("aborted", asked.why)
+    )
+
+
+def _start(classifier: Classifier, asked: RolloutStart) -> Following:
+    if asked.bounds.disagreement is not None and not classifier.audited:
+        raise InvalidRequest(
+            "bounds.disagreement: answers of this model cannot be audited, because it has one exit "
+            "alone, or no calibration that says when two values differ; leave this bound out"
+        )
+    plan = Plan.model_validate({name: getattr(asked, name) for name in Plan.model_fields})
+    return moves.start(plan, asked.candidate)
+
+
+def _answered(classifier: Classifier) -> int:
+    """Return how many answers the candidate has given in all replicas."""
+    rollout = classifier.policy.refresh().running
+    return classifier.rollout.judge(rollout).answered if rollout else 0
+
+
+async def _move(
+    context: AppContext,
+    record: RequestRecord,
+    body: ChangeRequest,
+    action: RolloutAction,
+    prepare: Prepare,
+) -> Reply:
+    record.asked = body
+    return await to_its_end(record, _moved(context, record, action, prepare))
+
+
+async def _moved(
+    context: AppContext, record: RequestRecord, action: RolloutAction, prepare: Prepare
+) -> Reply:
+    classifier = context.catalog.find(record.params["model"])
+    record.model = classifier.name
+    condition = read_precondition(record.headers, record.asked)
+    change = Change(record.client.name or ANONYMOUS, record.asked.why, action)
+
+    def roll() -> Replacement:
+        return _roll(classifier, condition, prepare(classifier, record.asked), change)
+
+    previous, new = await context.policy_threads.change(roll)
+    note_change(record, previous, new)
+    refreshed = await context.replicas.refresh_policy(classifier.name)
+    shown = dict(await context.policy_threads.run(_report, classifier))
+    moved = RolloutMoved(**shown, **followers(refreshed, new.version))
+    content = moved.model_dump_json(exclude_none=True).encode()
+    return Reply(content, {"ETag": tag_of(new.version)})
+
+
+def _roll(
+    classifier: Classifier, condition: Precondition, following: Following, change: Change
+) -> Replacement:
+    live = classifier.policy
+    return condition.apply(live, lambda based_on: live.roll(following, based_on, change))
+
+
+def _report(classifier: Classifier) -> RolloutReport:
+    """Return what is shown of the newest rollout; may block."""
+    entries = classifier.policy.history(KEPT_VERSIONS + 1)
+    rollout = next((entry.rollout for entry in entries if entry.rollout), None)
+    if rollout is None:
+        return RolloutReport(model=classifier.name, state="none")
+    if rollout.active and not entries[0].running:  # by a replica that could not follow it
+        rollout = rollout.become("superseded", f"version {entries[0].version}")
+    own = [entry for entry in entries if entry.rollout and entry.rollout.id == rollout.id]
+    found = classifier.rollout.judge(rollout)
+    early = found.verdict != "failed" and too_early(rollout, found, now())
+    return RolloutReport(
+        model=classifier.name,
+        verdict="too early" if early and rollout.active else found.verdict,
+        ends_at=rollout.ends_at if rollout.state == "running" else None,
+        **rollout_fields(own, rollout, found),
+    )

@@ -1,0 +1,195 @@
+"""A rollout: a candidate that a growing share of the requests follows before it is the policy.
+
+It is part of an entry of the policy's log. Each step, pause and end of it is a new entry, so it
+travels, persists and conflicts as every other change of the policy does.
+"""
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Annotated, Final, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+
+from serve.policy.document import Policy
+
+Arm = Literal["live", "candidate"]
+RolloutState = Literal["running", "paused", "promoted", "failed", "aborted", "superseded"]
+Next = Literal["promote", "pause", "abort"]
+
+_FROZEN: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_MAX_STEPS: Final = 20
+_MAX_HOLD_S: Final = 30 * 86_400.0
+_MAX_ANSWERS: Final = 10**9
+# From here on most intervals hold no truth.
+_NO_DELTA: Final = 0.5
+
+
+class ArmOf(NamedTuple):
+    """One arm of one rollout.
+
+    Attributes:
+        rollout: the rollout's id.
+        name: of the arm.
+        slow_ms: requests that take longer are slow; None where the rollout has no such bound.
+    """
+
+    rollout: str
+    name: Arm
+    slow_ms: float | None = None
+
+
+class Bounds(BaseModel):
+    """What the candidate's answers must keep.
+
+    Attributes:
+        disagreement: share of its answers that may differ from full depth's.
+        p99_ms: at most one request in a hundred may take longer.
+        layers: mean exit layer.
+        errors: share of its requests that may fail, or be refused by the candidate.
+    """
+
+    model_config = _FROZEN
+
+    disagreement: Annotated[float, Field(gt=0, lt=1)] | None = None
+    p99_ms: Annotated[float, Field(gt=0, le=3_600_000)] | None = None
+    layers: Annotated[float, Field(gt=1, le=10_000)] | None = None
+    errors: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _bound_something(self) -> Self:
+        if not self.given:
+            raise ValueError(
+                'at least one bound is needed, such as {"disagreement": 0.02}; there are '
+                + ", ".join(type(self).model_fields)
+            )
+        return self
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The bounds that there are, by name."""
+        return {
+            name: bound
+            for name in type(self).model_fields
+            if (bound := getattr(self, name)) is not None
+        }
+
+
+def _ascending(steps: tuple[float, ...]) -> tuple[float, ...]:
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        raise ValueError("each step must be larger than the one before, such as [5, 25, 50, 100]")
+    return steps
+
+
+class Plan(BaseModel):
+    """How a rollout goes.
+
+    Attributes:
+        steps: percent of the requests that follow the candidate, one step after the other. After
+            the last one, whatever it is, the candidate becomes the policy.
+        hold_s: least seconds of each step.
+        min_answers: least answers of the candidate in each step.
+        bounds: what the candidate's answers must keep.
+        on_inconclusive: what follows a step after which the answers do not tell yet.
+        audit_share: share of both arms' texts that are audited, at least.
+        by: what decides who follows the candidate if no header does.
+        delta: probability that a verdict is ever wrong.
+    """
+
+    model_config = _FROZEN
+
+    steps: Annotated[
+        tuple[Annotated[float, Field(gt=0, le=100)], ...],
+        Field(min_length=1, max_length=_MAX_STEPS, strict=False),
+        AfterValidator(_ascending),
+    ] = (5.0, 25.0, 50.0, 100.0)
+    hold_s: Annotated[float, Field(ge=0, le=_MAX_HOLD_S)] = 600.0
+    min_answers: Annotated[int, Field(ge=1, le=_MAX_ANSWERS)] = 1000
+    bounds: Bounds
+    on_inconclusive: Next = "pause"
+    audit_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    by: Literal["key", "request"] = "key"
+    delta: Annotated[float, Field(gt=0, lt=_NO_DELTA)] = 0.05
+
+
+class Rollout(Plan):
+    """A rollout that runs or has ended.
+
+    Attributes:
+        id: not told to clients, who could else choose their arm.
+        candidate: the policy that a share of the requests follows.
+        state: whether it runs, or how it has ended.
+        step: index of the step.
+        since: when the step began, or was resumed, in UTC.
+        answered: answers of the candidate when the step began.
+        why: what the last change of it came from; None where that was given by no one.
+    """
+
+    id: str
+    candidate: Policy
+    state: RolloutState = "running"
+    step: NonNegativeInt = 0
+    since: str
+    answered: NonNegativeInt = 0
+    why: str | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, candidate: Policy, now: str) -> "Rollout":
+        """Start with the first step of a plan."""
+        fields = {name: getattr(plan, name) for name in Plan.model_fields}
+        return cls(id=secrets.token_hex(8), candidate=candidate, since=now, **fields)
+
+    @property
+    def active(self) -> bool:
+        """Whether requests follow the candidate."""
+        return self.state in ("running", "paused")
+
+    @property
+    def percent(self) -> float:
+        """Share of the requests that follow the candidate, in percent."""
+        if self.active:
+            return self.steps[self.step]
+        return 100.0 if self.state == "promoted" else 0.0
+
+    @property
+    def at_last(self) -> bool:
+        """Whether the step is the last one."""
+        return self.step + 1 == len(self.steps)
+
+    def takes(self, value: str) -> bool:
+        """Tell whether requests of this value follow the candidate.
+
+        Those that follow it at one step do so at all later ones.
+        """
+        hashed = hashlib.sha256(f"{self.id}/{value}".encode()).digest()
+        return int.from_bytes(hashed[:8]) / 2.0**64 * 100 < self.percent
+
+    def held_s(self, now: str) -> float:
+        """Return the seconds since the step began."""
+        begun, ended = map(datetime.fromisoformat, (self.since, now))
+        return (ended - begun).total_seconds()
+
+    @property
+    def ends_at(self) -> str:
+        """When the step has been held, in UTC."""
+        ended = datetime.fromisoformat(self.since) + timedelta(seconds=self.hold_s)
+        return ended.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def arm(self, name: Arm) -> ArmOf:
+        """Return one of its arms."""
+        return ArmOf(self.id, name, self.bounds.p99_ms)
+
+    def stepped(self, answered: int, now: str) -> "Rollout":
+        """Return it at the next step; the candidate has given so many answers."""
+        changed = {"step": self.step + 1, "since": now, "answered": answered, "state": "running"}
+        return self.model_copy(update={**changed, "why": None})
+
+    def resumed(self, answered: int, now: str) -> "Rollout":
+        """Return it with the same step begun anew."""
+        changed = {"since": now, "answered": answered, "state": "running", "why": None}
+        return self.model_copy(update=changed)
+
+    def become(self, state: RolloutState, why: str | None) -> "Rollout":
+        """Return it paused, or ended."""
+        return self.model_copy(update={"state": state, "why": why})

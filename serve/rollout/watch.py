@@ -1,0 +1,136 @@
+"""What becomes of a rollout by itself: the next step, a pause, or the way back.
+
+Every replica looks for itself. A move is made from the version that was judged, so it is made once.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from serve.audits.counts import Key
+from serve.audits.summed import SummedCounts
+from serve.audits.tally import Tally
+from serve.audits.webhook import Webhook
+from serve.errors import VersionConflict
+from serve.policy.entry import Change, RolloutAction, now
+from serve.policy.live import Following, LivePolicy
+from serve.policy.rollout import ArmOf, Rollout
+from serve.policy.store import CountStore
+from serve.rollout import moves
+from serve.rollout.judged import SLOW_SHARE, Judged, judge
+from serve.rollout.traffic import ArmTraffic
+
+BY: Final = "rollout"
+_LOOK_EVERY_S: Final = 2.0
+
+# From the key of an arm and what it has answered: counts both with the audits.
+Count = Callable[[Key, Tally], None]
+
+
+class RolloutWatch:
+    """Counts the arms of one model's rollout in this replica, and moves it by those of all."""
+
+    def __init__(
+        self,
+        model: str,
+        policy: LivePolicy,
+        exits: Sequence[int],
+        store: CountStore,
+        count: Count,
+    ) -> None:
+        """Take the model's policy and exit layers, and where all replicas count."""
+        self._model, self._policy, self._exits, self._count = model, policy, exits, count
+        self._summed = SummedCounts(model, store)
+        self._traffic: dict[ArmOf, ArmTraffic] = {}
+        self._webhook = Webhook()
+        self._looked_s = -math.inf
+
+    def traffic(self, arm: ArmOf) -> ArmTraffic:
+        """Return what counts the requests of an arm. Any thread."""
+        return self._traffic.get(arm) or self._traffic.setdefault(arm, ArmTraffic(arm))
+
+    def watch(self) -> None:
+        """Count what was answered, and look, if the last time is long enough ago."""
+        self.count()
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            self.look()
+
+    def count(self) -> None:
+        """Count with the audits what was answered since the last call."""
+        for arm, traffic in list(self._traffic.items()):
+            if taken := traffic.taken():
+                self._count(Key.of_arm(arm), Tally(traffic=taken))
+            elif arm.rollout != getattr(self._policy.current.running, "id", ""):
+                self._traffic.pop(arm, None)
+
+    def judge(self, rollout: Rollout) -> Judged:
+        """Judge a rollout by the counts of all replicas; the store may block.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        return judge(rollout, self._summed(), self._exits)
+
+    def look(self) -> None:
+        """Judge the rollout that runs, if any, and make the move that follows.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        entry = self._policy.refresh()
+        # One whose stored policy cannot be followed here has not judged what others follow.
+        if entry.running is None or self._policy.unfollowed:
+            return
+        judged = self.judge(entry.running)
+        if move := _move(entry.running, judged, now()):
+            action, following, why = move
+            change = Change(BY, why, action, automatic=True)
+            try:
+                made = self._policy.roll(following, entry.version, change).new
+            except VersionConflict:
+                return  # another replica or a client came first, and the next look is at theirs
+            if action == "failed" and (url := entry.policy.guard.webhook):
+                versions = {"version": entry.version, "new_version": made.version}
+                told = {"model": self._model, "rollout": "failed", "why": why, **versions}
+                self._webhook.tell(url, told)
+
+
+def too_early(rollout: Rollout, judged: Judged, at: str) -> bool:
+    """Tell whether a step has not held long enough, or has too few answers, to be judged."""
+    answers = judged.answered - rollout.answered
+    return rollout.held_s(at) < rollout.hold_s or answers < rollout.min_answers
+
+
+def _move(rollout: Rollout, judged: Judged, at: str) -> tuple[RolloutAction, Following, str] | None:
+    why = f"at {rollout.percent:g} %: {_findings(rollout, judged)}"
+    if judged.verdict == "failed":
+        return "failed", moves.end("failed", why), why
+    if rollout.state == "paused" or too_early(rollout, judged, at):
+        return None
+    if judged.verdict == "successful" or rollout.on_inconclusive == "promote":
+        action: RolloutAction = "promote" if rollout.at_last else "rollout"
+        return action, moves.promote(judged.answered), why
+    if rollout.on_inconclusive == "abort":
+        return "abort", moves.end("aborted", why), why
+    return "pause", moves.pause(why), why
+
+
+def _findings(rollout: Rollout, judged: Judged) -> str:
+    """Say of each bound what was found, for people."""
+    arm, said = judged.arms["candidate"], []
+    for name, bound in rollout.bounds.given.items():
+        found = arm.figures[name]
+        if name == "layers":
+            what = f"mean exit layer {found.low:.3g} to {found.high:.3g}, at most {bound:g}"
+        else:
+            most, of = (
+                (SLOW_SHARE, f"slower than {bound:g} ms") if name == "p99_ms" else (bound, name)
+            )
+            what = (
+                f"{of} {100 * found.low:.2g} to {100 * found.high:.2g} %, at most {100 * most:g} %"
+            )
+        said.append(f"{arm.verdicts[name]}: {what}")
+    return "; ".join(said)
