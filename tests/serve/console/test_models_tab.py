@@ -50,7 +50,9 @@ def test_bundle_and_its_certificates_are_shown(
             expect(tiny).to_contain_text(shown)
         certificates = tiny.get_by_role("region", name="Certificates").get_by_role("row")
         expect(certificates.first).to_have_text(re.compile(r"at most0\.5 %1 %2 %3 %"))
-        expect(certificates.nth(1)).to_have_text(re.compile(r"full depth3\.60 .*2\.80 .*2\.80 .*2\.00 "))
+        expect(certificates.nth(1)).to_have_text(
+            re.compile(r"full depth3\.60 .*2\.80 .*2\.80 .*2\.00 ")
+        )
         expect(certificates.nth(2)).to_have_text(re.compile(r"lost2\.80 .*2\.80 .*2\.00 .*2\.00 "))
 
 
