@@ -12,7 +12,7 @@ from starlette.types import Send
 from serve.api.context import AppContext
 from serve.api.dial import merge_dial
 from serve.api.followed import followed_by
-from serve.api.locks import bound, check_complete, check_locks
+from serve.api.locks import bound, check_complete, check_degrade, check_locks
 from serve.api.model_choice import model_for
 from serve.api.record import RequestHeaders, RequestRecord
 from serve.api.schemas.request import ClassifyRequest, check_task_fields
@@ -131,6 +131,8 @@ async def classify(
     request = bound(record.client, request)
     if flag is None:
         check_locks(record, classifier, request)
+    if request.degrade is not None:
+        check_degrade(record, classifier, request)
     model_request = _model_request(context, record, request, flag)
     model_request.live = followed_by(record, classifier)
     model_request.assigned |= assigned

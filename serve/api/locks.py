@@ -138,8 +138,6 @@ class Locks:
 
 def check_locks(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
     """Refuse what a request may not choose, as `Locks.check`; most requests choose nothing."""
-    if request.degrade is not None:
-        _check_degrade(record, classifier, request)
     if (
         request.flag is not None
         or request.windows is not None
@@ -150,8 +148,14 @@ def check_locks(record: RequestRecord, classifier: Classifier, request: Classify
         Locks(record, classifier, request, guardrail=False).check(request)
 
 
-def _check_degrade(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
-    """Refuse a word on overload where a request has none on its exit, or where it means nothing."""
+def check_degrade(record: RequestRecord, classifier: Classifier, request: ClassifyRequest) -> None:
+    """Refuse a word on overload where a request has none on its exit, or where it means nothing.
+
+    Raises:
+        Forbidden: its key is bound to a profile.
+        OverrideForbidden: the policy lets requests choose nothing.
+        InvalidRequest: it asks by a rule.
+    """
     client = record.client
     if client.key is not None and client.key.profiles:
         raise Forbidden(

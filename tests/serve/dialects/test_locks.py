@@ -185,6 +185,19 @@ def test_a_bound_key_gets_no_other_profile_of_a_guardrail(
         assert (said.status, "bound to the profiles" in said.text) == (403, True)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("said", ["false", '{"max_disagreement": 0.01}'])
+def test_a_bound_key_has_no_word_on_overload(server: Locked, way: str, said: str) -> None:
+    server.set("guard")
+    refused = server.ask(way, "bound", X_Offramp_Degrade=said)
+    assert refused.status == 403, refused
+    assert "degrade: the key bound is bound to its profile" in refused.text
+    assert server.ask(way, "free", X_Offramp_Degrade=said).status == 200
+    server.set("guard", overrides="none")
+    refused = server.ask(way, "free", X_Offramp_Degrade=said)
+    assert (refused.status, "degrade: the live policy" in refused.text) == (403, True)
+
+
 @pytest.mark.parametrize("way", [*WAYS, "/tokenize", "/models/tiny/tokenize"])
 def test_a_key_asks_the_models_alone_that_it_is_bound_to(server: Locked, way: str) -> None:
     server.set("guard")
