@@ -51,7 +51,7 @@ class Degrading:
             with self._lock:
                 self._looked_s = now_s = self._engine.clock()
                 bound_s = faster.overload.queue_ms / 1000
-                self._load.show(self._engine.backlog.seconds, bound_s, faster.most, now_s)
+                self._load.show(self._engine.backlog.urgent_s, bound_s, faster.most, now_s)
         return self._load.level
 
     def plan(
@@ -72,7 +72,7 @@ class Degrading:
     def _wait(self, request: ModelRequest) -> Wait:
         """Return what a request waits for, with what such estimates leave out lately."""
         first = request.priority is Priority.HIGH
-        rows, seconds = (0, 0.0) if first else self._engine.wait(request.client)
+        rows, seconds = (0, 0.0) if first else self._engine.wait(request.client, request.priority)
         if not rows:
             return Wait(0, self._engine.clock())
         now_s = self._engine.clock()

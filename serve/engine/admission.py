@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from serve.engine.cost_model import CostModel
 from serve.engine.drain_estimate import DrainEstimate
-from serve.engine.row import Outcome, Row
+from serve.engine.row import Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import InvalidRequest, Overloaded
 
@@ -46,6 +46,7 @@ class Admission:
     Attributes:
         rows: admitted and not yet answered.
         tokens: theirs.
+        low_tokens: of them, those of low priority.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Admission:
         """
         self.rows = 0
         self.tokens = 0
+        self.low_tokens = 0
         self._limits = limits
         self._drain = DrainEstimate(costs, batch_limits)
         self._clients: dict[str, _Held] = {}
@@ -72,7 +74,12 @@ class Admission:
         """Estimated seconds until what is admitted now is answered; 0 before any measurement."""
         return self._drain.seconds
 
-    def wait(self, client: str) -> tuple[int, float]:
+    @property
+    def urgent_s(self) -> float:
+        """As `backlog_s`, without what is of low priority: no other row waits for that."""
+        return self.backlog_s * (1 - self.low_tokens / self.tokens) if self.tokens else 0.0
+
+    def wait(self, client: str, priority: Priority) -> tuple[int, float]:
         """Return how many rows would run beside a client's next one, and seconds until it starts.
 
         Clients take turns, so one with little in the queue waits for as much of the others' only.
@@ -83,7 +90,9 @@ class Admission:
         if client:
             held = self._clients.get(client, _Held())
             share = min(1.0, held.tokens * len(self._clients) / self.tokens)
-        return min(self.rows, self._drain.room()), share * self.backlog_s
+        return min(self.rows, self._drain.room()), share * (
+            self.backlog_s if priority is Priority.LOW else self.urgent_s
+        )
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.
@@ -101,6 +110,7 @@ class Admission:
         self._clients[client] = _Held(held.rows + len(rows), held.tokens + tokens)
         self.rows += len(rows)
         self.tokens += tokens
+        self.low_tokens += tokens if rows[0].priority is Priority.LOW else 0
         self._drain.add(rows, now_s)
 
     def check_room(
@@ -144,6 +154,8 @@ class Admission:
         for row, _ in outcomes:
             self.rows -= 1
             self.tokens -= row.num_tokens
+            if row.priority is Priority.LOW:
+                self.low_tokens -= row.num_tokens
             held = self._clients[row.client]
             if held.rows == 1:
                 del self._clients[row.client]

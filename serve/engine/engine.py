@@ -16,7 +16,7 @@ from serve.engine.audit_rows import AuditText
 from serve.engine.core import EngineCore
 from serve.engine.cost_model import CostModel
 from serve.engine.executor import ModelShape
-from serve.engine.row import BatchStats, Deliver, Outcome, Row
+from serve.engine.row import BatchStats, Deliver, Outcome, Priority, Row
 from serve.engine.runner import ModelRunner
 from serve.engine.scheduler import BatchLimits
 from serve.errors import OfframpError, Unavailable
@@ -29,11 +29,19 @@ LOOK_EVERY_S = 0.005
 
 
 class Backlog(NamedTuple):
-    """What is admitted and unanswered: rows, their tokens, estimated seconds to answer them."""
+    """What is admitted and unanswered.
+
+    Attributes:
+        rows: how many.
+        tokens: theirs.
+        seconds: estimated, to answer them.
+        urgent_s: the same without those of low priority.
+    """
 
     rows: int
     tokens: int
     seconds: float
+    urgent_s: float
 
 
 class Engine:
@@ -93,17 +101,17 @@ class Engine:
         """What is admitted and unanswered. Any thread."""
         with self._lock:
             waiting = self._admission
-            return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s)
+            return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s, waiting.urgent_s)
 
     @property
     def costs(self) -> CostModel:
         """What segments cost."""
         return self._core.costs
 
-    def wait(self, client: str) -> tuple[int, float]:
+    def wait(self, client: str, priority: Priority) -> tuple[int, float]:
         """Return what a client's next row waits for, see `Admission.wait`. Any thread."""
         with self._lock:
-            return self._admission.wait(client)
+            return self._admission.wait(client, priority)
 
     def start(self) -> None:
         """Start the engine's thread."""

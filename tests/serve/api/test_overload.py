@@ -54,7 +54,7 @@ def overloaded(
 @pytest.fixture
 def long_queue(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
     """Return the server, which takes its queue for long and has moved already."""
-    monkeypatch.setattr(Engine, "backlog", Backlog(100, 1000, 1.0))
+    monkeypatch.setattr(Engine, "backlog", Backlog(100, 1000, 1.0, 1.0))
     until(lambda: overloaded.metric("offramp_overload_level", model="tiny") == 1)
     return overloaded
 
@@ -228,7 +228,7 @@ def test_a_policy_may_let_deadlines_pass(slow_layers: LiveServer) -> None:
 def test_what_cannot_be_in_time_is_refused_before_it_waits(
     slow_layers: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "wait", lambda engine, client: (1, 5.0))
+    monkeypatch.setattr(Engine, "wait", lambda engine, client, priority: (1, 5.0))
     refused = slow_layers.refusal("w1", timeout_ms=4000)
     assert (refused.status, refused.code) == (504, "deadline_exceeded")
     assert "what waits before this request takes longer" in refused.message

@@ -33,12 +33,12 @@ class Engine:
     def clock(self) -> float:
         return self.now_s
 
-    def wait(self, client: str) -> tuple[int, float]:
+    def wait(self, client: str, priority: Priority) -> tuple[int, float]:
         return self.rows, self.wait_s
 
     @property
     def backlog(self) -> Backlog:
-        return Backlog(self.rows, self.rows, 0.0)
+        return Backlog(self.rows, self.rows, 0.0, 0.0)
 
 
 class Asking(NamedTuple):

@@ -2,7 +2,7 @@ import pytest
 
 from serve.engine.admission import Admission, QueueLimits
 from serve.engine.cost_model import CostModel, SegmentCost
-from serve.engine.row import Answer, Outcome, Row
+from serve.engine.row import Answer, Outcome, Priority, Row
 from serve.engine.scheduler import BatchLimits
 from serve.errors import Overloaded
 from serve.rules import EntropyRule
@@ -129,7 +129,26 @@ def test_a_queue_of_others_is_not_waited_for() -> None:
             row.client = client
         admission.admit(rows, 0)
     alone = Admission(QueueLimits(), COSTS)
-    assert alone.wait("new") == (0, 0.0)
-    assert admission.wait("new")[1] == 0
-    assert admission.wait("few")[1] == pytest.approx(admission.backlog_s * 2 / 21)
-    assert admission.wait("many")[1] == admission.wait("")[1] == admission.backlog_s
+    assert alone.wait("new", Priority.NORMAL) == (0, 0.0)
+    assert admission.wait("new", Priority.NORMAL)[1] == 0
+    assert admission.wait("few", Priority.NORMAL)[1] == pytest.approx(admission.backlog_s * 2 / 21)
+    assert (
+        admission.wait("many", Priority.NORMAL)[1]
+        == admission.wait("", Priority.NORMAL)[1]
+        == admission.backlog_s
+    )
+
+
+def test_only_low_rows_wait_for_low_rows() -> None:
+    admission = Admission(QueueLimits(), COSTS, BATCHES)
+    low, normal = rows(30), rows(10)
+    for row in low:
+        row.priority = Priority.LOW
+    admission.admit(low, 0)
+    assert (admission.urgent_s, admission.wait("", Priority.NORMAL)[1]) == (0, 0)
+    admission.admit(normal, 0)
+    assert admission.urgent_s == pytest.approx(admission.backlog_s / 4)
+    assert admission.wait("", Priority.NORMAL)[1] == admission.urgent_s
+    assert admission.wait("", Priority.LOW)[1] == admission.backlog_s
+    admission.release([answered(row, 0) for row in low], 1)
+    assert admission.urgent_s == admission.backlog_s > 0
