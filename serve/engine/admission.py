@@ -75,9 +75,9 @@ class Admission:
         return self._drain.seconds
 
     @property
-    def urgent_s(self) -> float:
-        """As `backlog_s`, without what is of low priority: no other row waits for that."""
-        return self.backlog_s * (1 - self.low_tokens / self.tokens) if self.tokens else 0.0
+    def urgent_share(self) -> float:
+        """The share of the queue that is not of low priority: other rows wait for that alone."""
+        return 1 - self.low_tokens / self.tokens if self.tokens else 0.0
 
     def wait(self, client: str, priority: Priority) -> tuple[int, float]:
         """Return how many rows would run beside a client's next one, and seconds until it starts.
@@ -90,9 +90,8 @@ class Admission:
         if client:
             held = self._clients.get(client, _Held())
             share = min(1.0, held.tokens * len(self._clients) / self.tokens)
-        return min(self.rows, self._drain.room()), share * (
-            self.backlog_s if priority is Priority.LOW else self.urgent_s
-        )
+        share *= 1.0 if priority is Priority.LOW else self.urgent_share
+        return min(self.rows, self._drain.room()), share * self.backlog_s
 
     def admit(self, rows: Sequence[Row], now_s: float) -> None:
         """Count the rows of one request in, all or none.

@@ -101,7 +101,8 @@ class Engine:
         """What is admitted and unanswered. Any thread."""
         with self._lock:
             waiting = self._admission
-            return Backlog(waiting.rows, waiting.tokens, waiting.backlog_s, waiting.urgent_s)
+            seconds = waiting.backlog_s
+            return Backlog(waiting.rows, waiting.tokens, seconds, seconds * waiting.urgent_share)
 
     @property
     def costs(self) -> CostModel:
