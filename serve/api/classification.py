@@ -129,10 +129,7 @@ async def classify(
     classifier = model_for(context.catalog, record.client, request.model)
     record.model, record.bundle = classifier.name, classifier.bundle.version
     request = bound(record.client, request)
-    if flag is None:
-        check_locks(record, classifier, request)
-    if request.degrade is not None:
-        check_degrade(record, classifier, request)
+    _check_choices(record, classifier, request, flag)
     model_request = _model_request(context, record, request, flag)
     model_request.live = followed_by(record, classifier)
     model_request.assigned |= assigned
@@ -156,6 +153,16 @@ async def classify(
     total_s = time.monotonic() - record.arrived_s
     arm = record.arm.name if record.arm is not None else None
     return Classification(classifier, request, classified, total_s, arm)
+
+
+def _check_choices(
+    record: RequestRecord, classifier: Classifier, request: ClassifyRequest, flag: AnyFlag | None
+) -> None:
+    """Refuse what a request may not choose; a guardrail has looked at the locks itself."""
+    if flag is None:
+        check_locks(record, classifier, request)
+    if request.degrade is not None:
+        check_degrade(record, classifier, request)
 
 
 def _note(record: RequestRecord, classifier: Classifier, classified: Classified) -> None:
