@@ -28,7 +28,7 @@ def documents() -> list[Any]:
 def test_config_is_one_that_ray_and_the_server_take(documents: list[Any]) -> None:
     from ray.serve.schema import DeploymentSchema, ServeDeploySchema
 
-    config, pinned, autoscaling = documents
+    config, pinned, other_models, autoscaling = documents
     [application] = ServeDeploySchema.model_validate(config).applications
     assert application.import_path == "serve.app:build"
     ServerConfig.model_validate(application.args)
@@ -36,6 +36,7 @@ def test_config_is_one_that_ray_and_the_server_take(documents: list[Any]) -> Non
     [deployment] = config["applications"][0]["deployments"]
     assert deployment["name"] == DEPLOYMENT_NAME
     assert UserConfig.model_validate(deployment["user_config"]).policies
+    assert UserConfig.model_validate(other_models["user_config"]).aliases
     del deployment["num_replicas"]
     assert DeploymentSchema.model_validate({**deployment, **autoscaling}).autoscaling_config
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from serve.access.keys import Key, new_key
 from serve.bundle.loader import MANIFEST, sha256_of
 from serve.engine.core import EngineCore
 from serve.runtime.placement import build_runner
@@ -389,3 +390,54 @@ def test_models_and_aliases_survive_a_restart_with_the_same_bundles(
     with serving() as server:  # another bundle on the command line: the set starts anew from it
         assert label(server) in "xyz"
         assert server.http.get("/v1/aliases").json()["aliases"] == {}
+
+
+def test_bound_key_asks_a_model_by_any_of_its_names_and_no_other(
+    repository: Path, tmp_path: Path
+) -> None:
+    secrets = {}
+    for name, scopes, models in (
+        ("ops", ("admin",), ()),
+        ("by-alias", ("classify",), ("mood",)),
+        ("by-name", ("classify",), ("second",)),
+    ):
+        fields = {"name": name, "sha256": "0" * 64, "scopes": scopes, "models": models}
+        secrets[name] = new_key(Key.model_validate(fields), tmp_path / "keys.json")
+
+    def asked(key: str, **fields: Any) -> int | str:
+        headers = {"X-API-Key": secrets[key]}
+        answer = server.http.post("/v1/classify", json={"inputs": "w1", **fields}, headers=headers)
+        return str(answer.json()["model"]) if answer.status_code == 200 else answer.status_code
+
+    folders = repository / "first", repository / "second"
+    with serving_bundles(*folders, keys=tmp_path / "keys.json") as server:
+        server.http.headers["X-API-Key"] = secrets["ops"]
+        assert asked("by-alias", model="mood") == 404
+        for model, other in (("first", "second"), ("second", "first")):
+            alias(server, "mood", model)
+            assert [asked("by-alias", **f) for f in ({}, {"model": "mood"})] == [model] * 2
+            assert [asked("by-alias", model=m) for m in (model, other)] == [model, 403]
+        assert [asked("by-name", model=m) for m in ("second", "mood")] == ["second"] * 2
+        assert asked("by-name") == "second"
+        alias(server, "mood", "first")
+        assert [asked("by-name", model=m) for m in ("second", "mood")] == ["second", 403]
+        for method, path in (
+            ("POST", "/v1/models/first/unload"),
+            ("PUT", "/v1/aliases/x"),
+            ("DELETE", "/v1/aliases/mood"),
+            ("GET", "/v1/aliases"),
+            ("POST", "/v2/repository/models/first/unload"),
+        ):
+            headers = {"X-API-Key": secrets["by-name"]}
+            assert server.http.request(method, path, headers=headers).status_code == 403, path
+
+
+def test_stream_of_a_policys_events_ends_with_its_model(server: LiveServer) -> None:
+    load(server, "second")
+    with server.http.stream("GET", "/v1/models/second/policy/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines)
+        other = LiveServer(server.port)
+        with other.http:
+            unload(other, "second")
+        assert list(lines)  # to its end

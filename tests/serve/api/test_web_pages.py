@@ -45,7 +45,7 @@ TENSOR = {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["w1"]}
 def changing_routes(folder: Path) -> list[tuple[str, str]]:
     """Return method and path of every route that takes a body."""
     app = build_standalone_app(ServerConfig(bundles=[str(folder)], precision="fp32"))
-    names = {"model": "tiny", "version": "1", "rest:path": "x"}
+    names = {"model": "tiny", "alias": "a", "version": "1", "rest:path": "x"}
     return [
         (method, route.path.replace("{rest:path}", "x").format(**names))
         for route in app.routes
@@ -82,7 +82,8 @@ def test_forms_and_texts_of_any_client_are_refused_on_every_route(
     server: LiveServer, bundle_folder: Path
 ) -> None:
     """Browsers of before 2020 do not say that another page sends them."""
-    for method, path in changing_routes(bundle_folder):
+    routes = changing_routes(bundle_folder)
+    for method, path in (each for each in routes if each[0] != "DELETE"):  # no form sends that
         for kind in SIMPLE[1:]:
             response = ask(server, method, path, {"Content-Type": str(kind)})
             assert response.status_code in (405, 415, 501), (method, path, response.text)

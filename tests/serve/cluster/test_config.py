@@ -25,6 +25,8 @@ from tests.serve.support.declarative import (
 )
 from tests.serve.support.ladders import served
 from tests.serve.support.live_server import LiveServer, Problem
+from tests.serve.support.server_process import asking
+from tests.serve.support.task_bundles import Kind, write_task_bundle
 from tests.support.patience import until
 
 with warnings.catch_warnings():
@@ -156,6 +158,36 @@ def test_policy_of_the_config_changes_in_place_and_a_wrong_one_changes_nothing(
     assert replica_pid() == pid
     assert "config_problem" not in report()
     assert server.metric("offramp_policy_config_refused") == 0
+
+
+def test_models_of_the_config_change_in_place_and_wrong_ones_change_nothing(
+    server: LiveServer, deploy: Deploy, bundle_folder: Path, tmp_path: Path
+) -> None:
+    other = write_task_bundle(tmp_path, Kind("single_label"), "other")
+    both = {"bundles": [str(bundle_folder), str(other)], "aliases": {"default": "other"}}
+
+    def served() -> tuple[set[str], str]:
+        listed = server.http.get("/v1/models").json()
+        return {card["id"] for card in listed["data"]}, listed["aliases"].get("default", "")
+
+    deploy({})
+    assert served() == ({"tiny"}, "")
+    pid = replica_pid()
+    with asking(server) as outcomes:
+        deploy(both)
+        until(lambda: served() == ({"tiny", "other"}, "other"))
+        loaded = server.http.post("/v1/models/more/load", json={"bundle": "tiny"})
+        assert loaded.status_code == 200, loaded.text
+        deploy({**both, "policies": {"other": AT_TWO}})  # of models it says what it said
+        until(lambda: layer_now(server) == 2)
+        assert served() == ({"tiny", "other", "more"}, "other")
+        deploy({**both, "bundles": [str(tmp_path / "none")]})
+        until(lambda: "none: no such folder" in log_lines())
+        assert served() == ({"tiny", "other", "more"}, "other")
+        deploy({})
+        until(lambda: served() == ({"tiny"}, ""))
+    assert replica_pid() == pid
+    assert outcomes.keys() == {"200 application/json"}
 
 
 def test_refused_config_of_a_first_deployment_is_the_deploy_s_own_message(
