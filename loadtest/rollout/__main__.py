@@ -24,8 +24,9 @@ from loadtest.rollout.picture import write_picture
 _EVERY_S: Final = 0.5
 _BOUNDS: Final = {"disagreement": 0.04, "layers": 3.0, "errors": 0.01}
 _PLAN: Final[Json] = {
-    "steps": [5, 25, 50, 100], "min_answers": 250, "bounds": _BOUNDS, "audit_share": 1.0,
+    "steps": [5, 25, 50, 100], "min_answers": 120, "bounds": _BOUNDS, "audit_share": 1.0,
     "by": "request",
+    "on_inconclusive": "promote",
 }  # fmt: skip
 _CANDIDATES: Final[dict[str, tuple[Any, str]]] = {
     "bad": ({"rule": "layer", "layer": 1}, "failed"),
@@ -40,10 +41,10 @@ def main() -> int:
     parser.add_argument("--texts", required=True, help="as for python -m loadtest.load")
     parser.add_argument("--column", default="text_a", help="the column of the text (text_a)")
     # Audits run while no text waits, so the load must leave them some time.
-    parser.add_argument("--rate", type=float, default=40, help="requests per second (40)")
+    parser.add_argument("--rate", type=float, default=15, help="requests per second (15)")
     parser.add_argument("--users", type=int, default=16, help="simulated clients (16)")
     parser.add_argument("--hold-s", type=float, default=10, help="least seconds of a step (10)")
-    parser.add_argument("--seconds", type=float, default=240, help="of load per rollout (240)")
+    parser.add_argument("--seconds", type=float, default=270, help="of load per rollout (270)")
     parser.add_argument("--out", type=Path, default=Path("build/rollout"), help="folder for all")
     options, console = parser.parse_args(), Console()
     return run_command("load test", console, partial(_run, options, console))
