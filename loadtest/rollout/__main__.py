@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=15, help="requests per second (15)")
     parser.add_argument("--users", type=int, default=16, help="simulated clients (16)")
     parser.add_argument("--hold-s", type=float, default=10, help="least seconds of a step (10)")
-    parser.add_argument("--seconds", type=float, default=270, help="of load per rollout (270)")
+    parser.add_argument("--seconds", type=float, default=230, help="of load per rollout (230)")
     parser.add_argument("--out", type=Path, default=Path("build/rollout"), help="folder for all")
     options, console = parser.parse_args(), Console()
     return run_command("load test", console, partial(_run, options, console))
@@ -64,6 +64,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             with _load(server.url, options, folder) as load:
                 seen = _watched(client, model, candidate, options.seconds, load)
             figures = json.loads((folder / "report.json").read_text())["total"]
+            (folder / "rollout.json").write_text(json.dumps(seen))
             picture = write_picture(seen, _BOUNDS["disagreement"], options.out / f"{name}.svg")
             told = f"{name}: {seen[-1]['state']}, {figures['requests']} requests, "
             print_text(console, f"{told}{figures['failures']} failed; {seen[-1].get('why')}")
