@@ -24,8 +24,9 @@ from loadtest.rollout.picture import write_picture
 _EVERY_S: Final = 0.5
 _BOUNDS: Final = {"disagreement": 0.04, "layers": 3.0, "errors": 0.01}
 _PLAN: Final[Json] = {
-    "steps": [5, 25, 50, 100], "min_answers": 250, "bounds": _BOUNDS, "audit_share": 1.0,
+    "steps": [5, 25, 50, 100], "min_answers": 120, "bounds": _BOUNDS, "audit_share": 1.0,
     "by": "request",
+    "on_inconclusive": "promote",
 }  # fmt: skip
 _CANDIDATES: Final[dict[str, tuple[Any, str]]] = {
     "bad": ({"rule": "layer", "layer": 1}, "failed"),
@@ -40,38 +41,41 @@ def main() -> int:
     parser.add_argument("--texts", required=True, help="as for python -m loadtest.load")
     parser.add_argument("--column", default="text_a", help="the column of the text (text_a)")
     # Audits run while no text waits, so the load must leave them some time.
-    parser.add_argument("--rate", type=float, default=40, help="requests per second (40)")
+    parser.add_argument("--rate", type=float, default=15, help="requests per second (15)")
     parser.add_argument("--users", type=int, default=16, help="simulated clients (16)")
     parser.add_argument("--hold-s", type=float, default=10, help="least seconds of a step (10)")
-    parser.add_argument("--seconds", type=float, default=240, help="of load per rollout (240)")
+    parser.add_argument("--seconds", type=float, default=280, help="of load per rollout (280)")
+    parser.add_argument("--only", choices=_CANDIDATES, help="one of the two rollouts")
     parser.add_argument("--out", type=Path, default=Path("build/rollout"), help="folder for all")
     options, console = parser.parse_args(), Console()
     return run_command("load test", console, partial(_run, options, console))
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    found = []
     server = serve_bundle(options.bundle, "--standalone", "--precision", "int8")
+    names = [options.only] if options.only else list(_CANDIDATES)
     with started(server, console):
-        for name, (wish, end) in _CANDIDATES.items():
-            client = Client(server.url)
-            model = client.models()[0]["name"]
-            first = {"default": {"rule": "never"}}
-            client.replace_policy(model, client.policy(model)._replace(document=first))
-            folder = options.out / name
-            candidate = {"policy": {"default": wish}, "hold_s": options.hold_s, **_PLAN}
-            with _load(server.url, options, folder) as load:
-                seen = _watched(client, model, candidate, options.seconds, load)
-            figures = json.loads((folder / "report.json").read_text())["total"]
-            picture = write_picture(seen, _BOUNDS["disagreement"], options.out / f"{name}.svg")
-            told = f"{name}: {seen[-1]['state']}, {figures['requests']} requests, "
-            print_text(console, f"{told}{figures['failures']} failed; {seen[-1].get('why')}")
-            print_text(console, str(picture))
-            if seen[-1]["state"] != end or figures["failures"]:
-                found.append(f"{name}: {seen[-1]['state']}, not {end}, or requests have failed")
-    for problem in found:
+        problems = [_rolled_out(Client(server.url), name, options, console) for name in names]
+    for problem in filter(None, problems):
         print_error(console, f"failed: {problem}")
-    return 1 if found else 0
+    return 1 if any(problems) else 0
+
+
+def _rolled_out(client: Client, name: str, options: argparse.Namespace, console: Console) -> str:
+    """Roll a candidate out under load, and draw it; return what went wrong, empty for nothing."""
+    wish, end = _CANDIDATES[name]
+    model, folder = client.models()[0]["name"], options.out / name
+    first = client.policy(model)._replace(document={"default": {"rule": "never"}})
+    client.replace_policy(model, first)
+    candidate = {"policy": {"default": wish}, "hold_s": options.hold_s, **_PLAN}
+    with _load(client.url, options, folder) as load:
+        seen = _watched(client, model, candidate, options.seconds, load)
+    figures, state = json.loads((folder / "report.json").read_text())["total"], seen[-1]["state"]
+    (folder / "rollout.json").write_text(json.dumps(seen))
+    picture = write_picture(seen, _BOUNDS["disagreement"], options.out / f"{name}.svg")
+    told = f"{name}: {state}, {figures['requests']} requests, {figures['failures']} failed"
+    print_text(console, f"{told}; {seen[-1].get('why')}\n{picture}")
+    return "" if state == end and not figures["failures"] else f"{told}, and must be {end}"
 
 
 def _load(url: str, options: argparse.Namespace, folder: Path) -> ChildProcess:

@@ -13,6 +13,8 @@ from models.report.style import COLOURS, STYLE, as_svg, legend_above, new_figure
 _LIVE, _CANDIDATE, _BOUND = COLOURS[0], COLOURS[1], "#4d4d4d"
 # Of counts, which come every two seconds.
 _MEAN_S = 6.0
+# That are shown after the end.
+_AFTER_S = 15.0
 
 
 def write_picture(seen: Sequence[Json], bound: float, path: Path) -> Path:
@@ -23,12 +25,15 @@ def write_picture(seen: Sequence[Json], bound: float, path: Path) -> Path:
         bound: of the disagreement, as a share.
         path: of the file.
     """
+    running = [shown for shown in seen if shown["state"] in ("running", "paused")]
+    last_s = running[-1]["passed_s"]
+    seen = [shown for shown in seen if shown["passed_s"] < last_s + _AFTER_S]
     with mpl.rc_context(STYLE):
         figure = new_figure((9.0, 5.2))
         share, quality = figure.subplots(2, 1, sharex=True)
         passed = [shown["passed_s"] for shown in seen]
         for arm, colour in (("live", _LIVE), ("candidate", _CANDIDATE)):
-            times, rates = _per_second(seen, arm)
+            times, rates = _per_second(running, arm)
             share.plot(times, rates, color=colour, label=arm)
         of_candidate = [_percent(shown) for shown in seen]
         other = share.twinx()
@@ -45,7 +50,7 @@ def write_picture(seen: Sequence[Json], bound: float, path: Path) -> Path:
         rates = [100 * each.get("rate", nan) for each in found]
         quality.plot(passed, rates, color=_CANDIDATE)
         quality.axhline(100 * bound, color=_BOUND, linestyle="--")
-        quality.set_ylim(0, 400 * bound)
+        quality.set_ylim(0, 1000 * bound)
         quality.set_title("Disagreement of the candidate with full depth, %: interval and bound")
         quality.set_xlabel("seconds of load")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -64,6 +64,12 @@ class Judged(NamedTuple):
     verdict: Verdict
 
     @property
+    def unknown(self) -> bool:
+        """Whether nothing at all is known of some bound, such as before the first audit."""
+        candidate = self.arms["candidate"]
+        return any(candidate.figures[name].value is None for name in candidate.verdicts)
+
+    @property
     def answered(self) -> int:
         """How many texts the candidate has answered."""
         return self.arms["candidate"].answers

@@ -110,10 +110,13 @@ def _move(rollout: Rollout, judged: Judged, at: str) -> tuple[RolloutAction, Fol
         return "failed", moves.end("failed", why), why
     if rollout.state == "paused" or too_early(rollout, judged, at):
         return None
-    if judged.verdict == "successful" or rollout.on_inconclusive == "promote":
+    wanted = rollout.on_inconclusive
+    if wanted == "promote" and judged.unknown:
+        wanted = "pause"
+    if judged.verdict == "successful" or wanted == "promote":
         action: RolloutAction = "promote" if rollout.at_last else "rollout"
         return action, moves.promote(judged.answered), why
-    if rollout.on_inconclusive == "abort":
+    if wanted == "abort":
         return "abort", moves.end("aborted", why), why
     return "pause", moves.pause(why), why
 

@@ -160,6 +160,12 @@ def test_what_follows_a_step_that_tells_too_little_is_chosen(
     assert replica.percent == percent
 
 
+def test_no_step_is_passed_of_which_nothing_is_known(replica: Replica) -> None:
+    replica.start(on_inconclusive="promote")
+    replica.answer(audits=0, answers=1000)  # a server that has no time for audits
+    assert replica.look().action == "pause"
+
+
 def test_paused_rollout_keeps_its_share_until_it_is_resumed_and_still_fails(
     replica: Replica,
 ) -> None:
