@@ -128,6 +128,21 @@ def test_nothing_is_wider_than_a_phone(open_page: OpenPage, shared: LiveServer, 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_refused_page_does_not_ask_again_and_again(
+    open_page: OpenPage, bundle_folder: Path, tmp_path: Path
+) -> None:
+    make_key(tmp_path, "read")
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        page, asked = open_page(guarded), []
+        page.on("response", lambda answer: asked.append(answer.url.rpartition("/")[2]))
+        page.clock.install()
+        page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("Enter a key")
+        page.clock.run_for(60_000)
+        expect(page.get_by_role("alert")).to_contain_text("Enter a key")
+        assert asked.count("metrics") <= 1
+
+
 def test_theme_and_key_are_the_readers_choice(
     open_page: OpenPage, bundle_folder: Path, tmp_path: Path
 ) -> None:

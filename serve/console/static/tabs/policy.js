@@ -55,7 +55,7 @@ function wish(document, name) {
 
 function certificates(found) {
   const all = found.certificate ? [found.certificate] : found.certificates || [];
-  return all.map((each) => `${each.loss} ≤ ${percent(each.epsilon)}`).join(", ") || "–";
+  return all.length ? all.map((each) => html`${each.loss} <span class="whole">≤ ${percent(each.epsilon)}</span> `) : "–";
 }
 
 function Draft({ path, model, policy, changed }) {
