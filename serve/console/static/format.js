@@ -14,12 +14,12 @@ export function short(value) {
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
   const value = 100 * share;
-  return `${value >= 10 || value === 0 ? value.toFixed(0) : Number(value.toPrecision(2))}\u00a0%`;
+  return `${value >= 10 || value === 0 ? value.toFixed(0) : Number(value.toPrecision(2))} %`;
 }
 
 export function milliseconds(ms) {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
-  return ms >= 1000 ? `${short(ms / 1000)}\u00a0s` : `${short(ms)}\u00a0ms`;
+  return ms >= 1000 ? `${short(ms / 1000)} s` : `${short(ms)} ms`;
 }
 
 // A rule of the API in a line: "confidence 0.974".

@@ -48,9 +48,9 @@ export function Rollout({ path, on, changed }) {
   );
   const { found } = state;
   if (!found || found.state === "none") return null;
+  const figures = html`<${Steps} found=${found} /><${Arms} found=${found} />`;
   return html`<${Card} title=${`Rollout: ${found.state}`} note=${found.why || ""} class="card rollout">
-    <${Steps} found=${found} />
-    <${Arms} found=${found} />
+    ${found.state in BUTTONS ? figures : html`<details><summary>Its figures</summary>${figures}</details>`}
     <div class="buttons">${(BUTTONS[found.state] || []).map((action) => html`
       <button type="button" class=${action === "promote" ? "" : "secondary outline"} onClick=${() => press(action)}>
         ${BUTTON_WORDS[action]}</button>`)}</div>
@@ -118,12 +118,12 @@ export function StartRollout({ path, read, why, changed }) {
   return html`<details class="start-rollout"><summary>Roll it out step by step</summary>
     <form onSubmit=${start}>
       <div class="fields">
-        <label>Steps, %<input name="steps" value="5, 25, 50, 100" required /></label>
-        <label>Each for, s<input name="hold_s" type="number" min="1" value="600" required /></label>
-        <label>And for answers<input name="min_answers" type="number" min="1" value="1000" required /></label>
-        ${BOUNDS.map(([name, words, value]) => html`<label>${words}, at most<input name=${name} type="number" min="0" step="any" value=${value} /></label>`)}
+        <label>Steps, %<input name="steps" defaultValue="5, 25, 50, 100" required /></label>
+        <label>Each for, s<input name="hold_s" type="number" min="1" defaultValue="600" required /></label>
+        <label>And for answers<input name="min_answers" type="number" min="1" defaultValue="1000" required /></label>
+        ${BOUNDS.map(([name, words, value]) => html`<label>${words}, at most<input name=${name} type="number" min="0" step="any" defaultValue=${value} /></label>`)}
         <label>If it stays unclear<select name="on_inconclusive">
-          ${["pause", "promote", "abort"].map((each) => html`<option>${each}</option>`)}</select></label>
+          ${["pause", "promote", "abort"].map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
       </div>
       <button type="submit" aria-busy=${String(Boolean(state.busy))}>Start the rollout</button>
     </form>

@@ -1,5 +1,6 @@
 """What a reader does with the console, in a real browser."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from serve.top.figures import between, read_sample
 from tests.serve.api.conftest import StartServer
@@ -128,6 +129,22 @@ def test_nothing_is_wider_than_a_phone(open_page: OpenPage, shared: LiveServer, 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_refused_page_does_not_ask_again_and_again(
+    open_page: OpenPage, bundle_folder: Path, tmp_path: Path
+) -> None:
+    make_key(tmp_path, "read")
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        page, asked = open_page(guarded), []
+        page.clock.install()
+        with page.expect_response("**/metrics"):
+            page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("Enter a key")
+        page.on("request", lambda request: asked.append(request.url))
+        page.clock.run_for(60_000)
+        page.evaluate("fetch('/health/live')")
+        assert asked == [f"http://127.0.0.1:{guarded.port}/health/live"]
+
+
 def test_theme_and_key_are_the_readers_choice(
     open_page: OpenPage, bundle_folder: Path, tmp_path: Path
 ) -> None:
@@ -149,57 +166,32 @@ def test_theme_and_key_are_the_readers_choice(
         expect(page.locator(".figure", has_text="Replicas")).to_contain_text(re.compile("1.*of 1"))
 
 
-ARM: dict[str, Any] = {
-    "answers": 900,
-    "errors": 0,
-    "share": 0.05,
-    "layers": {"mean": 1.5, "low": 1.2, "high": 1.8},
-    "disagreement": {"audits": 90, "differ": 9, "rate": 0.1, "low": 0.04, "high": 0.2},
-    "p99_ms": 12.0,
-    "exits": {"1": 900},
-    "verdicts": {},
-}
-ROLLOUT: dict[str, Any] = {
-    "state": "running",
-    "version": 2,
-    "steps": [5, 25, 100],
-    "step": 0,
-    "percent": 5,
-    "bounds": {"disagreement": 0.3},
-    "verdict": "too early",
-    "arms": {"live": ARM, "candidate": ARM | {"verdicts": {"disagreement": "successful"}}},
-}
-
-
-def test_rollout_has_its_arms_and_buttons(open_page: OpenPage, shared: LiveServer) -> None:
-    page, sent, found = open_page(shared), [], dict(ROLLOUT)
-
-    def answer(route: Route) -> None:
-        if route.request.method == "POST":
-            sent.append((route.request.url.rpartition("/policy/")[2], route.request.post_data_json))
-            found["state"] = "paused" if "pause" in route.request.url else "running"
-        route.fulfill(json=found)
-
-    page.route("**/policy/rollout*", answer)
-    page.route("**/policy/rollout/*", answer)
-    page.get_by_role("tab", name="Policy").click()
-    expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
-    arms = page.get_by_role("region", name="Both arms")
-    expect(arms).to_contain_text("10 % (4 % to 20 %)")
-    expect(arms).to_contain_text("successful")
-    assert not Axe().run(page).response["violations"]
-    page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+def test_rollout_is_started_paused_and_aborted(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    before = server.http.get("/v1/models/tiny/policy").json()["policy"]
+    page = open_page(server, "policy")
     page.get_by_text("Roll it out step by step").click()
     page.get_by_label("Steps, %").fill("10 100")
+    page.get_by_label("Differ from full depth").fill("30")
+    page.get_by_label("Draft of the policy").fill(json.dumps(before | {"default": "fast"}))
+    page.get_by_label("Reason").fill("a trial")
     page.get_by_role("button", name="Start the rollout").click()
     expect(page.get_by_role("heading", name="Rollout: running")).to_be_visible()
-    assert sent[0] == ("rollout/pause", {})
-    path, asked = sent[1]
-    assert path == "rollout"
-    assert asked["steps"] == [10, 100]
-    assert asked["bounds"] == {"disagreement": 0.01}
-    assert asked["policy"] == shared.http.get("/v1/models/tiny/policy").json()["policy"]
+    found = server.http.get("/v1/models/tiny/policy/rollout").json()
+    assert (found["steps"], found["percent"], found["hold_s"]) == ([10, 100], 10, 600)
+    assert (found["bounds"], found["on_inconclusive"]) == ({"disagreement": 0.3}, "pause")
+    assert found["candidate"]["default"] == "fast"
+    expect(page.get_by_role("region", name="Both arms")).to_contain_text("at most 30 %")
+    expect(page.get_by_text("on top of version 2")).to_be_visible()
+    assert not Axe().run(page).response["violations"]
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Abort").click()
+    expect(page.get_by_role("heading", name="Rollout: aborted")).to_be_visible()
+    assert server.http.get("/v1/models/tiny/policy").json()["policy"] == before
+    expect(page.locator(".history")).to_contain_text("abort")
 
 
 RULES: list[dict[str, Any]] = [

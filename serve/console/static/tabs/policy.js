@@ -55,7 +55,7 @@ function wish(document, name) {
 
 function certificates(found) {
   const all = found.certificate ? [found.certificate] : found.certificates || [];
-  return all.map((each) => `${each.loss} ≤ ${percent(each.epsilon)}`).join(", ") || "–";
+  return all.length ? all.map((each) => html`${each.loss} <span class="whole">≤ ${percent(each.epsilon)}</span> `) : "–";
 }
 
 function Draft({ path, model, policy, changed }) {
@@ -90,6 +90,10 @@ function Draft({ path, model, policy, changed }) {
     changed();
     return { applied: true };
   });
+  const started = () => {
+    setState({ applied: true }); // the draft is a candidate now
+    changed();
+  };
   useEffect(() => { if (own) check(); }, []);
   return html`<${Card} title="Draft" note=${`on top of version ${base.version}`}>
     <textarea class="code" rows="14" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
@@ -102,7 +106,7 @@ function Draft({ path, model, policy, changed }) {
     </div>
     <${Problem} error=${state.error} />
     ${state.found && html`<${DryRun} found=${state.found} layers=${model.layers} />`}
-    <${StartRollout} path=${path} read=${() => parsed(text)} why=${why} changed=${changed} />
+    <${StartRollout} path=${path} read=${() => parsed(text)} why=${why} changed=${started} />
   </${Card}>`;
 }
 
