@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.serve.api.conftest import servers
 from tests.serve.console.conftest import OpenPage
-from tests.serve.support.ladders import certify, decisions
+from tests.serve.support.ladders import certificate, certify, decisions, ladder, rung
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.planted_shift import RUNGS, Traffic
 from tests.support.patience import until
@@ -29,9 +29,17 @@ expect.set_options(timeout=30_000)
 
 @pytest.fixture
 def certified(bundle_folder: Path, tmp_path: Path) -> Iterator[LiveServer]:
-    """Return a server whose model has a ladder with decisions."""
+    """Return a server whose model has a ladder with decisions, and two rules for one bound."""
     folder = Path(shutil.copytree(bundle_folder, tmp_path / "tiny"))
-    with serving_bundles(certify(folder, "fp32", decisions=decisions())) as live:
+    rungs = ladder()["rungs"]
+    slower = rung(
+        {"rule": "entropy", "threshold": 0.1},
+        (0.1, 0.1, 0.4, 0.4),
+        0.003,
+        certificate("disagreement", 0.01, 0.003),
+    )
+    made = {"rungs": [*rungs[:2], slower, *rungs[2:]], "decisions": decisions()}
+    with serving_bundles(certify(folder, "fp32", **made)) as live:
         yield live
 
 
