@@ -76,7 +76,10 @@ function Tab({ tab, name, models }) {
   const model = useCall(path, [path, changes]);
   const policy = useCall(`${path}/policy`, [path, changes]);
   const refresh = () => version.set(version.value + 1);
-  const open = (id) => { location.hash = id; };
+  const open = (id) => {
+    location.hash = id;
+    document.getElementById("panel").focus(); // what had the focus goes away
+  };
   if (model.error) return html`<${Problem} error=${model.error} />`;
   if (!model.data) return html`<p aria-busy="true">Asking the server</p>`;
   return html`<${tab.View} model=${model.data} policy=${policy.data} models=${models}

@@ -92,7 +92,10 @@ def test_keyboard_alone_reaches_tabs_dial_and_policy(
     def tab_to(name: str) -> None:
         for _ in range(30):
             page.keyboard.press("Tab")
-            said = focused.evaluate("e => (e.labels?.[0] || e).textContent + e.ariaLabel")
+            said = page.evaluate(
+                "(e => e === document.body ? '' : (e.labels?.[0] || e).textContent + e.ariaLabel)"
+                "(document.activeElement)"
+            )
             if name in said:
                 return
         raise AssertionError(f"no way to {name}")
