@@ -26,6 +26,7 @@ policies, is applied in place.
   "bundles" (include "offramp.bundleFolders" . | fromJsonArray)
   "device" (ternary "cuda" "cpu" .Values.gpu.enabled)
   "precision" $server.precision -}}
+{{- if .Values.bundles.repository }}{{ $_ := set $args "model_repository" .Values.bundles.path }}{{ end -}}
 {{- with $server.activeExits }}{{ $_ := set $args "active_exits" . }}{{ end -}}
 {{- with $server.numThreads }}{{ $_ := set $args "num_threads" (int64 .) }}{{ end -}}
 {{- with $server.maxBatchRows }}{{ $_ := set $args "max_batch_rows" (int64 .) }}{{ end -}}

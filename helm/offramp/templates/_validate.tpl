@@ -48,6 +48,9 @@ and what to set. values.schema.json checks single values.
 {{- $problems = append $problems "server.grpcPort is for mode deployment: in mode rayservice Ray Serve's proxies do not pass our gRPC on; leave it out" -}}
 {{- end -}}
 {{- else -}}
+{{- if $v.bundles.repository -}}
+{{- $problems = append $problems "bundles.repository is for mode rayservice: in mode deployment a request reaches one pod, and the others would go on with their bundles; change bundles.names" -}}
+{{- end -}}
 {{- if $v.ray.autoscaling.enabled -}}
 {{- $problems = append $problems "ray.autoscaling is for mode rayservice: in mode deployment set autoscaling.type to hpa or keda" -}}
 {{- end -}}
