@@ -87,8 +87,11 @@ def confidence_sequence(
 
 
 def _less_likely(differs: float, agrees: float, least: float, rate: float) -> bool:
-    """Tell whether counts are less likely, in logarithms, at a rate within (0, 1)."""
-    return differs * math.log(rate) + agrees * math.log1p(-rate) < least
+    """Tell whether counts are less likely, in logarithms, at a rate above 0.
+
+    A rate that is rounded to 1 is less likely than any other, as some answers agree.
+    """
+    return rate == 1.0 or differs * math.log(rate) + agrees * math.log1p(-rate) < least
 
 
 def _boundary(refuted: "partial[bool]", outside: float, inside: float) -> float:

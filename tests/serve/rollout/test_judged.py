@@ -56,6 +56,16 @@ def test_bounds_of_mean_layers_are_narrow_enough_to_decide() -> None:
     assert 5.9 < deep_low < deep_high == pytest.approx(6, abs=1e-6)
 
 
+@pytest.mark.parametrize("num_layers", [6, 12, 24, 48])
+def test_few_answers_near_the_ends_of_a_deep_model_have_bounds(num_layers: int) -> None:
+    span = num_layers - 1
+    for answers in (1, 2, 3):
+        for above in range(answers * span + 1):
+            for delta in (0.05, 0.0125, 1e-9):
+                low, high = confidence_sequence(above / span, answers, delta, ANY)
+                assert 0 <= low <= above / span / answers <= high <= 1
+
+
 def test_nothing_is_decided_of_no_answers() -> None:
     judged = judge(rollout(bounds={"layers": 3, "disagreement": 0.1}), Counts(), EXITS)
     assert judged.verdict == "inconclusive"
