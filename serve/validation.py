@@ -24,6 +24,8 @@ def explain_details(errors: Iterable[ErrorDetails], names: Mapping[str, str] | N
     """Return errors as `explain` does."""
     messages: dict[str, str] = {}
     for details in errors:
+        if details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]:
+            continue  # pydantic leaves out what is wrong in a list, and then counts the rest
         messages.setdefault(_place(details, names or {}), _message(details))
     first = list(messages.items())[:_MAX_PLACES]
     return "; ".join(f"{place}: {message}" if place else message for place, message in first)

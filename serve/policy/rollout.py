@@ -22,8 +22,9 @@ _FROZEN: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_
 _MAX_STEPS: Final = 20
 _MAX_HOLD_S: Final = 30 * 86_400.0
 _MAX_ANSWERS: Final = 10**9
-# From here on most intervals hold no truth.
+# From here on most intervals hold no truth, and below the other nothing is ever told.
 _NO_DELTA: Final = 0.5
+_MIN_DELTA: Final = 1e-9
 
 
 class ArmOf(NamedTuple):
@@ -110,7 +111,7 @@ class Plan(BaseModel):
     on_inconclusive: Next = "pause"
     audit_share: Annotated[float, Field(gt=0, le=1)] = 0.2
     by: Literal["key", "request"] = "key"
-    delta: Annotated[float, Field(gt=0, lt=_NO_DELTA)] = 0.05
+    delta: Annotated[float, Field(ge=_MIN_DELTA, lt=_NO_DELTA)] = 0.05
 
 
 class Rollout(Plan):

@@ -7,6 +7,7 @@ from pydantic_core import InitErrorDetails
 from serve.api.schemas.policy import PolicyUpdate
 from serve.api.schemas.request import ClassifyRequest
 from serve.policy.document import Policy
+from serve.policy.rollout import Plan
 from serve.validation import explain
 
 
@@ -179,6 +180,12 @@ def test_several_findings_are_joined_and_no_more_than_five_told() -> None:
     sentence = explained(ClassifyRequest, {f"x{i}": 1 for i in range(9)})
     assert sentence.split("; ")[0] == "inputs: required field is missing"
     assert len(sentence.split("; ")) == 5
+
+
+def test_list_whose_entries_are_wrong_is_not_called_empty() -> None:
+    plan = {"steps": [0], "bounds": {"errors": 0.1}}
+    assert explained(Plan, plan) == "steps[0]: must be greater than 0, not 0"
+    assert explained(Plan, {**plan, "steps": []}) == "steps: must not be empty"
 
 
 def test_of_two_errors_at_one_place_the_first_is_told() -> None:

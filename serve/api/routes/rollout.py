@@ -101,6 +101,13 @@ async def abort_rollout(context: AppContext, record: RequestRecord, body: Rollou
 
 
 def _start(classifier: Classifier, asked: RolloutStart) -> Following:
+    layers, exits = asked.bounds.layers, classifier.traits.exits
+    if layers is not None and not exits[0] < layers < exits[-1]:
+        raise InvalidRequest(
+            f"bounds.layers: no candidate could ever break or keep {layers:g}, because texts leave "
+            f"at layer {exits[0]} at the earliest and {exits[-1]} at the latest; give a bound "
+            "between them, or leave it out"
+        )
     if asked.bounds.disagreement is not None and not classifier.audited:
         raise InvalidRequest(
             "bounds.disagreement: answers of this model cannot be audited, because it has one exit "

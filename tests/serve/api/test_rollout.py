@@ -140,7 +140,9 @@ def test_server_without_a_rollout_says_nothing_of_arms(server: LiveServer) -> No
     [
         ({"bounds": {}}, "bounds: at least one bound is needed"),
         ({"bounds": {"layers": 0}}, "bounds.layers: "),
+        ({"bounds": {"layers": DEPTH}}, "bounds.layers: no candidate could ever break or keep"),
         ({"bounds": {"speed": 1}}, "bounds.speed: "),
+        ({"delta": 5e-324, "bounds": {"layers": 3, "errors": 0.1}}, "delta: "),
         ({"steps": []}, "steps: "),
         ({"steps": [5, 5]}, "steps: each step must be larger than the one before"),
         ({"steps": [0.0]}, "steps[0]: "),

@@ -58,7 +58,7 @@ def arms_of_both(server: LiveServer) -> dict[str, str | None]:
 def test_replica_that_joins_midway_follows_and_all_go_back(process: ServerProcess) -> None:
     server = process.client()
     server.put_policy({"default": {"rule": "layer", "layer": 1}}).raise_for_status()
-    server.http.post(PATH, json={**START, "bounds": {"layers": 4}}).raise_for_status()
+    server.http.post(PATH, json={**START, "bounds": {"errors": 0.5}}).raise_for_status()
     replicas = process.replicas()
     before = arms_of_both(server)
     assert {*before.values()} == {"live", "candidate"}
