@@ -12,6 +12,7 @@ from serve.engine.row import Answer, Priority
 from serve.errors import DeadlineExceeded
 from serve.policy.chosen_exit import ChosenExit
 from serve.policy.faster_rungs import FasterRungs, Path
+from serve.policy.overload import Overload
 from serve.rules import CompiledRule
 from serve.rules.reason import Reason
 
@@ -28,6 +29,15 @@ _UP: Final = 0.3
 _DOWN: Final = 0.03
 _HALVES_S: Final = 5.0
 _MOST_LEFT_OUT_S: Final = 1.0
+# Levels that are kept: the arms of a rollout may have another `overload` each.
+_ARMS: Final = 2
+
+
+class _Level:
+    """How far requests of one policy move, and when that was looked at."""
+
+    def __init__(self) -> None:
+        self.load, self.looked_s = LoadLevel(), -math.inf
 
 
 class Degrading:
@@ -39,20 +49,28 @@ class Degrading:
 
     def __init__(self, engine: Engine) -> None:
         """Take the engine whose queue counts."""
-        self._engine, self._load = engine, LoadLevel()
-        self._looked_s, self._lock = -math.inf, threading.Lock()
+        self._engine, self._lock = engine, threading.Lock()
+        self._levels: dict[tuple[Overload, int], _Level] = {}
         self._left_out_s, self._learned_s = 0.0, 0.0
         self.counted: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
 
     def level(self, faster: FasterRungs) -> int:
         """Return how many rungs requests move now. Any thread."""
-        now_s = self._engine.clock()
-        if now_s >= self._looked_s + _LOOK_EVERY_S:
+        now_s, level = self._engine.clock(), self._levels.get((faster.overload, faster.most))
+        if level is None or now_s >= level.looked_s + _LOOK_EVERY_S:
             with self._lock:
-                self._looked_s = now_s = self._engine.clock()
+                level = self._level_of(faster)
+                level.looked_s = now_s = self._engine.clock()
                 bound_s = faster.overload.queue_ms / 1000
-                self._load.show(self._engine.backlog.urgent_s, bound_s, faster.most, now_s)
-        return self._load.level
+                level.load.show(self._engine.backlog.urgent_s, bound_s, faster.most, now_s)
+        return level.load.level
+
+    def _level_of(self, faster: FasterRungs) -> _Level:
+        levels, key = self._levels, (faster.overload, faster.most)
+        if key not in levels:
+            for old in list(levels)[: len(levels) + 1 - _ARMS]:
+                del levels[old]
+        return levels.setdefault(key, _Level())
 
     def plan(
         self, request: ModelRequest, chosen: ChosenExit, faster: FasterRungs

@@ -157,6 +157,18 @@ def check_policy(policy: Policy, ladder: ServedLadder) -> None:
             of_flag = _ladder_for(wish.target, policy.settings_for(own).flag, ladder, place)
             rungs = of_flag.rungs(policy.limits)
             _check_target(place, wish.target, policy, of_flag, rungs)
+    if policy.overload and policy.limits.overrides != "any":
+        _check_movable(AppliedPolicy(policy, ladder))
+
+
+def _check_movable(applied: AppliedPolicy) -> None:
+    if applied.faster and not applied.faster.moves_named:
+        raise InvalidRule(
+            "overload: no request could move: a rule has no place on the ladder, a flag is kept, "
+            "and targets move only to what loses more than they do and no more than "
+            "overload.target and their degrade; write the default as a stricter target, such as "
+            '{"target": {"max_disagreement": 0.01}} below 0.03, or leave overload out'
+        )
 
 
 def _check_target(

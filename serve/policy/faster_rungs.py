@@ -55,7 +55,8 @@ class FasterRungs:
 
     Attributes:
         overload: what the policy says.
-        most: the most rungs that the default or a profile may move; where none may, all there are.
+        moves_named: whether the default or a profile may move.
+        most: the most rungs that one of them may move; where none may, all there are.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class FasterRungs:
         self._rungs = _kept(ladder.rungs(policy.limits), overload.target.losses.items())
         self._below = lru_cache(256)(self._find)
         paths = [self.path(chosen, None, None) for chosen in named]
-        self.most = max([len(path.faster) for path in paths if path] or [len(self._rungs)])
+        most = max([len(path.faster) for path in paths if path], default=0)
+        self.moves_named, self.most = most > 0, most or len(self._rungs)
 
     def path(
         self, chosen: ChosenExit, choice: ExitChoice | None, degrade: Degrade | None
@@ -86,7 +88,13 @@ class FasterRungs:
             degrade: what it says of itself.
         """
         own, said = not isinstance(choice, str | None), chosen.settings.degrade
-        if not chosen.movable or degrade is False or said is False or (own and degrade is None):
+        if (
+            not chosen.movable
+            or chosen.settings.flag
+            or degrade is False
+            or said is False
+            or (own and degrade is None)
+        ):
             return None
         assert chosen.resolution is not None
         limits = [each for each in (self.overload.target, said, degrade) if each]

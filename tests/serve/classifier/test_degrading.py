@@ -28,7 +28,7 @@ class Engine:
     costs = CostModel.of([SegmentCost(fixed_s=0.1)] * DEPTH)
 
     def __init__(self) -> None:
-        self.now_s, self.rows, self.wait_s = 100.0, 1, 0.5
+        self.now_s, self.rows, self.wait_s, self.queue_s = 100.0, 1, 0.5, 0.0
 
     def clock(self) -> float:
         return self.now_s
@@ -38,7 +38,7 @@ class Engine:
 
     @property
     def backlog(self) -> Backlog:
-        return Backlog(self.rows, self.rows, 0.0, 0.0)
+        return Backlog(self.rows, self.rows, self.queue_s, self.queue_s)
 
 
 class Asking(NamedTuple):
@@ -129,3 +129,15 @@ def test_requests_that_take_long_by_themselves_teach_nothing(asking: Asking) -> 
         asking.engine.now_s += 10
         asking.degrading.ended(low, [])
     assert asking.rule(0.95).last == DEPTH - 1
+
+
+def test_each_arm_of_a_rollout_moves_by_its_own_bound(asking: Asking) -> None:
+    sooner = {**POLICY, "overload": {**OVERLOAD, "queue_ms": 10}}
+    candidate = AppliedPolicy(Policy.model_validate(sooner), served()).faster
+    live, asking.engine.queue_s = asking.applied.faster, 0.05
+    assert live
+    assert candidate
+    for _ in range(3):
+        asking.engine.now_s += 0.06
+        levels = asking.degrading.level(candidate), asking.degrading.level(live)
+        assert levels == (1, 0)

@@ -16,6 +16,7 @@ from tests.serve.support.ladders import BOLD, EITHER, NEVER, SAFE, STRICT, decis
 CHOICE = TypeAdapter[ExitChoice](ExitChoice)
 DEGRADE = TypeAdapter[Degrade](Degrade)
 SURE = {"target": {"max_disagreement": 0.005}}
+FLAGGED = {"exit": SURE, "flag": {"negative": 0.5}}
 OVERLOAD = {"queue_ms": 100, "target": {"max_disagreement": 0.03}}
 
 
@@ -124,6 +125,16 @@ def test_some_never_move(choice: Any, degrade: Any) -> None:
     assert path(policy, choice, degrade) is None
 
 
+def test_where_no_profile_may_move_requests_move_as_far_as_they_say() -> None:
+    at_the_limit = applied(default={"target": {"max_disagreement": 0.03}}, profiles={"f": FLAGGED})
+    assert at_the_limit.faster
+    own = path(at_the_limit, SURE, {"max_disagreement": 0.03})
+    assert own
+    assert len(own.faster) > 1
+    assert at_the_limit.faster.most >= len(own.faster)
+    assert path(at_the_limit, "f") is None
+
+
 def test_a_cut_ends_at_the_exit_for_the_deadline_and_is_one_object() -> None:
     found = path(applied())
     assert found is not None
@@ -141,12 +152,21 @@ def test_a_cut_ends_at_the_exit_for_the_deadline_and_is_one_object() -> None:
         (served(), {"overload": {**OVERLOAD, "target": {"max_disagreement": 0.001}}}, "as little"),
         (served(certified=False), {}, "run `offramp calibrate`"),
         (served(), {"limits": {"min_layer": 3}}, "min_layer 3"),
+        *(
+            (served(), {"default": stays, "limits": {"overrides": "profiles"}}, "no request could")
+            for stays in ({"rule": "never"}, {"target": {"max_disagreement": 0.03}})
+        ),
+        (
+            served(),
+            {"default": "guard", "profiles": {"guard": FLAGGED}, "limits": {"overrides": "none"}},
+            "no request could",
+        ),
     ],
 )
 def test_an_overload_that_could_move_nothing_is_refused(
     ladder: Any, policy: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises(InvalidRule, match=r"overload\.target: .*" + why):
+    with pytest.raises(InvalidRule, match=r"overload(\.target)?: .*" + why):
         applied(ladder, **policy)
 
 
