@@ -86,6 +86,12 @@ class UnknownProfile(InvalidRequest):
     code = "unknown_profile"
 
 
+class NoFlag(InvalidRequest):
+    """A guardrail asks, and neither the request nor its profile has a flag to decide by."""
+
+    code = "no_flag"
+
+
 class OverrideForbidden(OfframpError):
     """The live policy does not let a request choose this exit rule."""
 
@@ -118,6 +124,12 @@ class UnknownModel(OfframpError):
 
     status = 404
     code = "unknown_model"
+
+
+class UnknownDetector(UnknownModel):
+    """No policy has a detector of that name, and no model or profile has the name."""
+
+    code = "unknown_detector"
 
 
 class UnknownBundle(OfframpError):

@@ -25,7 +25,13 @@ _MAX_WHY_CHARS: Final = 300
 _MAX_CHANGES: Final = 20
 _MAX_TAG_CHARS: Final = 40
 # Messages of these errors repeat a path or a host that the client has made up.
-_QUOTING: Final = ("method_not_allowed", "not_found", "unknown_model", "wrong_host")
+_QUOTING: Final = (
+    "method_not_allowed",
+    "not_found",
+    "unknown_detector",
+    "unknown_model",
+    "wrong_host",
+)
 
 
 def note_change(record: RequestRecord, old: VersionedPolicy, new: VersionedPolicy) -> None:

@@ -7,12 +7,20 @@ from http import HTTPStatus
 from typing import Final
 
 from serve.audits.tally import Traffic, bucket_of
-from serve.errors import DeadlineExceeded, OverrideForbidden, TargetOutOfReach, UnknownProfile
+from serve.errors import (
+    DeadlineExceeded,
+    NoFlag,
+    OverrideForbidden,
+    TargetOutOfReach,
+    UnknownDetector,
+    UnknownProfile,
+)
 from serve.policy.rollout import Arm, ArmOf
 
 # What a policy refuses, and another one might answer.
 _REFUSED: Final = frozenset(
-    each.code for each in (OverrideForbidden, TargetOutOfReach, UnknownProfile)
+    each.code
+    for each in (NoFlag, OverrideForbidden, TargetOutOfReach, UnknownDetector, UnknownProfile)
 )
 
 

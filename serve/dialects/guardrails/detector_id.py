@@ -1,6 +1,6 @@
 """The header that names a detector, as the FMS orchestrator sends it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from serve.access.gate import Client
@@ -11,7 +11,7 @@ from serve.api.model_choice import models_for
 from serve.api.record import RequestRecord
 from serve.classifier.classifier import Classifier
 from serve.dialects.guardrails.schemas import GuardrailParameters
-from serve.errors import InvalidRequest, UnknownModel
+from serve.errors import InvalidRequest, UnknownDetector
 from serve.policy.document import DEFAULT, Policy
 
 DETECTOR_ID: Final = "detector-id"
@@ -27,7 +27,7 @@ def with_detector(
         policy has chosen the profile.
 
     Raises:
-        UnknownModel: the name stands for nothing.
+        UnknownDetector: the name stands for nothing.
         InvalidRequest: it stands for several things, or contradicts the parameters.
     """
     detector = record.headers.get(DETECTOR_ID)
@@ -59,7 +59,22 @@ def with_detector(
         return _with(asked, model=by_name[0].name), False
     if len(asked_of) == 1 and detector in policies[asked_of[0].name].profiles:
         return _with(asked, profile=detector), False
-    raise UnknownModel(_unknown(policies, record.client, detector))
+    _note_arm(record, asked_of, detector)
+    raise UnknownDetector(_unknown(policies, record.client, detector))
+
+
+def _note_arm(record: RequestRecord, asked_of: Sequence[Classifier], detector: str) -> None:
+    """Let the arm count that it has no such detector, if it is known which model is meant."""
+    if len(asked_of) > 1:
+        asked_of = [each for each in asked_of if detector in _detectors_of_arms(each)]
+    if len(asked_of) == 1:
+        followed_by(record, asked_of[0])
+
+
+def _detectors_of_arms(classifier: Classifier) -> set[str]:
+    live = classifier.policy.live
+    arms = (live, live.candidate) if live.candidate else (live,)
+    return {name for each in arms for name in each.entry.policy.detectors}
 
 
 def _without_alias(

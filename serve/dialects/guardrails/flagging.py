@@ -16,7 +16,7 @@ from serve.classifier.classifier import Classifier
 from serve.classifier.flagger import Found
 from serve.dialects.guardrails.detector_id import with_detector
 from serve.dialects.guardrails.schemas import GuardrailParameters
-from serve.errors import InvalidRequest
+from serve.errors import InvalidRequest, NoFlag
 from serve.policy.flag import AnyFlag, thresholds, with_threshold
 from serve.policy.windows import Windows
 from serve.rules.label_kinds import flaggable
@@ -164,13 +164,13 @@ def _flag(
     them all.
 
     Raises:
-        InvalidRequest: there is no flag.
+        NoFlag: there is none.
         OfframpError: its threshold would raise one that is locked.
     """
     flag, threshold = request.flag or locks.settings.flag, asked.threshold
     if flag is None:
         if not asked.reads_scores:
-            raise InvalidRequest(_no_flag(classifier.name, asked.place))
+            raise NoFlag(_no_flag(classifier.name, asked.place))
         # A locked threshold is the client's own, which compares the scores itself.
         bound = 0.0 if threshold is None or locks.keeps("flag") else threshold
         least = math.inf if threshold is None else threshold

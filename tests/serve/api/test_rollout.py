@@ -293,6 +293,29 @@ def test_locks_and_detectors_are_those_of_the_requests_own_arm(start_server: Sta
     assert counted["errors"] <= counted["requests"]
 
 
+def test_guardrails_that_a_candidate_takes_away_are_its_errors(start_server: StartServer) -> None:
+    server = start_server()
+    guard = {"exit": {"rule": "layer", "layer": 2}, **FLAG}
+    policy = {"default": "guard", "profiles": {"guard": guard}, "detectors": {"pii": "guard"}}
+    server.put_policy(policy).raise_for_status()
+    gone = {**START, "policy": FIRST, "bounds": {"errors": 0.1}}
+    del gone["patch"]
+    move(server, **gone)
+    asked = [
+        ("/api/v1/text/contents", {"contents": ["w1"], "detector_params": {}}),
+        ("/beta/litellm_basic_guardrail_api", {"texts": ["w1"], "input_type": "request"}),
+    ]
+    refusals = 0
+    for client in CLIENTS:
+        for path, body in asked:
+            headers = {"X-Offramp-Sticky": client, "detector-id": "pii"}
+            answer = server.http.post(path, json=body, headers=headers)
+            refusals += answer.status_code != 200
+            assert (answer.status_code == 200) == (answer.headers["x-offramp-arm"] == "live")
+    assert refusals
+    assert until(lambda: server.http.get(PATH).json()["arms"]["candidate"]["errors"] == refusals)
+
+
 def test_keys_decide_who_follows_and_who_may_start(bundle_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     names = [("ops", "admin"), ("viewer", "read"), *((f"user{i}", "classify") for i in range(8))]
