@@ -133,7 +133,7 @@ def _findings(rollout: Rollout, judged: Judged) -> str:
                 (SLOW_SHARE, f"slower than {bound:g} ms") if name == "p99_ms" else (bound, name)
             )
             what = (
-                f"{of} {100 * found.low:.2g} to {100 * found.high:.2g} %, at most {100 * most:g} %"
+                f"{of} {100 * found.low:.3g} to {100 * found.high:.3g} %, at most {100 * most:g} %"
             )
         said.append(f"{arm.verdicts[name]}: {what}")
     return "; ".join(said)
