@@ -53,15 +53,25 @@ def show(fields: shown.Fields) -> Iterator[Text]:
 
 def _figures(arm: shown.Fields) -> shown.Fields:
     """Return the figures of an arm with their intervals."""
-    layers, disagreement = arm["layers"], arm["disagreement"]
+    layers, audited, failed = arm["layers"], arm["disagreement"], arm["error_rate"]
+    slow = arm.get("slow", {})
     return {
-        **{name: arm.get(name) for name in ("answers", "requests", "errors", "p99_ms")},
+        **{name: arm.get(name) for name in ("answers", "requests", "p99_ms")},
+        "slow": slow.get("rate"),
+        "slow_interval": _interval(slow) if slow else None,
+        "errors": failed.get("rate"),
+        "errors_interval": _interval(failed),
         "layers": layers.get("mean"),
-        "layers_interval": [layers["low"], layers["high"]],
-        "audits": disagreement["audits"],
-        "disagreement": disagreement.get("rate"),
-        "interval": [disagreement["low"], disagreement["high"]],
+        "layers_interval": _interval(layers),
+        "audits": audited["audits"],
+        "skipped": audited["skipped"] or None,
+        "disagreement": audited.get("rate"),
+        "interval": _interval(audited),
     }
+
+
+def _interval(figure: shown.Fields) -> list[float]:
+    return [figure["low"], figure["high"]]
 
 
 def _bounds(given: dict[str, float | None]) -> dict[str, float]:

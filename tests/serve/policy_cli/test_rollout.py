@@ -1,6 +1,7 @@
 """`offramp rollout` on a real server."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,13 @@ from tests.serve.policy_cli.conftest import Offramp
 from tests.serve.support.live_server import LiveServer
 from tests.support.patience import until
 
-START = ("start", "default={rule: layer, layer: 1}", "--layers", 3, "--by", "request")
+START = (
+    "start", "default={rule: layer, layer: 1}", "--layers", 3, "--errors", 0.1, "--p99-ms", 60_000,
+    "--by", "request",
+)  # fmt: skip
+# Of each bound, what has been found and what is said of it.
+INTERVAL = r" \[0, [0-9.]+\]"
+SHOWN = rf"candidate\n(  .*\n)*  slow +0{INTERVAL}\n  errors +0{INTERVAL}  inconclusive\n"
 
 
 @pytest.fixture
@@ -26,6 +33,7 @@ def test_rollout_from_a_terminal(rollout: Any, live: LiveServer) -> None:
     for _ in range(10):
         live.answer("w1")
     until(lambda: "layers         1 [1, " in rollout("status").said)
+    until(lambda: re.search(SHOWN, rollout("status").said))
     assert rollout(*START).status == 3
     assert rollout("pause", "--version", 1).status == 3
     assert "paused" in rollout("pause", "--why", "lunch").said
