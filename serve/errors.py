@@ -5,6 +5,7 @@ client as a 500 without detail, and the log in full.
 """
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 # What ends a task or the process. Any other exception is an error of one request: also the panic of
@@ -144,6 +145,14 @@ class LoadFailed(OfframpError):
 
     status = 422
     code = "load_failed"
+
+    @classmethod
+    def of(cls, error: Exception, folder: str | Path) -> "LoadFailed":
+        """Return it with another error's message, which then names no folder but the bundle's."""
+        said = str(error)
+        for parent in {f"{Path(folder).parent}/", f"{Path(folder).resolve().parent}/"}:
+            said = said.replace(parent, "")
+        return cls(said)
 
 
 class UnknownVersion(OfframpError):

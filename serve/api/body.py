@@ -25,9 +25,18 @@ _MAX_QUERY_CHARS: Final = 256
 
 
 async def read_json(
-    record: RequestRecord, schema: type[Body], types: Collection[str] = (_JSON,)
+    record: RequestRecord,
+    schema: type[Body],
+    types: Collection[str] = (_JSON,),
+    optional: bool = False,
 ) -> Body:
-    """Return the body of a request as a schema; `types` are the media types it may be of.
+    """Return the body of a request as a schema.
+
+    Args:
+        record: of the request.
+        schema: whose defaults stand for an optional body.
+        types: the media types it may be of.
+        optional: whether it may be empty.
 
     Raises:
         OfframpError: the body is refused, or the client has left before sending it whole.
@@ -39,6 +48,8 @@ async def read_json(
     _check_encoding(headers.get("content-encoding", "identity"))
     check_query(record)
     body = await read_bytes(record)
+    if not body and optional:
+        return schema()
     if not body:
         raise MalformedBody("the body is empty; send a JSON object")
     document = parse_json(body)

@@ -67,7 +67,7 @@ class ModelChanges:
         newest = await self.switch.stored()
         newest.check_loadable(name)
         known = newest.models.get(name)
-        if known is None and name != bundle and bundle is not None:
+        if known is None and not self.repository.was_given(name):
             check_name(name, "model")
         if bundle is None and known:
             folder = Path(known.folder)
@@ -120,13 +120,24 @@ class ModelChanges:
 
     async def _change(self, asker: Asker, make: Callable[[ModelSet], ModelSet]) -> Changed:
         for _ in range(_MOST_TRIES):
-            wanted = make(await self.switch.stored())
+            before = await self.switch.stored()
+            wanted = make(before)
             if await self.switch.put(wanted):
                 break
         else:
             raise VersionConflict("other changes of the models came first each time; try again")
+        refreshed = await self._replicas.follow_models(self.switch)
+        acks = refreshed.acks
+        if acks and all(ack.version < wanted.version for ack in acks):
+            await self._take_back(before, wanted)
+            raise LoadFailed(f"all stays as it was: no replica can serve that: {acks[0].problem}")
         _note(asker.record, wanted)
-        return Changed(wanted, await self._replicas.follow_models(self.switch))
+        return Changed(wanted, refreshed)
+
+    async def _take_back(self, before: ModelSet, wanted: ModelSet) -> None:
+        """Store the set of before again, so that later changes do not build on what none serves."""
+        if await self.switch.put(before.model_copy(update={"version": wanted.version + 1})):
+            await self._replicas.follow_models(self.switch)
 
     def _counted(self) -> "_Counted":
         return _Counted(self)

@@ -153,9 +153,9 @@ class OnlyReplica:
         return 1
 
     async def refresh_policy(self, model: str) -> Refreshed:
+        # The store is asked: a model that was replaced meanwhile may have made the change.
         policy = self._catalog.find(model).policy
-        # No other process changes it, so the store, which may block, need not be asked.
-        return Refreshed([Ack("local", policy.current.version, policy.problem)])
+        return Refreshed([await asyncio.to_thread(Ack.of, "local", policy)])
 
     async def try_on_audits(
         self, model: str, policy: str | None, here: Callable[[], Awaitable[bytes]]

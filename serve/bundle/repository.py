@@ -23,6 +23,10 @@ class Repository:
         self._given = {Path(each).name: Path(each) for each in given}
         self._folder = folder
 
+    def was_given(self, name: str) -> bool:
+        """Tell whether the server was started with a bundle of this name."""
+        return name in self._given
+
     def bundles(self) -> dict[str, Path]:
         """Return the folders that may be loaded, by name. May block."""
         found = {}

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from serve.bundle.loader import MANIFEST, sha256_of
+from serve.bundle.loader import MANIFEST, load_bundle, sha256_of
 from serve.classifier.catalog import Catalog, check_baseline
 from serve.classifier.classifier import Classifier
 from serve.errors import LoadFailed, OfframpError, Unavailable
@@ -155,6 +156,8 @@ class ModelSwitch:
         """
         async with self._working:
             sha256 = await asyncio.to_thread(_sha256_in, folder)
+            if sha256 and self._known(name, sha256):
+                await asyncio.to_thread(_verify, folder)
             classifier = await self._obtain(name, folder, sha256, configured)
             return classifier.bundle.sha256
 
@@ -211,6 +214,9 @@ class ModelSwitch:
         self.current, self.catalog.unfollowed = wanted, None
         for classifier in old:
             self.catalog.retire(classifier, self._drain_s)
+        for classifier in fresh:  # a change of the policy may have found the old one until now
+            with suppress(Unavailable):
+                await self._threads.run(classifier.policy.refresh)
         if fresh:
             keep_objects()
 
@@ -249,6 +255,18 @@ class ModelSwitch:
 
     def _give_up(self, key: tuple[str, str]) -> None:
         self.catalog.retire(self._prepared.pop(key).classifier, 0.0)
+
+
+def _verify(folder: str) -> None:
+    """Check every file of a bundle that is served already.
+
+    Raises:
+        LoadFailed: one is missing or damaged.
+    """
+    try:
+        load_bundle(folder)
+    except (OfframpError, OSError) as error:
+        raise LoadFailed.of(error, folder) from None
 
 
 def _sha256_in(folder: str) -> str | None:

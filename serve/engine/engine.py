@@ -195,7 +195,9 @@ class Engine:
         del self._core, self._deliver
 
     def _run(self) -> None:
-        failure: OfframpError = Unavailable("the server has stopped; try again")
+        failure: OfframpError = Unavailable(
+            "the model was stopped before this was answered; try again"
+        )
         try:
             # A row with infinite logits has no signal; that is no cause for a warning.
             with np.errstate(invalid="ignore", over="ignore"):

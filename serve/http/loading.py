@@ -14,14 +14,14 @@ from serve.api.model_changes import ModelChanges
 from serve.api.replicas import Replicas
 from serve.api.unsent import UnsentAnswers
 from serve.bundle.loader import Bundle, load_bundle, load_bundles
-from serve.bundle.pins import check_pin, check_pins
+from serve.bundle.pins import check_pins
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
 from serve.classifier.model_switch import ModelSwitch
 from serve.classifier.options import EngineOptions
 from serve.config import ServerConfig
 from serve.dialects.registry import choose_dialects
-from serve.errors import InvalidRequest
+from serve.errors import InvalidBundle, InvalidRequest
 from serve.http.model_loader import ModelLoader
 from serve.http.tls import TlsFiles
 from serve.metrics.collectors import Metrics
@@ -89,8 +89,24 @@ def assemble_served(config: ServerConfig, store: Store) -> Assembly:
 
 
 def _served(name: str, served: ServedBundle, active: Mapping[str, Sequence[int]]) -> Bundle:
-    bundle = replace(load_bundle(served.folder), name=name)
-    check_pin(bundle, served.sha256)
+    """Return a bundle that was served when the server ended.
+
+    Raises:
+        InvalidBundle: it is not there any more; what can be done.
+    """
+    try:
+        bundle = replace(load_bundle(served.folder), name=name)
+        if bundle.sha256 != served.sha256:
+            raise InvalidBundle(
+                f"{bundle.folder}: holds another bundle now: the sha256 of its manifest is "
+                f"{bundle.sha256}, and was {served.sha256}"
+            )
+    except InvalidBundle as error:
+        raise InvalidBundle(
+            f"the model {name} was served before and cannot be now: {error}. Put its bundle back, "
+            "or have a replica that runs unload it; or move models.json out of the folder of "
+            "--state, to start anew from the bundles that the server is started with"
+        ) from None
     return bundle.presenting(active[name]) if name in active else bundle
 
 

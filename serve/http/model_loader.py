@@ -102,11 +102,7 @@ class ModelLoader:
         except MemoryError:
             raise LoadFailed("there is not enough memory") from None
         except (OfframpError, OSError) as error:
-            parents = {f"{Path(folder).parent}/", f"{Path(folder).resolve().parent}/"}
-            said = str(error)
-            for parent in parents:
-                said = said.replace(parent, "")
-            raise LoadFailed(said) from None
+            raise LoadFailed.of(error, folder) from None
 
     def _check_memory(self, bundle: Bundle) -> None:
         device, precision = place(bundle, self._options.device, self._options.precision)

@@ -6,6 +6,7 @@ Lines are only added, until there are twice as many as are kept. Then a new file
 import json
 import logging
 import os
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -19,6 +20,8 @@ from serve.validation import explain
 log = logging.getLogger(__name__)
 
 _MOST_ENTRIES: Final = 2 * KEPT_VERSIONS
+# Files of other bundles. Each time that a model gets another bundle, one is set aside.
+_KEPT_ASIDE: Final = 20
 
 
 class LogFile:
@@ -131,13 +134,19 @@ class LogFile:
 
 
 def set_aside(path: Path) -> None:
-    """Rename a file of another bundle, so that nothing is lost."""
-    number, aside = 1, path.with_name(f"{path.name}.old")
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.old.{number}")
+    """Rename a file of another bundle; the last ones that were renamed are kept."""
+    kept = sorted(path.parent.glob(f"{escape(path.name)}.old*"), key=_number)
+    number = _number(kept[-1]) + 1 if kept else 1
+    aside = path.with_name(f"{path.name}.old.{number}" if kept else f"{path.name}.old")
     path.rename(aside)
+    for old in kept[: 1 - _KEPT_ASIDE]:
+        old.unlink(missing_ok=True)
     log.warning("%s is of another bundle; it is kept as %s and not used", path, aside.name)
+
+
+def _number(aside: Path) -> int:
+    number = aside.suffix.removeprefix(".")
+    return int(number) if number.isdecimal() else 1
 
 
 def write_whole(path: Path, content: bytes) -> None:

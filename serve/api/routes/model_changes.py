@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from serve.api.body import check_query, media_type, read_json
+from serve.api.body import check_query, media_type, not_json, read_bytes, read_json
 from serve.api.classification import Reply
 from serve.api.context import AppContext
 from serve.api.documented import body_errors
@@ -49,7 +49,7 @@ def add_change_routes(app: FastAPI, context: AppContext) -> None:
     for status in (413, 415):
         del errors[status]
 
-    @app.delete(alias, tags=["models"], responses=errors)
+    @app.delete(alias, tags=["models"], responses=errors, response_model_exclude_none=True)
     async def remove_alias(alias: str, request: Request) -> ModelsChange:
         """Remove an alias; the model that it names stays."""
         record = record_of(request.scope)
@@ -84,10 +84,12 @@ def _answers() -> dict[int | str, dict[str, Any]]:
 
 async def _read(record: RequestRecord, schema: type[Any]) -> Any:
     """Return a body, which may be left out; `Origins` has refused pages of other sites."""
-    if record.body and not record.body.declared and not media_type(record):
-        check_query(record)
-        return schema()
-    return await read_json(record, schema)
+    if media_type(record):
+        return await read_json(record, schema, optional=True)
+    check_query(record)
+    if await read_bytes(record):
+        raise not_json()
+    return schema()
 
 
 async def load(context: AppContext, record: RequestRecord, body: ModelLoad) -> Reply:

@@ -5,15 +5,18 @@ import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from serve.access.keys import Key, new_key
 from serve.bundle.loader import MANIFEST, sha256_of
 from serve.engine.core import EngineCore
+from serve.errors import InvalidBundle
 from serve.runtime.placement import build_runner
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer, Problem, serving_bundles
@@ -144,6 +147,33 @@ def damage(folder: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-8] + bytes(8))
 
 
+def test_bundle_that_is_served_is_verified_where_it_is_loaded_again(
+    server: LiveServer, repository: Path
+) -> None:
+    replaced = shutil.copytree(repository / "first", repository / "damaged")
+    damage(replaced)
+    (repository / "first").rename(repository / "away")  # the server goes on with these files
+    replaced.rename(repository / "first")
+    for path in ("/v1/models/first/load", "/v2/repository/models/first/load"):
+        answer = server.http.post(path)
+        assert answer.status_code == 422
+        assert "first: segments/fp32/weights.bin is damaged" in answer.text
+    assert label(server)
+
+
+def test_body_of_a_change_is_read_or_refused_but_never_passed_over(server: LiveServer) -> None:
+    def post(content: bytes | Iterator[bytes], **headers: str) -> int:
+        path = "/v1/models/first/load"
+        return server.http.post(path, content=content, headers=headers).status_code
+
+    json = {"Content-Type": "application/json"}
+    assert post(b"") == 200
+    assert post(b"", **json) == 200
+    assert post(iter([b'{"bundle": "none"}']), **json) == 404
+    for body in (b'{"bundle": "none"}', iter([b'{"bundle": "none"}'])):
+        assert post(body) == 415
+
+
 def break_policy(folder: Path) -> None:
     policy = {"default": {"rule": "layer", "layer": 3}}
     rewrite_manifest(folder, lambda manifest: manifest.update(policy=policy))
@@ -209,10 +239,15 @@ def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: P
 
 
 @pytest.mark.parametrize("name", ["a b", "ä", ".hidden", "x" * 129, "a%0Ab"])
-def test_name_that_paths_and_files_cannot_bear_is_refused(server: LiveServer, name: str) -> None:
-    body = {"bundle": "second"}
-    problem = Problem.of(server.http.post(f"/v1/models/{name}/load", json=body))
-    assert problem == (422, "invalid_request", problem.message)
+def test_name_that_paths_and_files_cannot_bear_is_refused(
+    server: LiveServer, repository: Path, name: str
+) -> None:
+    shutil.copytree(repository / "second", repository / unquote(name))
+    for body in ({"bundle": "second"}, {"bundle": unquote(name)}, {}):
+        problem = Problem.of(server.http.post(f"/v1/models/{name}/load", json=body))
+        assert problem == (422, "invalid_request", problem.message)
+    answer = server.http.post(f"/v2/repository/models/{name}/load")
+    assert "must be 1 to 128 letters" in answer.text
     problem = Problem.of(server.http.put(f"/v1/aliases/{name}", json={"model": "first"}))
     assert "must be 1 to 128 letters" in problem.message
 
@@ -390,6 +425,23 @@ def test_models_and_aliases_survive_a_restart_with_the_same_bundles(
     with serving() as server:  # another bundle on the command line: the set starts anew from it
         assert label(server) in "xyz"
         assert server.http.get("/v1/aliases").json()["aliases"] == {}
+
+
+def test_restart_without_the_bundle_of_a_loaded_model_says_what_to_do(
+    repository: Path, tmp_path: Path
+) -> None:
+    pins = {"first": sha256_of(repository / "first" / MANIFEST)}
+    kept = {"state": tmp_path, "model_repository": repository, "bundle_sha256": pins}
+    with serving_bundles(repository / "first", **kept) as server:
+        load(server, "green", bundle="second")
+    relabel(repository / "second", "x", "y", "z")
+    for harm in (lambda: None, partial(shutil.rmtree, repository / "second")):
+        harm()
+        with (
+            pytest.raises(InvalidBundle, match=r"the model green was served before.*models\.json"),
+            serving_bundles(repository / "first", **kept),
+        ):
+            pass
 
 
 def test_bound_key_asks_a_model_by_any_of_its_names_and_no_other(

@@ -9,18 +9,21 @@ import pytest
 
 from serve.api.model_changes import Asker, ModelChanges
 from serve.api.record import RequestHeaders, RequestRecord
-from serve.api.replicas import Ack, Prepared, Refreshed
+from serve.api.replicas import Ack, OnlyReplica, Prepared, Refreshed
 from serve.bundle.repository import Repository
 from serve.classifier.catalog import Catalog
 from serve.classifier.model_switch import ModelSwitch
 from serve.config import ServerConfig
 from serve.errors import LoadFailed, OfframpError, Unavailable
 from serve.http.loading import assemble_served
+from serve.metrics.collectors import Metrics
+from serve.policy.document import Policy
 from serve.policy.model_set import ModelSet, ServedBundle
 from serve.policy.store import MemoryStore
 from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
+LEAVE_LATE = Policy.model_validate({"default": {"rule": "never"}})
 ASKER = Asker(RequestRecord(RequestHeaders([]), "POST"), "why not")
 
 
@@ -115,6 +118,53 @@ def test_what_one_replica_cannot_serve_none_serves(folder: Path) -> None:
         assert not two.switches[0]._prepared
 
     assert run(folder, act).served == [{"first": "first"}] * 2
+
+
+def test_set_that_no_replica_serves_is_taken_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(store: MemoryStore, model: str, bundle: str) -> None:
+        if model == "second":
+            raise Unavailable("File name too long")
+
+    async def act(two: Two) -> None:
+        with pytest.raises(LoadFailed, match=r"all stays as it was: no replica.*name too long"):
+            await two.changes.load("second", None, ASKER)
+        stored = two.store.model_set()
+        assert stored
+        assert (list(stored.models), len(stored.history)) == (["first"], 1)
+        assert [each.catalog.unfollowed for each in two.switches] == [None, None]
+        changed = await two.changes.load("third", "second", ASKER)
+        assert not [ack for ack in changed.refreshed.acks if ack.problem]
+
+    monkeypatch.setattr(MemoryStore, "own", fail)
+    served = {"first": "first", "third": "second", "default": "first"}
+    assert run(folder, act).served == [served] * 2
+
+
+def test_change_of_the_policy_of_a_model_that_is_being_replaced_is_followed(folder: Path) -> None:
+    rewrite_manifest(folder / "second", lambda m: m.update(labels=["a", "b", "c"]))
+
+    async def act(two: Two) -> None:
+        switch = two.switches[1]
+        old = switch.catalog.find("first").policy
+        begin = switch._begin_policy
+
+        def changed_meanwhile(classifier: Any) -> None:
+            begin(classifier)
+            old.replace(LEAVE_LATE, None)
+
+        switch._begin_policy = changed_meanwhile  # type: ignore[method-assign]
+        await two.changes.load("first", "second", ASKER)
+        new = switch.catalog.find("first").policy
+        assert new is not old
+        assert new.current.version == old.current.version
+        made = old.replace(LEAVE_LATE, None).new
+        only = OnlyReplica(switch.catalog, Metrics({}))
+        [ack] = (await only.refresh_policy("first")).acks
+        assert (ack.version, new.current.version) == (made.version, made.version)
+
+    run(folder, act)
 
 
 def test_replicas_with_different_bundles_of_a_name_load_neither(folder: Path) -> None:

@@ -114,6 +114,14 @@ def test_files_of_another_bundle_are_set_aside(
     assert json.loads((folder / "m.audits.json.old").read_bytes())["counts"] == {"r": {"n": 1}}
 
 
+def test_of_files_that_were_set_aside_the_newest_are_kept(lines: Path) -> None:
+    for number in range(2, 40):
+        store = reopened(lines.parent, f"{number}")
+        assert store.append("m", entry(number, BASELINE))
+    aside = {path.name.rpartition(".")[2] for path in lines.parent.glob(f"{lines.name}.old*")}
+    assert aside == {str(number) for number in range(19, 39)}
+
+
 def test_files_of_a_model_that_is_not_served_stay(lines: Path) -> None:
     FileStore(lines.parent, {"other": "b"}).check()
     assert versions(reopened(lines.parent)) == [2, 1]
