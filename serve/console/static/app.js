@@ -10,7 +10,7 @@ A tab is a module in tabs/ that exports one object:
   the top of its module (store.js).
 * `View` gets these properties:
     model    what GET /v1/models/{model} says of the model that is chosen
-    policy   what GET /v1/models/{model}/policy says, or null while it is not known
+    policy   what GET /v1/models/{model}/policy says, or undefined if that is refused
     models   what GET /v1/models says
     refresh  asks for all of these anew; call it after a change
     open     open("policy") goes to another tab
@@ -80,10 +80,10 @@ function Tab({ tab, name, models }) {
     location.hash = id;
     document.getElementById("panel").focus(); // what had the focus goes away
   };
-  if (model.error) return html`<${Problem} error=${model.error} />`;
-  if (!model.data) return html`<p aria-busy="true">Asking the server</p>`;
-  return html`<${tab.View} model=${model.data} policy=${policy.data} models=${models}
-    refresh=${refresh} open=${open} />`;
+  if (model.error && !model.data) return html`<${Problem} error=${model.error} />`;
+  if (!model.data || !(policy.data || policy.error)) return html`<p aria-busy="true">Asking the server</p>`;
+  return html`<${Problem} error=${policy.error} />
+    <${tab.View} model=${model.data} policy=${policy.data} models=${models} refresh=${refresh} open=${open} />`;
 }
 
 function Head({ tab, names, name }) {

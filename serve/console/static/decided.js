@@ -19,7 +19,7 @@ export function Decided({ result, left, rule, layers }) {
   const labelled = "label" in result;
   const differs = labelled && left.label !== result.label;
   return html`<section class=${`card text ${differs ? "differs" : ""}`}>
-    <header><h3>${result.text}</h3></header>
+    <header><h3 dir="auto" title=${result.text}>${result.text}</h3></header>
     <p class="outcome"><strong>${answerOf(result, left)}</strong> at layer ${left.layer} of ${layers}:
       ${" "}${WORDS[left.reason] || left.reason}${compared(left, rule)}
       ${differs && html` <span class="wrong">full depth says ${result.label}</span>`}</p>

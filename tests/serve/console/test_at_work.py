@@ -1,0 +1,186 @@
+"""The console while the server, its policy or the network is not as the page would like."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.serve.api.conftest import StartServer
+from tests.serve.console.conftest import OpenPage
+from tests.serve.support.live_server import LiveServer
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+
+expect.set_options(timeout=30_000)
+
+FULL = {"rule": "never"}
+
+
+def no_answer(route: Route) -> None:
+    """Cut a request's connection."""
+    route.abort()
+
+
+def test_page_goes_on_once_the_server_has_come_back(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    page = open_page(server, "live")
+    expect(page.locator(".figure", has_text="Replicas")).to_contain_text("of 1")
+    page.route("**/v1/**", no_answer)
+    page.get_by_role("tab", name="Models").click()
+    expect(page.get_by_role("alert").first).to_contain_text("does not answer")
+    page.unroute("**/v1/**")
+    expect(page.get_by_role("region", name="tiny", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_rollout_stays_while_the_server_does_not_answer(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    candidate = {"policy": {"default": FULL}, "bounds": {"layers": 4}, "steps": [5]}
+    server.http.post("/v1/models/tiny/policy/rollout", json=candidate).raise_for_status()
+    page = open_page(server, "policy")
+    running = page.get_by_role("heading", name="Rollout: running")
+    expect(running).to_be_visible()
+    with page.expect_event("requestfailed", lambda asked: asked.url.endswith("/rollout")):
+        page.route("**/rollout", no_answer)
+    with page.expect_response("**/rollout"):
+        page.unroute("**/rollout")
+    expect(running).to_be_visible()
+
+
+def test_draft_is_kept_while_the_reader_looks_at_another_tab(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    page = open_page(server, "policy")
+    draft, reason = page.get_by_label("Draft of the policy"), page.get_by_label("Reason")
+    draft.fill(json.dumps({"default": FULL, "profiles": {"mine": FULL}}))
+    reason.fill("a trial")
+    page.get_by_role("tab", name="Live").click()
+    expect(draft).to_have_count(0)
+    server.put_policy({"default": {"rule": "layer", "layer": 2}})
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("heading", name="Live policy: version 2")).to_be_visible()
+    expect(page.get_by_text("on top of version 1")).to_be_visible()
+    expect(draft).to_have_value(json.dumps({"default": FULL, "profiles": {"mine": FULL}}))
+    expect(reason).to_have_value("a trial")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert")).to_contain_text("version_conflict")
+    page.get_by_role("tab", name="Playground").click()
+    page.get_by_label("Texts leave by").select_option("layer")
+    page.get_by_role("button", name="Take it to the policy").click()
+    assert json.loads(draft.input_value())["profiles"] == {"mine": FULL}
+    assert json.loads(draft.input_value())["default"]["rule"] == "layer"
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_text("on top of version 2")).to_be_visible()
+    page.get_by_role("tab", name="Live").click()
+    page.get_by_role("tab", name="Policy").click()
+    assert json.loads(draft.input_value())["default"] == {"rule": "layer", "layer": 2}
+
+
+def test_dry_run_is_not_shown_beside_another_draft(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, "policy")
+    page.get_by_label("Draft of the policy").fill(json.dumps({"default": FULL}))
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator(".dry-run")).to_be_visible()
+    page.get_by_label("Draft of the policy").fill("{}")
+    expect(page.locator(".dry-run")).to_have_count(0)
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_playground_runs_by_profiles_where_requests_have_no_rule_of_their_own(
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: str
+) -> None:
+    server = start_server(write_task_bundle(tmp_path, Kind(task)))
+    profiles = {"thrifty": {"rule": "layer", "layer": 2}, "full": FULL}
+    policy = {"default": "thrifty", "profiles": profiles, "limits": {"overrides": "profiles"}}
+    assert server.put_policy(policy, task).status_code == 200
+    page = open_page(server)
+    expect(page.locator(".decided .card")).to_have_count(4)
+    page.get_by_label("Texts leave by").select_option("profile thrifty")
+    expect(page.locator(".decided .card").first).to_contain_text("at layer 2 of 4")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_policy_that_is_refused_is_said_to_be(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, "live")
+    error = {"error": {"code": "forbidden", "message": "not for this key"}}
+    page.route("**/policy", lambda route: route.fulfill(status=403, json=error))
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("alert")).to_contain_text("not for this key")
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+def test_request_is_not_copied_where_the_browser_has_no_clipboard(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    page = open_page(server)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_text("Select the line")).to_be_visible()
+
+
+def test_key_that_no_header_can_carry_is_not_taken(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    page.get_by_role("button", name="Key").click()
+    field = page.get_by_label("Key", exact=True)
+    field.fill("ключ")
+    page.get_by_role("button", name="Use this key").click()
+    expect(field).to_be_visible()
+    field.fill(" right \t")
+    page.get_by_role("button", name="Use this key").click()
+    assert page.evaluate("sessionStorage.getItem('offramp-key')") == "right"
+
+
+def test_names_of_what_objects_have_are_names_like_others(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    found = open_page(server).evaluate("""async () => {
+      const load = (name) => import(new URL(`/console/${name}.js`, location));
+      const [{ decide }, { read }] = [await load("rules"), await load("metrics")];
+      const exits = [1, 2].map((layer) => ({ layer, label: "constructor", logits: [1, 0] }));
+      const line = 'offramp_exits_total{layer="1",model="constructor",reason="final"} 3';
+      return [decide({ rule: "voting", votes: 2 }, exits).reason,
+        read(line, 0).models.constructor.exits];
+    }""")
+    assert found == ["final", {"1": 3}]
+
+
+def test_versions_before_the_latest_can_be_reached(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    for layer in range(22):
+        server.put_policy({"default": {"rule": "layer", "layer": 1 + layer % 3}})
+    page = open_page(server, "policy")
+    page.get_by_role("button", name="Earlier versions").click()
+    expect(page.get_by_role("button", name="Roll back to 1", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Earlier versions")).to_have_count(0)
+
+
+def edges(page: Page, selector: str, edge: str) -> list[float]:
+    """Return one edge of each of these elements, in pixels."""
+    measured = "(all, edge) => all.map((each) => each.getBoundingClientRect()[edge])"
+    found: list[float] = page.locator(selector).evaluate_all(measured, edge)
+    return found
+
+
+def test_all_tabs_are_within_a_phone(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, width=360)
+    assert len(edges(page, "[role=tab]", "right")) == 5
+    assert max(edges(page, "[role=tab]", "right")) <= 360
+
+
+def test_figures_and_bars_stand_in_line(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    page.get_by_label("Texts leave by").select_option("never")
+    expect(page.get_by_text("100 %")).to_be_visible()
+    assert len(set(edges(page, ".figures .name", "top"))) == 2
+    said = page.locator(".layer-bars td span").last.evaluate("""(span) => {
+      const range = new Range();
+      range.selectNodeContents(span);
+      return range.getBoundingClientRect().left;
+    }""")
+    assert said - edges(page, ".layer-bars .bar", "right")[-1] >= 4
