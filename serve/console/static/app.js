@@ -91,7 +91,7 @@ function Head({ tab, names, name }) {
     <header class="head">
       <a class="skip" href=${`#${tab.id}`} onClick=${() => document.getElementById("panel").focus()}>Skip to content</a>
       <h1><img src=${new URL("icon.svg", import.meta.url)} alt="" width="28" height="28" />
-        Offramp</h1>
+        <span>Offramp</span></h1>
       <${Tablist} open=${tab} />
       <div class="tools">
         ${names.length > 0 && html`

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
 from tests.serve.support.live_server import LiveServer
@@ -91,7 +92,7 @@ def test_dry_run_is_not_shown_beside_another_draft(open_page: OpenPage, server: 
 
 @pytest.mark.parametrize("task", ["single_label", "multi_label"])
 def test_playground_runs_by_profiles_where_requests_have_no_rule_of_their_own(
-    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: str
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: Task
 ) -> None:
     server = start_server(write_task_bundle(tmp_path, Kind(task)))
     profiles = {"thrifty": {"rule": "layer", "layer": 2}, "full": FULL}
@@ -140,12 +141,12 @@ def test_names_of_what_objects_have_are_names_like_others(
     found = open_page(server).evaluate("""async () => {
       const load = (name) => import(new URL(`/console/${name}.js`, location));
       const [{ decide }, { read }] = [await load("rules"), await load("metrics")];
-      const exits = [1, 2].map((layer) => ({ layer, label: "constructor", logits: [1, 0] }));
+      const exits = [1, 2, 3].map((layer) => ({ layer, label: "constructor", logits: [1, 0] }));
       const line = 'offramp_exits_total{layer="1",model="constructor",reason="final"} 3';
       return [decide({ rule: "voting", votes: 2 }, exits).reason,
         read(line, 0).models.constructor.exits];
     }""")
-    assert found == ["final", {"1": 3}]
+    assert found == ["votes", {"1": 3}]
 
 
 def test_versions_before_the_latest_can_be_reached(
@@ -167,10 +168,29 @@ def edges(page: Page, selector: str, edge: str) -> list[float]:
     return found
 
 
-def test_all_tabs_are_within_a_phone(open_page: OpenPage, server: LiveServer) -> None:
-    page = open_page(server, width=360)
-    assert len(edges(page, "[role=tab]", "right")) == 5
-    assert max(edges(page, "[role=tab]", "right")) <= 360
+@pytest.mark.parametrize("width", [360, 768])
+def test_head_shows_all_tabs_and_nothing_on_top_of_another(
+    open_page: OpenPage, server: LiveServer, width: int
+) -> None:
+    page = open_page(server, width=width)
+    expect(page.get_by_label("Model", exact=True)).to_be_visible()
+    nav = page.locator(".head nav")
+    assert nav.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    assert edges(page, ".head h1 *", "right")[0] <= edges(page, ".head .tools > *", "left")[0]
+    assert edges(page, ".head .tools > *", "right")[-1] <= width
+
+
+@pytest.mark.parametrize("task", ["regression", "token"])
+def test_values_and_entities_have_no_bar_of_a_score(
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: Task
+) -> None:
+    page = open_page(start_server(write_task_bundle(tmp_path, Kind(task))))
+    expect(page.locator(".decided .exits .label").first).to_be_visible()
+    expect(page.locator(".decided .bar")).to_have_count(0)
+    expect(page.get_by_text("score", exact=True)).to_have_count(0)
+    page.get_by_label("Texts leave by").select_option("patience")
+    expect(page.get_by_text('"patience"').first).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_figures_and_bars_stand_in_line(open_page: OpenPage, server: LiveServer) -> None:
