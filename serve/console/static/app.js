@@ -24,7 +24,7 @@ policy forbids both. Preact's `style=${{...}}` sets properties and is allowed.
 */
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
-import { useCall } from "./api.js";
+import { key, useCall } from "./api.js";
 import { KeyDialog } from "./key.js";
 import { Problem } from "./parts.js";
 import { Store, useStore } from "./store.js";
@@ -58,12 +58,13 @@ function App() {
   const names = (list.data?.models || []).map((each) => each.name);
   const wanted = useStore(chosen);
   const name = names.includes(wanted) ? wanted : names[0];
+  const secret = useStore(key); // what one key may not do is forgotten with the next
   return html`
     <${Head} tab=${tab} names=${names} name=${name} />
     <main class="container-fluid"><div id="panel" class=${tab.id} role="tabpanel" tabindex="-1"
       aria-labelledby=${`tab-${tab.id}`}>
       <${Problem} error=${list.error} />
-      ${name && html`<${Tab} key=${name + tab.id} tab=${tab} name=${name} models=${list.data} />`}
+      ${name && html`<${Tab} key=${[name, tab.id, secret].join()} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
         ? html`<${tab.View} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
         : html`<p>No model is loaded.</p>`)}
@@ -82,7 +83,7 @@ function Tab({ tab, name, models }) {
   };
   if (model.error && !model.data) return html`<${Problem} error=${model.error} />`;
   if (!model.data || !(policy.data || policy.error)) return html`<p aria-busy="true">Asking the server</p>`;
-  return html`<${Problem} error=${policy.error} />
+  return html`<${Problem} error=${!policy.data && policy.error} />
     <${tab.View} model=${model.data} policy=${policy.data} models=${models} refresh=${refresh} open=${open} />`;
 }
 

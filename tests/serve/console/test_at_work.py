@@ -9,7 +9,8 @@ from playwright.sync_api import Page, Route, expect
 from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
-from tests.serve.support.live_server import LiveServer
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
 
 expect.set_options(timeout=30_000)
@@ -103,6 +104,44 @@ def test_playground_runs_by_profiles_where_requests_have_no_rule_of_their_own(
     page.get_by_label("Texts leave by").select_option("profile thrifty")
     expect(page.locator(".decided .card").first).to_contain_text("at layer 2 of 4")
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_next_key_may_do_what_the_one_before_might_not(
+    open_page: OpenPage, bundle_folder: Path, tmp_path: Path
+) -> None:
+    keys = [make_key(tmp_path, scope) for scope in ("read", "admin")]
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        page = open_page(guarded)
+        for key, alerts in zip(keys, (1, 0), strict=True):
+            page.get_by_role("button", name="Key").click()
+            page.get_by_label("Key", exact=True).fill(key)
+            page.get_by_role("button", name="Use this key").click()
+            expect(page.get_by_text("The same by curl")).to_be_visible()
+            expect(page.get_by_role("alert")).to_have_count(alerts)
+        expect(page.locator(".decided .card")).to_have_count(4)
+
+
+def test_answer_to_an_earlier_run_is_not_shown(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    expect(page.locator(".decided .card")).to_have_count(4)
+    texts, run = page.get_by_label("Texts, one per line"), page.get_by_text("Run through")
+    page.route("**/v1/classify", hold)
+    texts.fill("w1")
+    with page.expect_request("**/v1/classify"):
+        run.click()
+    page.unroute("**/v1/classify")
+    texts.fill("w2 w3")
+    run.click()
+    expect(page.locator(".decided h3")).to_have_text("w2 w3")
+    with page.expect_response("**/v1/classify"):
+        held[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(page.locator(".decided h3")).to_have_text("w2 w3")
 
 
 def test_policy_that_is_refused_is_said_to_be(open_page: OpenPage, server: LiveServer) -> None:

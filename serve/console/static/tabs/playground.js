@@ -5,7 +5,7 @@ at once, whenever the reader turns it. Models of other tasks than one label per 
 again for each rule.
 */
 
-import { html, useEffect, useMemo, useState } from "../vendor/preact-htm-3.1.1.module.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { call } from "../api.js";
 import { LayerBars } from "../charts.js";
 import { Curl } from "../curl.js";
@@ -41,18 +41,21 @@ function View({ model, policy, open }) {
   const [run, setRun] = useOwn(runs, model.name);
   const [turned, turn] = useOwn(dials, model.name);
   const [state, setState] = useState({});
+  const latest = useRef(0); // answers to earlier runs may come later
   const dial = (turned?.profile && !policy ? null : turned) ?? firstDial(model, policy);
   const inputs = typed.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, MOST_TEXTS);
   const ask = async (event) => {
     event?.preventDefault();
     if (!inputs.length) return;
+    const own = (latest.current += 1);
     setState({ busy: true });
     try {
       const answer = await classify(model, inputs, fullDepth(policy), ["exits", "logits"]);
+      if (own !== latest.current) return;
       setRun(inputs.map((text, i) => ({ text, ...answer.results[i] })));
       setState({});
     } catch (error) {
-      setState({ error });
+      if (own === latest.current) setState({ error });
     }
   };
   useEffect(() => { if (!run) ask(); }, [model.name]);
