@@ -1,10 +1,10 @@
 """How live figures look in a terminal."""
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,10 @@ from rich.text import Text
 from serve.top.figures import Counts, Figures, Sample, between
 
 _BAR_WIDTH: Final = 24
-_MS: Final = ("p50 ms", "p95 ms", "p99 ms")
+_HEADINGS: Final = (
+    *("", "req/s", "texts/s", "p50 ms", "p95 ms", "p99 ms"),
+    *("layers", "saved", "errors/s", "queue ms"),
+)
 
 
 def screen(newest: Sample, recent: Sample, oldest: Sample, problem: str = "") -> RenderableType:
@@ -37,23 +40,47 @@ def _head(newest: Sample) -> Text:
 
 def _model(name: str, counts: Counts, spans: dict[str, Figures]) -> Iterator[RenderableType]:
     yield Text(f"{name}  policy {counts.policy_version}", "bold cyan")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "req/s", "texts/s", *_MS, "layers", "saved", "errors/s", "queue ms"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for span, figures in spans.items():
-        errors_s = figures.refused_s + figures.failed_s
-        table.add_row(
-            span,
-            short(figures.requests_s),
-            short(figures.texts_s),
-            *map(short, figures.quantiles_ms),
-            short(figures.layers),
-            share(figures.saved),
-            Text(short(errors_s), "bold red" if figures.failed_s else ""),
-            short(1000 * counts.queue_s) if span == "now" else "",
-        )
-    yield table
+    yield _Table(
+        [
+            tuple(map(Text, _HEADINGS)),
+            *(_row(span, counts, figures) for span, figures in spans.items()),
+        ]
+    )
     yield _exits(spans)
+
+
+def _row(span: str, counts: Counts, figures: Figures) -> tuple[Text, ...]:
+    errors_s = figures.refused_s + figures.failed_s
+    return (
+        Text(span),
+        Text(short(figures.requests_s)),
+        Text(short(figures.texts_s)),
+        *(Text(short(each)) for each in figures.quantiles_ms),
+        Text(short(figures.layers)),
+        Text(share(figures.saved)),
+        Text(short(errors_s), "bold red" if figures.failed_s else ""),
+        Text(short(1000 * counts.queue_s) if span == "now" else ""),
+    )
+
+
+class _Table(NamedTuple):
+    """A table whose rows become columns in a terminal that is too narrow for it."""
+
+    rows: list[tuple[Text, ...]]  # the first has the headings
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = _table(self.rows)
+        fits = console.measure(wide, options=options.update(width=1000)).maximum
+        yield wide if fits <= options.max_width else _table([*zip(*self.rows, strict=True)])
+
+
+def _table(rows: Sequence[tuple[Text, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in rows[0]:
+        table.add_column(heading, justify="right" if table.columns else "left", no_wrap=True)
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
 
 
 def _exits(spans: dict[str, Figures]) -> Table:

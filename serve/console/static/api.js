@@ -40,20 +40,35 @@ export async function call(method, path, body, signal) {
   throw new Failed(answer.status, code || "error", message || `The server answers ${answer.status}.`);
 }
 
+// Tells whether the same call may succeed soon: the server starts, or has too much to do.
+export const passing = ({ status }) => [0, 429].includes(status) || (status >= 500 && status !== 501);
+
+const AGAIN_MS = 2000;
+
 // Gets a path, again when one of `on` or the key changes: {data, error, busy}. Data of before stay
-// until the new ones have come.
+// until the new ones have come, and while the server does not answer; it is asked again then.
 export function useCall(path, on = []) {
   const secret = useStore(key);
   const [state, setState] = useState({ busy: true });
   useEffect(() => {
     if (path === null) return undefined;
     const abort = new AbortController();
-    setState((before) => ({ ...before, busy: true }));
-    call("GET", path, undefined, abort.signal).then(
+    let waiting;
+    const ask = () => call("GET", path, undefined, abort.signal).then(
       (data) => setState({ data, busy: false }),
-      (error) => error.name !== "AbortError" && setState({ error, busy: false }),
+      (error) => {
+        if (abort.signal.aborted) return;
+        const again = passing(error);
+        setState(({ data }) => ({ data: again ? data : undefined, error, busy: false }));
+        if (again) waiting = setTimeout(ask, AGAIN_MS);
+      },
     );
-    return () => abort.abort();
+    setState((before) => ({ ...before, busy: true }));
+    ask();
+    return () => {
+      abort.abort();
+      clearTimeout(waiting);
+    };
   }, [path, secret, ...on]);
   return state;
 }

@@ -10,7 +10,7 @@ A tab is a module in tabs/ that exports one object:
   the top of its module (store.js).
 * `View` gets these properties:
     model    what GET /v1/models/{model} says of the model that is chosen
-    policy   what GET /v1/models/{model}/policy says, or null while it is not known
+    policy   what GET /v1/models/{model}/policy says, or undefined if that is refused
     models   what GET /v1/models says
     refresh  asks for all of these anew; call it after a change
     open     open("policy") goes to another tab
@@ -24,7 +24,7 @@ policy forbids both. Preact's `style=${{...}}` sets properties and is allowed.
 */
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm-3.1.1.module.js";
-import { useCall } from "./api.js";
+import { key, useCall } from "./api.js";
 import { KeyDialog } from "./key.js";
 import { Problem } from "./parts.js";
 import { Store, useStore } from "./store.js";
@@ -58,12 +58,13 @@ function App() {
   const names = (list.data?.models || []).map((each) => each.name);
   const wanted = useStore(chosen);
   const name = names.includes(wanted) ? wanted : names[0];
+  const secret = useStore(key); // what one key may not do is forgotten with the next
   return html`
     <${Head} tab=${tab} names=${names} name=${name} />
     <main class="container-fluid"><div id="panel" class=${tab.id} role="tabpanel" tabindex="-1"
       aria-labelledby=${`tab-${tab.id}`}>
       <${Problem} error=${list.error} />
-      ${name && html`<${Tab} key=${name + tab.id} tab=${tab} name=${name} models=${list.data} />`}
+      ${name && html`<${Tab} key=${[name, tab.id, secret].join()} tab=${tab} name=${name} models=${list.data} />`}
       ${list.data && !name && (tab.alone
         ? html`<${tab.View} models=${list.data} refresh=${() => version.set(version.value + 1)} />`
         : html`<p>No model is loaded.</p>`)}
@@ -80,10 +81,10 @@ function Tab({ tab, name, models }) {
     location.hash = id;
     document.getElementById("panel").focus(); // what had the focus goes away
   };
-  if (model.error) return html`<${Problem} error=${model.error} />`;
-  if (!model.data) return html`<p aria-busy="true">Asking the server</p>`;
-  return html`<${tab.View} model=${model.data} policy=${policy.data} models=${models}
-    refresh=${refresh} open=${open} />`;
+  if (model.error && !model.data) return html`<${Problem} error=${model.error} />`;
+  if (!model.data || !(policy.data || policy.error)) return html`<p aria-busy="true">Asking the server</p>`;
+  return html`<${Problem} error=${!policy.data && policy.error} />
+    <${tab.View} model=${model.data} policy=${policy.data} models=${models} refresh=${refresh} open=${open} />`;
 }
 
 function Head({ tab, names, name }) {
@@ -91,7 +92,7 @@ function Head({ tab, names, name }) {
     <header class="head">
       <a class="skip" href=${`#${tab.id}`} onClick=${() => document.getElementById("panel").focus()}>Skip to content</a>
       <h1><img src=${new URL("icon.svg", import.meta.url)} alt="" width="28" height="28" />
-        Offramp</h1>
+        <span>Offramp</span></h1>
       <${Tablist} open=${tab} />
       <div class="tools">
         ${names.length > 0 && html`

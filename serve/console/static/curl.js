@@ -16,7 +16,15 @@ export function Curl({ model, inputs, exit }) {
     secret && `-H "X-API-Key: $OFFRAMP_KEY"`,
     `-H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`,
   ].filter(Boolean).join(" ");
-  const copy = () => navigator.clipboard.writeText(line).then(() => say("Copied"), () => say("Select the line to copy it"));
+  // Browsers have no clipboard for pages that came by plain HTTP from another machine.
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(line);
+      say("Copied");
+    } catch {
+      say("Select the line to copy it");
+    }
+  };
   return html`<${Card} title="The same by curl">
     <pre class="curl" tabindex="0" aria-label="The request by curl"><code>${line}</code></pre>
     <div class="buttons"><button type="button" class="secondary outline" onClick=${copy}>Copy</button>

@@ -19,23 +19,27 @@ export function Decided({ result, left, rule, layers }) {
   const labelled = "label" in result;
   const differs = labelled && left.label !== result.label;
   return html`<section class=${`card text ${differs ? "differs" : ""}`}>
-    <header><h3>${result.text}</h3></header>
+    <header><h3 dir="auto" title=${result.text}>${result.text}</h3></header>
     <p class="outcome"><strong>${answerOf(result, left)}</strong> at layer ${left.layer} of ${layers}:
       ${" "}${WORDS[left.reason] || left.reason}${compared(left, rule)}
       ${differs && html` <span class="wrong">full depth says ${result.label}</span>`}</p>
-    <div class="exits-head" aria-hidden="true"><span>score</span><span>${left.judged?.[0]?.signal === undefined || left.judged[0].signal === null ? "" : rule.rule.replace("normalized_", "norm. ")}</span></div>
+    <div class="exits-head" aria-hidden="true"><span>${scored(result.exits[0]) && "score"}</span><span>${left.judged?.[0]?.signal === undefined || left.judged[0].signal === null ? "" : rule.rule.replace("normalized_", "norm. ")}</span></div>
     <ol class="exits" aria-label="Exits">${result.exits.map((exit, i) => html`
       <li class=${i > left.place ? "unrun" : i === left.place ? "left" : ""}
         aria-current=${i === left.place ? "step" : null}>
         <span class="layer"><span class="hidden">Layer ${" "}</span>${exit.layer}</span>
-        <div class="bar"><i style=${{ width: `${100 * (exit.score ?? 1)}%`, background: layerColor(exit.layer, layers) }}></i></div>
+        ${scored(exit) && html`<div class="bar"><i style=${{ width: `${100 * exit.score}%`, background: layerColor(exit.layer, layers) }}></i></div>`}
         <span class="label">${spoken(exit)}</span>
-        <span class="score">${exit.score === undefined ? "" : exit.score.toFixed(3)}</span>
+        <span class="score">${scored(exit) && exit.score.toFixed(3)}</span>
         <span class="signal">${signalOf(left, i)}</span>
       </li>`)}</ol></section>`;
 }
 
-const spoken = (exit) => exit.label ?? (exit.value !== undefined ? short(exit.value) : `${exit.num_entities} entities`);
+// Values and entities have no score.
+const scored = (exit) => Number.isFinite(exit?.score);
+
+const entities = (count) => (count === 1 ? "1 entity" : `${count} entities`);
+const spoken = (exit) => exit.label ?? (exit.value !== undefined ? short(exit.value) : entities(exit.num_entities));
 
 function answerOf(result, left) {
   if (left.label) return left.label;

@@ -39,7 +39,8 @@ export function ruleOf(dial, model, policy) {
 function started(name, model) {
   const { field, start } = KINDS[name];
   const value = field === "layer" ? model.exits[Math.min(1, model.exits.length - 1)].layer : start;
-  return field ? { rule: name, [field]: value } : { rule: name };
+  const near = name === "patience" && model.task === "regression" && { tolerance: 0.1 };
+  return field ? { rule: name, [field]: value, ...near } : { rule: name };
 }
 
 export function Dial({ model, policy, dial, turn, use }) {
@@ -87,7 +88,8 @@ function RuleSlider({ model, rule, turn }) {
   if (!kind?.field || !decidable(rule) || Array.isArray(rule[kind.field])) return html`<p><small>${ruleText(rule)}</small></p>`;
   const [low, high] = kind.ends(model.labels.length, model.exits.length);
   const value = rule[kind.field];
-  const set = (number) => Number.isFinite(number) && turn({ rule: { ...rule, [kind.field]: Math.min(high, Math.max(low, number)) } });
+  const whole = kind.field === "threshold" ? (number) => number : Math.round;
+  const set = (number) => Number.isFinite(number) && turn({ rule: { ...rule, [kind.field]: Math.min(high, Math.max(low, whole(number))) } });
   const scale = kind.field === "threshold" ? decades(low, high, kind.compare !== "<")
     : kind.field === "layer" ? listed(model.exits.map((exit) => exit.layer)) : plain;
   return html`<div class="slider"><label>${kind.field}

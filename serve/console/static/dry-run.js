@@ -10,10 +10,13 @@ const shown = (value) => (value?.rule ? ruleText(value) : text(value));
 export function Changes({ changes }) {
   const places = Object.entries(changes || {});
   if (!places.length) return null;
-  return html`<ul class="changes">${places.map(([place, [before, after]]) => html`<li><code>${place}</code>${" "}
+  const list = html`<ul class="changes">${places.map(([place, [before, after]]) => html`<li><code>${place}</code>${" "}
     ${before !== null && html`<del>${shown(before)}</del>`}${" "}
     ${after !== null ? html`<ins>${shown(after)}</ins>` : html`<ins>removed</ins>`}</li>`)}</ul>`;
+  return places.length > MANY ? html`<details><summary>${places.length} changes</summary>${list}</details>` : list;
 }
+
+const MANY = 12; // changes that are shown at once
 
 export function DryRun({ found, layers }) {
   const moved = alike(Object.entries(found.profiles).filter(([, sides]) => text(sides.before) !== text(sides.after)));

@@ -28,6 +28,7 @@ export function KeyDialog() {
           tab of the browser until it is closed.</p>
         <form onSubmit=${submit}>
           <label>Key<input ref=${field} type="password" autocomplete="off" maxlength="512"
+            pattern="\\s*[!-~]*\\s*" title="Letters, digits and signs of ASCII, without spaces"
             value=${known} /></label>
           <div class="buttons">
             <button type="submit">Use this key</button>

@@ -25,7 +25,7 @@ export const serving = new Store("");
 
 // Returns the sample that a page of /metrics is.
 export function read(text, at) {
-  const sample = { at, models: {}, replicas: { running: 1, wanted: 1 } };
+  const sample = { at, models: Object.create(null), replicas: { running: 1, wanted: 1 } };
   const of = (name) => (sample.models[name] ??= { requests: {}, latency: {}, exits: {}, reasons: {}, layers: 0, saved: 0, rows: 0, queue_s: 0, extra: {} });
   for (const line of text.split("\n")) {
     const found = LINE.exec(line);

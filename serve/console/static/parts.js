@@ -3,15 +3,15 @@
 import { html } from "./vendor/preact-htm-3.1.1.module.js";
 
 const HINTS = {
-  401: "Enter a key with Key, above.",
-  403: "Another key may do this: enter it with Key, above.",
+  unauthorized: "Enter a key with Key, above.",
+  forbidden: "Another key may do this: enter it with Key, above.",
 };
 
 // Shows what a call has thrown.
 export function Problem({ error }) {
   if (!error) return null;
   return html`<p class="problem" role="alert"><strong>${error.code || "error"}</strong>
-    ${" "}${error.message} ${HINTS[error.status] || ""}</p>`;
+    ${" "}${error.message} ${HINTS[error.code] || ""}</p>`;
 }
 
 export function Card({ title, note, children, ...rest }) {

@@ -4,7 +4,7 @@ A server without rollouts answers 404 to all of it: nothing is shown then.
 */
 
 import { html, useEffect, useRef, useState } from "./vendor/preact-htm-3.1.1.module.js";
-import { call } from "./api.js";
+import { call, passing } from "./api.js";
 import { milliseconds, percent, short, when } from "./format.js";
 import { Card, Problem } from "./parts.js";
 import { Store, useStore } from "./store.js";
@@ -18,17 +18,21 @@ export function Rollout({ path, on, changed }) {
   const [state, setState] = useState({});
   const waiting = useRef();
   const shown = useRef();
+  const later = () => {
+    if (shown.current) waiting.current = setTimeout(look, EVERY_MS);
+  };
   const look = () => {
     clearTimeout(waiting.current);
     return call("GET", `${path}/rollout`).then(
       (found) => {
         offered.set(true);
         setState({ found });
-        if (shown.current && found.state in BUTTONS) waiting.current = setTimeout(look, EVERY_MS);
+        if (found.state in BUTTONS) later();
       },
       (error) => {
+        if (passing(error)) return later();
         offered.set(![404, 405, 501].includes(error.status));
-        setState({});
+        return setState({});
       },
     );
   };

@@ -38,7 +38,7 @@ function agreement(exits) {
 }
 
 function votes(exits) {
-  const counts = {};
+  const counts = Object.create(null); // a label may be called as a property of objects is
   return exits.map((exit) => {
     counts[exit.label] = (counts[exit.label] || 0) + 1;
     const [most, next = 0] = Object.values(counts).sort((a, b) => b - a);

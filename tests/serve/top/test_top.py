@@ -82,6 +82,22 @@ def test_once_prints_the_figures_of_one_interval(
     ]
 
 
+@pytest.mark.parametrize("columns", ["24", "60"])
+def test_no_figure_is_cut_in_a_narrow_terminal(
+    bundle_folder: Path,
+    top: Top,
+    columns: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with serving_bundles(bundle_folder) as server, pytest.raises(SystemExit):
+        top(server.http.base_url, "--once", between_looks=lambda _: server.answer(list(WORDS[:4])))
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert all(name in said for name in ("req/s", "p99 ms", "errors/s", "queue ms"))
+
+
 def test_screen_goes_on_while_the_server_is_away(
     bundle_folder: Path, top: Top, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ at once, whenever the reader turns it. Models of other tasks than one label per 
 again for each rule.
 */
 
-import { html, useEffect, useMemo, useState } from "../vendor/preact-htm-3.1.1.module.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm-3.1.1.module.js";
 import { call } from "../api.js";
 import { LayerBars } from "../charts.js";
 import { Curl } from "../curl.js";
@@ -32,7 +32,8 @@ const dials = new Store({});
 
 // Returns what a store holds for a model, and how to change it.
 function useOwn(store, name) {
-  return [useStore(store)[name], (value) => store.set({ ...store.value, [name]: value })];
+  const all = useStore(store);
+  return [Object.hasOwn(all, name) ? all[name] : undefined, (value) => store.set({ ...store.value, [name]: value })];
 }
 
 function View({ model, policy, open }) {
@@ -40,18 +41,21 @@ function View({ model, policy, open }) {
   const [run, setRun] = useOwn(runs, model.name);
   const [turned, turn] = useOwn(dials, model.name);
   const [state, setState] = useState({});
+  const latest = useRef(0); // answers to earlier runs may come later
   const dial = (turned?.profile && !policy ? null : turned) ?? firstDial(model, policy);
   const inputs = typed.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, MOST_TEXTS);
   const ask = async (event) => {
     event?.preventDefault();
     if (!inputs.length) return;
+    const own = (latest.current += 1);
     setState({ busy: true });
     try {
       const answer = await classify(model, inputs, fullDepth(policy), ["exits", "logits"]);
+      if (own !== latest.current) return;
       setRun(inputs.map((text, i) => ({ text, ...answer.results[i] })));
       setState({});
     } catch (error) {
-      setState({ error });
+      if (own === latest.current) setState({ error });
     }
   };
   useEffect(() => { if (!run) ask(); }, [model.name]);
@@ -63,7 +67,7 @@ function View({ model, policy, open }) {
     <div class="columns">
       <${Card} title="Texts" note=${`one per line, at most ${MOST_TEXTS}`}>
         <form onSubmit=${ask}>
-          <textarea rows="6" aria-label="Texts, one per line" spellcheck="false" value=${typed}
+          <textarea rows="6" dir="auto" aria-label="Texts, one per line" spellcheck="false" value=${typed}
             onInput=${(event) => type(event.target.value)}></textarea>
           <button type="submit" aria-busy=${String(Boolean(state.busy))}>Run through all layers</button>
         </form>
@@ -84,20 +88,24 @@ function fullDepth(policy) {
   return profile ? { profile } : never;
 }
 
+const profileExit = (name) => (name === "default" ? undefined : { profile: name });
+
 function classify(model, inputs, exit, wanted) {
   return call("POST", "/v1/classify", { model: model.name, inputs, exit, return: wanted });
 }
 
 // Returns for each text {layer, place, reason, label, judged}, or an error.
-function useDecisions(model, run, rule) {
+function useDecisions(model, run, dial, rule) {
   const here = model.task === "single_label" && decidable(rule);
   const temperatures = useMemo(() => Object.fromEntries(model.exits.map((exit) => [exit.layer, exit.temperature])), [model]);
   const [there, setThere] = useState({});
-  const asked = JSON.stringify([rule, run.map((each) => each.text)]);
+  // A policy may forbid a request's own rule, but not its profiles.
+  const exit = dial.profile ? profileExit(dial.profile) : dial.target ?? rule;
+  const asked = JSON.stringify([exit, rule, run.map((each) => each.text)]);
   useEffect(() => {
     if (here) return undefined;
     const waiting = setTimeout(() => {
-      classify(model, run.map((each) => each.text), rule).then(
+      classify(model, run.map((each) => each.text), exit).then(
         ({ results }) => setThere({ left: results.map(({ exit, label }, i) => ({ ...exit, label: label ?? null, place: run[i].exits.findIndex((each) => each.layer === exit.layer) })) }),
         (error) => setThere({ error }),
       );
@@ -109,7 +117,7 @@ function useDecisions(model, run, rule) {
 
 function Results({ model, policy, run, dial }) {
   const rule = ruleOf(dial, model, policy);
-  const { left, error } = useDecisions(model, run, rule);
+  const { left, error } = useDecisions(model, run, dial, rule);
   if (!left || left.length !== run.length) return html`<${Problem} error=${error} />`;
   const layers = left.reduce((all, each) => all + each.layer, 0) / left.length;
   const same = left.filter((each, i) => each.label === (run[i].label ?? null)).length;

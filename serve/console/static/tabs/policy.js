@@ -6,10 +6,13 @@ import { Changes, DryRun } from "../dry-run.js";
 import { percent, ruleText, short, when } from "../format.js";
 import { Card, Problem } from "../parts.js";
 import { Rollout, StartRollout } from "../rollout.js";
-import { Store, useStore } from "../store.js";
+import { Store } from "../store.js";
 
 // What the playground hands over: {model, default}.
 export const draft = new Store(null);
+
+// Drafts that are not applied yet, {base, text, why} by the model's name.
+const drafts = new Map();
 
 function View({ model, policy, refresh }) {
   const path = `/v1/models/${encodeURIComponent(model.name)}/policy`;
@@ -18,7 +21,7 @@ function View({ model, policy, refresh }) {
     setDone(done + 1);
     refresh();
   };
-  if (!policy) return html`<${Card} title="Live policy"><p aria-busy="true">Asking the server</p></${Card}>`;
+  if (!policy) return null; // what is wrong stands above
   return html`
     <${Rollout} path=${path} on=${[policy.version, done]} changed=${changed} />
     <div class="columns">
@@ -59,26 +62,25 @@ function certificates(found) {
 }
 
 function Draft({ path, model, policy, changed }) {
-  const given = useStore(draft);
-  const own = given?.model === model.name ? given : null;
-  const shown = (document) => JSON.stringify(document, null, 2);
-  const [base, setBase] = useState(policy);
-  const [text, setText] = useState(shown(own ? withDefault(policy.policy, own.default) : policy.policy));
-  const [why, setWhy] = useState("");
+  const [given] = useState(() => (draft.value?.model === model.name ? draft.value : null));
+  const [begun] = useState(() => begin(policy, drafts.get(model.name), given));
+  const [base, setBase] = useState(begun.base);
+  const [text, setText] = useState(begun.text);
+  const [why, setWhy] = useState(begun.why);
   const [state, setState] = useState({});
   const reset = () => {
-    draft.set(null);
     setBase(policy);
     setText(shown(policy.policy));
     setState({});
   };
   // Another version has become live: a draft that has changes stays on top of the one before.
-  const touched = text !== shown(base.policy) && !state.applied;
+  const touched = text !== shown(base.policy) && state.applied !== text;
+  useEffect(() => { touched || why ? drafts.set(model.name, { base, text, why }) : drafts.delete(model.name); });
   useEffect(() => { if (policy.version !== base.version && !touched) reset(); }, [policy.version]);
   const run = async (busy, ask) => {
     setState({ ...state, busy, error: null });
     try {
-      setState({ ...(await ask(parsed(text))), busy: null });
+      setState({ ...(await ask(parsed(text))), of: text, busy: null });
     } catch (error) {
       setState({ ...state, error, busy: null });
     }
@@ -88,13 +90,16 @@ function Draft({ path, model, policy, changed }) {
     await call("PUT", path, { policy: document, version: base.version, ...(why && { why }) });
     setWhy("");
     changed();
-    return { applied: true };
+    return { applied: text };
   });
   const started = () => {
-    setState({ applied: true }); // the draft is a candidate now
+    setState({ applied: text }); // the draft is a candidate now
     changed();
   };
-  useEffect(() => { if (own) check(); }, []);
+  useEffect(() => {
+    draft.set(null);
+    if (given) check();
+  }, []);
   return html`<${Card} title="Draft" note=${`on top of version ${base.version}`}>
     <textarea class="code" rows="14" spellcheck="false" aria-label="Draft of the policy, JSON" value=${text}
       onInput=${(event) => setText(event.target.value)}></textarea>
@@ -105,9 +110,21 @@ function Draft({ path, model, policy, changed }) {
       <button type="button" class="secondary outline" onClick=${reset}>Discard</button>
     </div>
     <${Problem} error=${state.error} />
-    ${state.found && html`<${DryRun} found=${state.found} layers=${model.layers} />`}
+    ${state.found && state.of === text && html`<${DryRun} found=${state.found} layers=${model.layers} />`}
     <${StartRollout} path=${path} read=${() => parsed(text)} why=${why} changed=${started} />
   </${Card}>`;
+}
+
+const shown = (document) => JSON.stringify(document, null, 2);
+
+// The draft of before, or a new one of the live policy, with the default that was handed over.
+function begin(policy, kept = { base: policy, text: shown(policy.policy), why: "" }, given = null) {
+  if (!given) return kept;
+  try {
+    return { ...kept, text: shown(withDefault(JSON.parse(kept.text), given.default)) };
+  } catch {
+    return { ...kept, base: policy, text: shown(withDefault(policy.policy, given.default)) };
+  }
 }
 
 function parsed(text) {
@@ -127,8 +144,12 @@ function withDefault(document, exit) {
   return { ...document, profiles: { ...document.profiles, [name]: next } };
 }
 
+const LATEST = 20; // versions
+const ALL = 100;
+
 function History({ path, live, changed }) {
-  const { data, error } = useCall(`${path}/history?limit=20`, [live]);
+  const [limit, setLimit] = useState(LATEST);
+  const { data, error } = useCall(`${path}/history?limit=${limit}`, [live]);
   const [state, setState] = useState({});
   const back = async (version) => {
     setState({ busy: version });
@@ -149,7 +170,9 @@ function History({ path, live, changed }) {
           : html`<button type="button" class="secondary outline" aria-busy=${String(state.busy === entry.version)}
               onClick=${() => back(entry.version)}>Roll back to ${entry.version}</button>`}</div>
       ${entry.why && html`<p class="why">${entry.why}</p>`}
-      <${Changes} changes=${entry.changes} /></li>`)}</ol></${Card}>`;
+      <${Changes} changes=${entry.changes} /></li>`)}</ol>
+    ${limit < ALL && data?.entries.length === limit && html`
+      <button type="button" class="secondary outline" onClick=${() => setLimit(ALL)}>Earlier versions</button>`}</${Card}>`;
 }
 
 export const policy = { id: "policy", title: "Policy", View };

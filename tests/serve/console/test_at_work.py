@@ -1,0 +1,247 @@
+"""The console while the server, its policy or the network is not as the page would like."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from serve.rules.traits import Task
+from tests.serve.api.conftest import StartServer
+from tests.serve.console.conftest import OpenPage
+from tests.serve.support.live_server import LiveServer, serving_bundles
+from tests.serve.support.openapi_fuzz import make_key
+from tests.serve.support.task_bundles import Kind, write_task_bundle
+
+expect.set_options(timeout=30_000)
+
+FULL = {"rule": "never"}
+
+
+def no_answer(route: Route) -> None:
+    """Cut a request's connection."""
+    route.abort()
+
+
+def test_page_goes_on_once_the_server_has_come_back(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    page = open_page(server, "live")
+    expect(page.locator(".figure", has_text="Replicas")).to_contain_text("of 1")
+    page.route("**/v1/**", no_answer)
+    page.get_by_role("tab", name="Models").click()
+    expect(page.get_by_role("alert").first).to_contain_text("does not answer")
+    page.unroute("**/v1/**")
+    expect(page.get_by_role("region", name="tiny", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_rollout_stays_while_the_server_does_not_answer(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    candidate = {"policy": {"default": FULL}, "bounds": {"layers": 4}, "steps": [5]}
+    server.http.post("/v1/models/tiny/policy/rollout", json=candidate).raise_for_status()
+    page = open_page(server, "policy")
+    running = page.get_by_role("heading", name="Rollout: running")
+    expect(running).to_be_visible()
+    with page.expect_event("requestfailed", lambda asked: asked.url.endswith("/rollout")):
+        page.route("**/rollout", no_answer)
+    with page.expect_response("**/rollout"):
+        page.unroute("**/rollout")
+    expect(running).to_be_visible()
+
+
+def test_draft_is_kept_while_the_reader_looks_at_another_tab(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    page = open_page(server, "policy")
+    draft, reason = page.get_by_label("Draft of the policy"), page.get_by_label("Reason")
+    draft.fill(json.dumps({"default": FULL, "profiles": {"mine": FULL}}))
+    reason.fill("a trial")
+    page.get_by_role("tab", name="Live").click()
+    expect(draft).to_have_count(0)
+    server.put_policy({"default": {"rule": "layer", "layer": 2}})
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("heading", name="Live policy: version 2")).to_be_visible()
+    expect(page.get_by_text("on top of version 1")).to_be_visible()
+    expect(draft).to_have_value(json.dumps({"default": FULL, "profiles": {"mine": FULL}}))
+    expect(reason).to_have_value("a trial")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert")).to_contain_text("version_conflict")
+    page.get_by_role("tab", name="Playground").click()
+    page.get_by_label("Texts leave by").select_option("layer")
+    page.get_by_role("button", name="Take it to the policy").click()
+    assert json.loads(draft.input_value())["profiles"] == {"mine": FULL}
+    assert json.loads(draft.input_value())["default"]["rule"] == "layer"
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_text("on top of version 2")).to_be_visible()
+    page.get_by_role("tab", name="Live").click()
+    page.get_by_role("tab", name="Policy").click()
+    assert json.loads(draft.input_value())["default"] == {"rule": "layer", "layer": 2}
+
+
+def test_dry_run_is_not_shown_beside_another_draft(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, "policy")
+    page.get_by_label("Draft of the policy").fill(json.dumps({"default": FULL}))
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator(".dry-run")).to_be_visible()
+    page.get_by_label("Draft of the policy").fill("{}")
+    expect(page.locator(".dry-run")).to_have_count(0)
+
+
+@pytest.mark.parametrize("task", ["single_label", "multi_label"])
+def test_playground_runs_by_profiles_where_requests_have_no_rule_of_their_own(
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: Task
+) -> None:
+    server = start_server(write_task_bundle(tmp_path, Kind(task)))
+    profiles = {"thrifty": {"rule": "layer", "layer": 2}, "full": FULL}
+    policy = {"default": "thrifty", "profiles": profiles, "limits": {"overrides": "profiles"}}
+    assert server.put_policy(policy, task).status_code == 200
+    page = open_page(server)
+    expect(page.locator(".decided .card")).to_have_count(4)
+    page.get_by_label("Texts leave by").select_option("profile thrifty")
+    expect(page.locator(".decided .card").first).to_contain_text("at layer 2 of 4")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_next_key_may_do_what_the_one_before_might_not(
+    open_page: OpenPage, bundle_folder: Path, tmp_path: Path
+) -> None:
+    keys = [make_key(tmp_path, scope) for scope in ("read", "admin")]
+    with serving_bundles(bundle_folder, keys=tmp_path / "keys.json") as guarded:
+        page = open_page(guarded)
+        for key, alerts in zip(keys, (1, 0), strict=True):
+            page.get_by_role("button", name="Key").click()
+            page.get_by_label("Key", exact=True).fill(key)
+            page.get_by_role("button", name="Use this key").click()
+            expect(page.get_by_text("The same by curl")).to_be_visible()
+            expect(page.get_by_role("alert")).to_have_count(alerts)
+        expect(page.locator(".decided .card")).to_have_count(4)
+
+
+def test_answer_to_an_earlier_run_is_not_shown(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    expect(page.locator(".decided .card")).to_have_count(4)
+    texts, run = page.get_by_label("Texts, one per line"), page.get_by_text("Run through")
+    page.route("**/v1/classify", hold)
+    texts.fill("w1")
+    with page.expect_request("**/v1/classify"):
+        run.click()
+    texts.fill("w2 w3")
+    run.click()
+    expect(page.locator(".decided h3")).to_have_text("w2 w3")
+    with page.expect_response("**/v1/classify"):
+        held[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(page.locator(".decided h3")).to_have_text("w2 w3")
+
+
+def test_policy_that_is_refused_is_said_to_be(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server, "live")
+    error = {"error": {"code": "forbidden", "message": "not for this key"}}
+    page.route("**/policy", lambda route: route.fulfill(status=403, json=error))
+    page.get_by_role("tab", name="Policy").click()
+    expect(page.get_by_role("alert")).to_contain_text("not for this key")
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+def test_request_is_not_copied_where_the_browser_has_no_clipboard(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    page = open_page(server)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_text("Select the line")).to_be_visible()
+
+
+def test_key_that_no_header_can_carry_is_not_taken(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    page.get_by_role("button", name="Key").click()
+    field = page.get_by_label("Key", exact=True)
+    field.fill("ключ")
+    page.get_by_role("button", name="Use this key").click()
+    expect(field).to_be_visible()
+    field.fill(" right \t")
+    page.get_by_role("button", name="Use this key").click()
+    assert page.evaluate("sessionStorage.getItem('offramp-key')") == "right"
+
+
+def test_names_of_what_objects_have_are_names_like_others(
+    open_page: OpenPage, server: LiveServer
+) -> None:
+    found = open_page(server).evaluate("""async () => {
+      const load = (name) => import(new URL(`/console/${name}.js`, location));
+      const [{ decide }, { read }] = [await load("rules"), await load("metrics")];
+      const exits = [1, 2, 3].map((layer) => ({ layer, label: "constructor", logits: [1, 0] }));
+      const line = 'offramp_exits_total{layer="1",model="constructor",reason="final"} 3';
+      return [decide({ rule: "voting", votes: 2 }, exits).reason,
+        read(line, 0).models.constructor.exits];
+    }""")
+    assert found == ["votes", {"1": 3}]
+
+
+def test_versions_before_the_latest_can_be_reached(
+    open_page: OpenPage, start_server: StartServer
+) -> None:
+    server = start_server()
+    for layer in range(22):
+        server.put_policy({"default": {"rule": "layer", "layer": 1 + layer % 3}})
+    page = open_page(server, "policy")
+    page.get_by_role("button", name="Earlier versions").click()
+    expect(page.get_by_role("button", name="Roll back to 1", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Earlier versions")).to_have_count(0)
+
+
+def edges(page: Page, selector: str, edge: str) -> list[float]:
+    """Return one edge of each of these elements, in pixels."""
+    measured = "(all, edge) => all.map((each) => each.getBoundingClientRect()[edge])"
+    found: list[float] = page.locator(selector).evaluate_all(measured, edge)
+    return found
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_head_shows_all_tabs_and_nothing_on_top_of_another(
+    open_page: OpenPage, server: LiveServer, width: int
+) -> None:
+    page = open_page(server, width=width)
+    expect(page.get_by_label("Model", exact=True)).to_be_visible()
+    nav = page.locator(".head nav")
+    assert nav.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    assert edges(page, ".head h1 *", "right")[0] <= edges(page, ".head .tools > *", "left")[0]
+    assert edges(page, ".head .tools > *", "right")[-1] <= width
+
+
+@pytest.mark.parametrize("task", ["regression", "token"])
+def test_values_and_entities_have_no_bar_of_a_score(
+    open_page: OpenPage, start_server: StartServer, tmp_path: Path, task: Task
+) -> None:
+    page = open_page(start_server(write_task_bundle(tmp_path, Kind(task))))
+    expect(page.locator(".decided .exits .label").first).to_be_visible()
+    expect(page.locator(".decided .bar")).to_have_count(0)
+    expect(page.get_by_text("score", exact=True)).to_have_count(0)
+    page.get_by_label("Texts leave by").select_option("patience")
+    expect(page.get_by_text('"patience"').first).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_figures_and_bars_stand_in_line(open_page: OpenPage, server: LiveServer) -> None:
+    page = open_page(server)
+    page.get_by_label("Texts leave by").select_option("never")
+    expect(page.get_by_text("100 %")).to_be_visible()
+    assert len(set(edges(page, ".figures .name", "top"))) == 2
+    said = page.locator(".layer-bars td span").last.evaluate("""(span) => {
+      const range = new Range();
+      range.selectNodeContents(span);
+      return range.getBoundingClientRect().left;
+    }""")
+    assert said - edges(page, ".layer-bars .bar", "right")[-1] >= 4
