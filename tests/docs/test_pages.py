@@ -162,7 +162,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 )
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of modules that are run
 def test_options_that_pages_show_exist(page: str, words: list[str]) -> None:
-    is_group = words[0] == "offramp" and words[1] in ("elue", "keys", "models", "policy")
+    is_group = words[0] == "offramp" and words[1] in ("elue", "keys", "models", "policy", "rollout")
     grouped = is_group or words[0] == "python"
     name = words[: 3 if grouped else 2]
     shown = {word.partition("=")[0] for word in words[len(name) :] if word.startswith("--")}

@@ -47,6 +47,8 @@ def prometheus(
         policy = {"default": {"rule": "entropy", "threshold": 0.7}}
         answer = server.put_policy(policy)
         assert answer.status_code == 200
+        named = server.http.put("/v1/aliases/words", json={"model": "tiny"})
+        assert named.status_code == 200, named.text
         until(lambda: send_traffic(server) and seen_by(prometheus))
         yield prometheus
 

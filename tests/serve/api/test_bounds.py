@@ -43,6 +43,8 @@ BODIES = {
         "inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["w1"]}]
     },
     "/v2/repository/index": {},
+    "/v2/repository/models/{model}/load": {},
+    "/v2/repository/models/{model}/unload": {},
 }
 POLICY = "/v1/models/{model}/policy"
 

@@ -165,7 +165,7 @@ def test_an_idle_engine_wakes_for_an_audit_and_counts_it_nowhere() -> None:
     engine.start()
     assert engine.audit(found.text(AUDIT))
     assert gate.entered.wait(PATIENCE_S)
-    assert engine.backlog == (0, 0, 0.0)
+    assert engine.backlog == (0, 0, 0.0, 0.0)
     gate.open.set()
     assert found.wait_for(1)[AUDIT] is not None
     assert engine.stop(PATIENCE_S)
