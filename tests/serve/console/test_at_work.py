@@ -40,7 +40,7 @@ def test_rollout_stays_while_the_server_does_not_answer(
     open_page: OpenPage, start_server: StartServer
 ) -> None:
     server = start_server()
-    candidate = {"policy": {"default": FULL}, "bounds": {"layers": 4}, "steps": [5]}
+    candidate = {"policy": {"default": FULL}, "bounds": {"errors": 0.5}, "steps": [5]}
     server.http.post("/v1/models/tiny/policy/rollout", json=candidate).raise_for_status()
     page = open_page(server, "policy")
     running = page.get_by_role("heading", name="Rollout: running")
