@@ -279,11 +279,10 @@ def test_commands_make_list_and_revoke_keys(file: Path) -> None:
     assert [key.sha256 for key in read_keys(file)] == [hash_of(made[1].strip())]
     status, listed, _ = run_offramp("keys", "list", "--file", file)
     assert (status, listed.split("\t")[:4]) == (0, ["web", "read", "normal", "rows_per_s=5"])
-    assert run_offramp("keys", "new", "a", "--file", file, "--scope", "all") == (
-        2,
-        "",
-        "offramp: scopes[0]: must be 'classify', 'read' or 'admin', not 'all'; "
-        "scopes: must not be empty\n",
-    )
+    # pydantic before 2.14 adds that no scope is left.
+    refused = run_offramp("keys", "new", "a", "--file", file, "--scope", "all")
+    assert refused[:2] == (2, "")
+    said = "offramp: scopes[0]: must be 'classify', 'read' or 'admin', not 'all'"
+    assert refused[2].startswith(said)
     assert run_offramp("keys", "revoke", "web", "--file", file)[0] == 0
     assert not read_keys(file)

@@ -295,9 +295,10 @@ def test_replica_that_finds_another_bundle_does_not_start_and_the_command_says_w
     bundle, served = manifest.read_bytes(), sha256_of(manifest)
     rewrite_manifest(certified, lambda manifest: manifest["source"].update(model="another"))
     next(iter(replicas)).kill()
-    said = f"1 of 2 replicas run: {certified}: holds another bundle than the server was started"
+    said = f"cannot be now: {certified}: holds another bundle now"
     until(lambda: said in process.output, every_s=0.2)
-    assert f"pinned is {served}" in process.output
+    assert f"1 of 2 replicas run: the model tiny was served before and {said}" in process.output
+    assert f"and was {served}" in process.output
     # A connection may be that of the killed replica.
     until(lambda: server.metric("offramp_replicas_running") == 1, every_s=0.2)
     assert server.metric("offramp_replicas_wanted") == 2
