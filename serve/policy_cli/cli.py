@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,9 @@ from serve.errors import InvalidRequest
 from serve.policy_cli import shown
 from serve.policy_cli.editing import edit_policy
 from serve.policy_cli.events import events
+from serve.policy_cli.options import LOCAL, KeyFile, TlsCa, TlsCert, Url, server_at
 from serve.policy_cli.remote import RemotePolicy
-from serve.policy_cli.server import Answer, CallFailed, Server, read_key, read_tls
+from serve.policy_cli.server import Answer, CallFailed
 from serve.policy_cli.yaml_text import read_document, read_patch
 
 policy = typer.Typer(
@@ -50,29 +50,20 @@ def subcommand(
 
     def add(ask: Callable[..., Answer | Iterable[Answer]]) -> Callable[..., Any]:
         def run(
-            url: Annotated[
-                str, typer.Option(envvar="OFFRAMP_URL", help="Where the server is.")
-            ] = "http://127.0.0.1:8000",
+            url: Url = LOCAL,
             model: Annotated[
                 str | None,
                 typer.Option(envvar="OFFRAMP_MODEL", help="Needed where several are served."),
             ] = None,
-            key_file: Annotated[
-                Path | None, typer.Option(help="File with the API key. Default: OFFRAMP_KEY.")
-            ] = None,
-            tls_ca: Annotated[
-                Path | None, typer.Option(exists=True, help="PEM file of authorities to trust.")
-            ] = None,
-            tls_cert: Annotated[
-                Path | None, typer.Option(exists=True, help="PEM file: certificate and its key.")
-            ] = None,
+            key_file: KeyFile = None,
+            tls_ca: TlsCa = None,
+            tls_cert: TlsCert = None,
             as_json: Annotated[
                 bool, typer.Option("--json", help="Print what the server answers, for scripts.")
             ] = False,
             **own: Any,
         ) -> None:
-            key = read_key(key_file, os.environ.get("OFFRAMP_KEY", ""))
-            server = Server(url, key, read_tls(tls_ca, tls_cert))
+            server = server_at(url, key_file, tls_ca, tls_cert)
             answers = ask(RemotePolicy(server, model), **own)
             for answer in [answers] if isinstance(answers, Answer) else answers:
                 if as_json:

@@ -1,16 +1,16 @@
 """`offramp top`: what a running server does now, and has done in the last 15 minutes."""
 
-import os
 import time
 from collections import deque
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from serve.policy_cli.server import CallFailed, Server, read_key, read_tls
+from serve.policy_cli.options import LOCAL, KeyFile, TlsCa, TlsCert, Url, server_at
+from serve.policy_cli.server import CallFailed, Server
 from serve.top.figures import Sample, read_sample
 from serve.top.shown import screen
 
@@ -26,13 +26,13 @@ class Watch:
         problem: why the newest is missing; empty if it is not.
     """
 
-    def __init__(self, server: Server) -> None:
-        """Take the first sample.
+    def __init__(self, server: Server, model: str | None = None) -> None:
+        """Take the first sample, of one model or of all.
 
         Raises:
-            CallFailed: the server does not answer.
+            CallFailed: the server does not answer, or does not serve this model.
         """
-        self._server = server
+        self._server, self._model = server, model
         self.samples = deque([self._sample()])
         self.problem = ""
 
@@ -57,30 +57,31 @@ class Watch:
         )
 
     def _sample(self) -> Sample:
-        return read_sample(self._server.text("/metrics"), time.monotonic())
+        sample = read_sample(self._server.text("/metrics"), time.monotonic())
+        if self._model is None:
+            return sample
+        if self._model not in sample.models:
+            known = ", ".join(sorted(sample.models)) or "none"
+            raise CallFailed(f"no model {self._model} is served; there are {known}", 1)
+        return replace(sample, models={self._model: sample.models[self._model]})
 
 
 def top(
-    url: Annotated[
-        str, typer.Option(envvar="OFFRAMP_URL", help="Where the server is.")
-    ] = "http://127.0.0.1:8000",
-    key_file: Annotated[
-        Path | None, typer.Option(help="File with the API key. Default: OFFRAMP_KEY.")
+    url: Url = LOCAL,
+    model: Annotated[
+        str | None, typer.Option(help="Show this one of several. Default: all.")
     ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(exists=True, help="PEM file of authorities to trust.")
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(exists=True, help="PEM file: certificate and its key.")
-    ] = None,
+    key_file: KeyFile = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
     interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1, max=60)] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print the figures of one interval, and end.")
     ] = False,
 ) -> None:
     """Show requests, latency, exits and queue of a running server until Ctrl-C."""
-    key = read_key(key_file, os.environ.get("OFFRAMP_KEY", ""))
-    watch, console = Watch(Server(url, key, read_tls(tls_ca, tls_cert))), Console(highlight=False)
+    watch = Watch(server_at(url, key_file, tls_ca, tls_cert), model)
+    console = Console(highlight=False)
     if once:
         time.sleep(interval)
         watch.look()

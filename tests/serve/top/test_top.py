@@ -1,4 +1,5 @@
 import math
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,20 @@ def test_server_that_has_gone_is_named_and_the_last_figures_stay(bundle_folder: 
     watch.look()
     assert watch.problem
     assert [sorted(sample.models) for sample in watch.samples] == [["tiny"]]
+
+
+def test_one_of_several_models_is_shown(
+    bundle_folder: Path, top: Top, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(bundle_folder, tmp_path / "other")
+    with serving_bundles(bundle_folder, tmp_path / "other") as server:
+        for model, status in (("other", 0), ("third", 1)):
+            with pytest.raises(SystemExit) as ended:
+                top(server.http.base_url, "--once", "--model", model, between_looks=lambda _: None)
+            assert ended.value.code == status
+    said = capsys.readouterr()
+    assert [line for line in said.out.splitlines() if "policy" in line] == ["other  policy 1"]
+    assert said.err == "offramp: no model third is served; there are other, tiny\n"
 
 
 def test_key_is_needed_where_the_server_has_keys(
