@@ -14,7 +14,7 @@ from serve.policy.problems import blame
 from serve.policy.resolution import Resolution, ServedRung
 from serve.policy.served_ladder import ServedLadder
 from serve.policy.target import Target
-from serve.rules import CompiledRule
+from serve.rules import CompiledRule, NeverRule, Rule
 from serve.rules.reason import Reason
 
 _Losses: TypeAlias = tuple[tuple[Loss, float], ...]
@@ -46,7 +46,9 @@ class Path(NamedTuple):
     def cut(self, rule: CompiledRule, last: int) -> CompiledRule:
         """Return a rule that ends at an exit because its text has no time for more."""
         layer = self.ladder.traits.exits[last]
-        bounded = rule.rule.model_copy(update={"max_layer": layer})
+        bounded: Rule = NeverRule(max_layer=layer)
+        if last >= rule.first:  # else the rule would let no text leave there
+            bounded = rule.rule.model_copy(update={"max_layer": layer})
         return _ending_late(self.ladder.compile(bounded))
 
 
