@@ -126,7 +126,9 @@ def _share(part: int, whole: int, delta: float) -> Figure:
 
 def _layers(found: Mapping[int, int], exits: Sequence[int], delta: float) -> Figure:
     """Return the mean exit layer, as the mean of values from 0 (first exit) to 1 (last)."""
-    number, first, span = sum(found.values()), exits[0], exits[-1] - exits[0]
+    # An earlier rollout may be of a bundle that had other exits.
+    number, layers = sum(found.values()), {*exits, *found}
+    first, span = min(layers), max(layers) - min(layers)
     if not span:
         return Figure(float(first), float(first), float(first))
     above = sum(number * (layer - first) for layer, number in found.items()) / span

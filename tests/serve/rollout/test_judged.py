@@ -77,6 +77,16 @@ def test_model_with_one_exit_has_one_depth() -> None:
     assert judged.arms["candidate"].figures["layers"][:] == (4, 4, 4)
 
 
+def test_answers_of_a_bundle_with_other_exits_have_bounds() -> None:
+    made, counts = rollout(), Counts()
+    traffic = Traffic(requests=30, exits={1: 10, 6: 20})
+    counts.add(Key.of_arm(made.arm("candidate")), Tally(traffic=traffic))
+    for exits in ((2, 4), (4,), (6, 12)):
+        mean, low, high = judge(made, counts, exits).arms["candidate"].figures["layers"]
+        assert mean is not None
+        assert 1 <= low < mean < high <= max(6, *exits)
+
+
 def test_delta_is_shared_by_the_bounds() -> None:
     both = rollout(bounds={"layers": 3, "errors": 0.1}, delta=0.08)
     counts = Counts()
