@@ -72,8 +72,9 @@ class Traffic(BaseModel):
     Attributes:
         requests: that were answered, failed, or were refused by the arm's policy.
         errors: of them, those that were not answered.
-        timed: those that were answered, or whose deadline has passed.
-        slow: of them, those that took longer than the rollout's bound.
+        timed: those that were answered, or whose deadline has passed; and those, among no other
+            number, whose clients have left after the rollout's bound.
+        slow: of them, those that took longer than the bound.
         exits: by exit layer, the texts that left there.
         times: by `bucket_of` the milliseconds, answered requests.
     """

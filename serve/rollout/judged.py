@@ -42,7 +42,10 @@ class ArmQuality(BaseModel):
     audits: int
     differ: int
     skipped: int
-    timed: int = Field(description="Requests that were answered, or whose deadline has passed.")
+    timed: int = Field(
+        description="Requests that were answered, whose deadline has passed, or whose clients have "
+        "left after `p99_ms`."
+    )
     over: int = Field(description="Of them, those that took longer than `p99_ms`.")
     p99_ms: float | None = Field(description="Of answered requests, to a tenth of it.")
     exits: dict[int, int] = Field(description="Answers by exit layer.")

@@ -8,6 +8,7 @@ from typing import Final
 
 from serve.audits.tally import Traffic, bucket_of
 from serve.errors import (
+    Cancelled,
     DeadlineExceeded,
     NoFlag,
     OverrideForbidden,
@@ -47,14 +48,16 @@ class ArmTraffic:
         """Count a request that has ended; what clients do wrong is not counted."""
         answered = status == HTTPStatus.OK
         failed = status >= HTTPStatus.INTERNAL_SERVER_ERROR or error_code in _REFUSED
-        if not (answered or failed):
-            return
         late = status == DeadlineExceeded.status
         ms = 1000 * (seconds or 0.0)
         slow = late or (self._slow_ms is not None and ms > self._slow_ms)
-        timed = answered or late
+        # Of a client that has left sooner it is not known how long it would have waited.
+        timed = answered or late or (slow and status == Cancelled.status)
+        if not (answered or failed or timed):
+            return
+        ended = answered or failed
         with self._lock:
-            self._ended.update(requests=1, errors=failed, timed=timed, slow=timed and slow)
+            self._ended.update(requests=ended, errors=failed, timed=timed, slow=timed and slow)
             if answered:
                 self._times[bucket_of(ms)] += 1
 

@@ -104,7 +104,10 @@ class Disagreement(ShownInterval):
 
 
 class Slow(ShownInterval):
-    """Requests that took longer than the bound `p99_ms`, or whose deadline has passed."""
+    """Requests that took longer than the bound `p99_ms`, or whose deadline has passed.
+
+    Of clients that have left without an answer, those count that have waited longer than the bound.
+    """
 
     over: int
     rate: float | None = None
