@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-from serve.errors import InvalidRule, UnknownVersion, VersionConflict
+from serve.errors import InvalidRule, RolloutConflict, UnknownVersion, VersionConflict
 from serve.logs import TRAIL, fields
 from serve.policy.applied import check_policy
 from serve.policy.difference import change_line
@@ -184,9 +184,18 @@ class LivePolicy:
             following: makes the next entry's policy and rollout; what it raises changes nothing.
             based_on: the version that must be live.
             change: what the log says of it.
+
+        Raises:
+            RolloutConflict: the newest stored policy, which may have a rollout, is not followed.
         """
 
         def made(old: VersionedPolicy) -> tuple[Policy, Rollout | None]:
+            if self.unfollowed:
+                raise RolloutConflict(
+                    "this replica cannot follow the newest version of the policy, and so moves no "
+                    f"rollout: {self.unfollowed}; ask another replica, or PUT a policy that all "
+                    "can follow"
+                )
             policy, rollout = following(old)
             if rollout and not old.running:
                 check_policy(rollout.candidate, self._ladder)

@@ -313,6 +313,15 @@ def test_replica_that_cannot_follow_the_candidate_says_so_and_moves_nothing(
     replica.answer(audits=1000, differ=900)
     assert replica.look() == started
     assert "layer 9 has no exit" in replica.policy.problem
+    plan = Plan.model_validate(HALF)
+    for following in (
+        moves.promote(0),
+        moves.end("aborted", None),
+        moves.start(plan, lambda _: CANDIDATE),
+    ):
+        with pytest.raises(RolloutConflict, match=r"cannot follow .* layer 9 has no exit"):
+            replica.policy.roll(following, None, Change("ops"))
+    assert store.newest_version("tiny") == 3
 
 
 def test_move_is_made_from_the_version_that_it_is_based_on(replica: Replica) -> None:
