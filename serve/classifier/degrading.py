@@ -67,10 +67,12 @@ class Degrading:
 
     def _level_of(self, faster: FasterRungs) -> _Level:
         levels, key = self._levels, (faster.overload, faster.most)
-        if key not in levels:
-            for old in list(levels)[: len(levels) + 1 - _ARMS]:
-                del levels[old]
-        return levels.setdefault(key, _Level())
+        level = levels[key] = (
+            levels.pop(key, None) or _Level()
+        )  # the one looked at last, at the end
+        for old in list(levels)[:-_ARMS]:
+            del levels[old]
+        return level
 
     def plan(
         self, request: ModelRequest, chosen: ChosenExit, faster: FasterRungs

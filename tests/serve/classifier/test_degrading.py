@@ -12,6 +12,7 @@ from serve.engine.row import Priority
 from serve.errors import DeadlineExceeded
 from serve.policy.applied import AppliedPolicy
 from serve.policy.document import Policy
+from serve.policy.faster_rungs import FasterRungs
 from serve.rules import CompiledRule, NeverRule
 from serve.tokenization.length_bounds import Text
 from tests.serve.support.fake_runner import fake_row
@@ -131,12 +132,28 @@ def test_requests_that_take_long_by_themselves_teach_nothing(asking: Asking) -> 
     assert asking.rule(0.95).last == DEPTH - 1
 
 
+def candidate_for(queue_ms: float) -> FasterRungs:
+    policy = {**POLICY, "overload": {**OVERLOAD, "queue_ms": queue_ms}}
+    faster = AppliedPolicy(Policy.model_validate(policy), served()).faster
+    assert faster
+    return faster
+
+
+def test_the_next_rollout_leaves_the_level_of_the_live_arm_as_it_is(asking: Asking) -> None:
+    live, asking.engine.queue_s = asking.applied.faster, 0.15
+    assert live
+    assert asking.degrading.level(live) == 1
+    asking.engine.queue_s = 0.08  # neither so long that it rises, nor so short that it falls
+    for queue_ms in (1000, 2000, 3000):
+        asking.engine.now_s += 0.02
+        assert asking.degrading.level(candidate_for(queue_ms)) == 0
+        assert asking.degrading.level(live) == 1
+
+
 def test_each_arm_of_a_rollout_moves_by_its_own_bound(asking: Asking) -> None:
-    sooner = {**POLICY, "overload": {**OVERLOAD, "queue_ms": 10}}
-    candidate = AppliedPolicy(Policy.model_validate(sooner), served()).faster
+    candidate = candidate_for(10)
     live, asking.engine.queue_s = asking.applied.faster, 0.05
     assert live
-    assert candidate
     for _ in range(3):
         asking.engine.now_s += 0.06
         levels = asking.degrading.level(candidate), asking.degrading.level(live)
