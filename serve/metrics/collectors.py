@@ -344,12 +344,15 @@ def replica_gauges(counted: Counted, num_scraped: int, num_unreachable: int) -> 
 
 def _live_values(classifier: Classifier, node: str) -> Iterator[tuple[str, list[str], float]]:
     """Yield name, labels without the model's, and value of each sample."""
-    backlog, (live, applied, *_) = classifier.engine.backlog, classifier.policy.live
+    backlog, followed = classifier.engine.backlog, classifier.policy.live
+    live, applied, *_ = followed
     manifest = classifier.bundle.manifest
     yield "queue_depth", [], backlog.rows
     yield "queue_tokens", [], backlog.tokens
     yield "queue_seconds", [], backlog.seconds
-    yield "overload_level", [], classifier.degrading.level(applied.faster) if applied.faster else 0
+    arms = (applied, followed.candidate.applied) if followed.candidate else (applied,)
+    levels = [classifier.degrading.level(each.faster) for each in arms if each.faster]
+    yield "overload_level", [], max(levels, default=0)
     yield "engine_up", [], float(classifier.engine.alive)
     yield "policy_version", [], live.version
     yield "policy_problems", [], len(applied.problems)

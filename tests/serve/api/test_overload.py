@@ -63,8 +63,10 @@ def long_queue(overloaded: LiveServer, monkeypatch: pytest.MonkeyPatch) -> LiveS
 def changed(server: LiveServer, **policy: Any) -> Iterator[None]:
     """Change the policy until the block is left."""
     assert server.put_policy({**POLICY, **policy}).status_code == 200
-    yield
-    assert server.put_policy(POLICY).status_code == 200
+    try:
+        yield
+    finally:
+        assert server.put_policy(POLICY).status_code == 200
 
 
 def test_answers_say_that_they_are_degraded_and_what_is_certified_then(
@@ -167,6 +169,15 @@ def test_a_policy_without_overload_gives_nothing_up(long_queue: LiveServer) -> N
         assert "degraded" not in answer
         assert answer["exit_rule"] == SAFE
         assert long_queue.metric("offramp_overload_level", model="tiny") == 0
+
+
+def test_the_level_is_also_that_of_a_candidate(long_queue: LiveServer) -> None:
+    candidate = {"patch": {"overload": OVERLOAD}, "steps": [100], "bounds": {"errors": 0.5}}
+    with changed(long_queue, overload=None):
+        started = long_queue.http.post("/v1/models/tiny/policy/rollout", json=candidate)
+        assert started.status_code == 200
+        assert long_queue.answer("w1")["degraded_by"] == ["overload"]
+        assert long_queue.metric("offramp_overload_level", model="tiny") == 1
 
 
 def test_a_policy_that_could_move_nothing_is_refused(overloaded: LiveServer) -> None:
