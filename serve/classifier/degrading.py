@@ -67,9 +67,8 @@ class Degrading:
 
     def _level_of(self, faster: FasterRungs) -> _Level:
         levels, key = self._levels, (faster.overload, faster.most)
-        level = levels[key] = (
-            levels.pop(key, None) or _Level()
-        )  # the one looked at last, at the end
+        level = levels.pop(key) if key in levels else _Level()
+        levels[key] = level  # at the end, as the one that was looked at last
         for old in list(levels)[:-_ARMS]:
             del levels[old]
         return level
