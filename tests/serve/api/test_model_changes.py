@@ -1,6 +1,8 @@
 """Models and aliases that change while the server answers."""
 
+import errno
 import gc
+import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterator
@@ -227,6 +229,36 @@ def test_only_bundles_of_the_repository_are_loaded(
     problem = Problem.of(server.http.post("/v1/models/new/load", json={"bundle": bundle}))
     assert problem.status == (404 if bundle else 422)
     assert "first, second" in problem.message or not bundle
+
+
+def test_what_a_repository_has_beside_bundles_is_passed_over(
+    server: LiveServer, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "loop").symlink_to("loop")
+    shutil.copytree(repository / "second", repository / os.fsdecode(b"latin \xe9"))
+    (repository / "lost+found").mkdir()
+    is_file = Path.is_file
+
+    def barred(path: Path) -> bool:
+        if path.parent.name == "lost+found":  # the tests may run as root, who may read all
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", barred)
+    listed = server.http.get("/v1/models")
+    assert listed.status_code == 200, listed.text
+    assert [each["name"] for each in listed.json()["repository"]] == ["first", "second"]
+    assert server.http.post("/v2/repository/index").status_code == 200
+    load(server, "second")
+
+
+def test_bundle_that_was_given_by_a_link_has_the_name_of_its_folder(repository: Path) -> None:
+    (repository / "newest").symlink_to("first")
+    with serving_bundles(repository / "newest") as server:
+        unload(server, "first")
+        [listed] = server.http.get("/v1/models").json()["repository"]
+        assert (listed["name"], listed["loaded"]) == ("first", False)
+        load(server, "first")
 
 
 def test_without_a_repository_the_bundles_of_the_start_come_and_go(repository: Path) -> None:
