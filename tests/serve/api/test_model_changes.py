@@ -330,7 +330,9 @@ def test_moved_alias_is_moved_back_by_the_same_call(server: LiveServer) -> None:
     )
     moved = [(each.get("from"), each.get("model")) for each in found["history"][:3]]
     assert moved == [("second", "first"), ("first", "second"), (None, "first")]
-    assert server.http.delete("/v1/aliases/mood").json()["aliases"] == {"default": "first"}
+    removed = change(server, "DELETE", "/v1/aliases/mood", reason="grey")
+    assert removed["aliases"] == {"default": "first"}
+    assert server.http.get("/v1/aliases").json()["history"][0]["why"] == "grey"
     assert server.refusal("w1", model="mood").code == "unknown_model"
 
 
