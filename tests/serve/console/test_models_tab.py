@@ -153,6 +153,8 @@ def test_playground_begins_anew_with_another_bundle_of_the_model(
     write_task_bundle(tiny.parent, Kind("token"), "tagger")
     with serving_bundles(tiny, model_repository=tiny.parent) as live:
         page = open_page(live)
+        with page.expect_response("**/metrics"):  # which later ones are compared with
+            page.reload()
         expect(page.locator(".decided .card").first).to_be_visible()
         page.get_by_label("Texts leave by").select_option("target")
         load = live.http.post("/v1/models/tiny/load", json={"bundle": "tagger"})
