@@ -1,6 +1,7 @@
 """The console while the server, its policy or the network is not as the page would like."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 from serve.rules.traits import Task
 from tests.serve.api.conftest import StartServer
 from tests.serve.console.conftest import OpenPage
+from tests.serve.support.bundles import rewrite_manifest
 from tests.serve.support.live_server import LiveServer, serving_bundles
 from tests.serve.support.openapi_fuzz import make_key
 from tests.serve.support.task_bundles import Kind, write_task_bundle
@@ -168,20 +170,22 @@ def test_answer_for_an_earlier_rule_is_not_shown(
     with page.expect_request("**/v1/classify"):
         number.fill("1")
         number.blur()
-    number.fill("3")
+    number.fill("4")
     number.blur()
     outcome = page.locator(".decided .outcome").first
-    expect(outcome).to_contain_text("at layer 3 of 4")
+    expect(outcome).to_contain_text("at layer 4 of 4")
     with page.expect_response("**/v1/classify"):
         held[0].continue_()
     page.evaluate("new Promise(requestAnimationFrame)")
-    expect(outcome).to_contain_text("at layer 3 of 4")
+    expect(outcome).to_contain_text("at layer 4 of 4")
 
 
 def test_model_with_one_exit_can_be_turned(
-    open_page: OpenPage, start_server: StartServer, bundle_folder: Path
+    open_page: OpenPage, start_server: StartServer, bundle_copy: Callable[..., Path]
 ) -> None:
-    page = open_page(start_server(bundle_folder, active_exits={bundle_folder.name: [4]}))
+    tiny = bundle_copy("tiny")
+    rewrite_manifest(tiny, lambda manifest: manifest.update(policy={"default": FULL}))
+    page = open_page(start_server(tiny, active_exits={"tiny": [4]}))
     expect(page.locator(".decided .card").first).to_be_visible()
     page.get_by_label("Texts leave by").select_option("patience")
     page.get_by_label("patience, as a number").fill("5")
